@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["main", "run_package", "run_package_async"]
 
 ROOT = Path(__file__).resolve().parent
-PACKAGES = ("accounting", "workflows", "workers", "triggers", "ops")
+PACKAGE_NAMES = ("accounting", "workflows", "workers", "triggers", "ops")
 
 
 def bind_packages() -> None:
-    for name in PACKAGES:
+    for name in PACKAGE_NAMES:
         folder = ROOT / name
         bound = sys.modules.get(name)
         if bound is not None and bound.__file__ == str(folder / "__init__.py"):

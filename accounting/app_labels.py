@@ -15,35 +15,35 @@ _APPS = "apps"
 
 @dataclass(frozen=True, slots=True)
 class AppLabels:
-    named: frozenset[str] = frozenset()
+    known_apps: frozenset[str] = frozenset()
 
     def label(self, app: str) -> str:
-        return app if app in self.named else OTHER
+        return app if app in self.known_apps else OTHER
 
 
-class NamedApps:
+class AppLabelStore:
     """The store is asked only about an app that is new here, while there is room for one more name."""
 
-    def __init__(self, database: AsyncDatabase[dict[str, Any]], *, most: int) -> None:
-        self._lists = database[COLLECTION]
-        self._most = most
-        self._named: Sequence[str] = ()
+    def __init__(self, database: AsyncDatabase[dict[str, Any]], *, max_apps: int) -> None:
+        self._labels = database[COLLECTION]
+        self._max_apps = max_apps
+        self._known_apps: Sequence[str] = ()
 
-    async def learn(self, apps: Sequence[str]) -> AppLabels:
+    async def register(self, apps: Sequence[str]) -> AppLabels:
         """Those that come first get a name first, where not all can have one."""
-        known = frozenset(self._named)
+        known = frozenset(self._known_apps)
         unknown = [app for app in dict.fromkeys(apps) if app not in known]
-        if unknown and len(self._named) < self._most:
-            self._named = (await self._appended([*self._named, *unknown][: self._most]))[: self._most]
-        return AppLabels(frozenset(self._named))
+        if unknown and len(self._known_apps) < self._max_apps:
+            self._known_apps = (await self._append([*self._known_apps, *unknown][: self._max_apps]))[: self._max_apps]
+        return AppLabels(frozenset(self._known_apps))
 
-    async def _appended(self, apps: Sequence[str]) -> Sequence[str]:
+    async def _append(self, apps: Sequence[str]) -> Sequence[str]:
         """Names are never taken out: where the cap was higher, those beyond ours are of no use, and wait."""
         known = {"$ifNull": ["$names", []]}
         new = {"$filter": {"input": {"$literal": list(apps)}, "cond": {"$not": [{"$in": ["$$this", known]}]}}}
-        room = {"$max": [self._most, {"$size": known}]}
+        room = {"$max": [self._max_apps, {"$size": known}]}
         names = {"$slice": [{"$concatArrays": [known, new]}, room]}
-        document: Any = await self._lists.find_one_and_update(  # there is one after an upsert
+        document: Any = await self._labels.find_one_and_update(  # there is one after an upsert
             {"_id": _APPS}, [{"$set": {"names": names}}], upsert=True, return_document=ReturnDocument.AFTER
         )
         return tuple(document["names"])

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-_STARTS_A_FORMULA = frozenset("=+-@\t\r\n＝＋－＠")
+_FORMULA_STARTS = frozenset("=+-@\t\r\n＝＋－＠")
 
 
-def csv_cell(value: Any) -> Any:
+def escape_csv_cell(value: Any) -> Any:
     """A text that a spreadsheet would calculate gets an apostrophe in front, which it takes for "this is text"."""
-    if isinstance(value, str) and (value[:1] in _STARTS_A_FORMULA or value.lstrip()[:1] in _STARTS_A_FORMULA):
+    if isinstance(value, str) and (value[:1] in _FORMULA_STARTS or value.lstrip()[:1] in _FORMULA_STARTS):
         return f"'{value}"
     return value

@@ -5,20 +5,20 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from accounting.csv_cells import csv_cell
+from accounting.csv_cells import escape_csv_cell
 
 _LINE_END = "\r\n"  # cells with any part of it are quoted: else what follows would be a row of its own, and a formula
 
 
-def csv_lines(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def format_csv_lines(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """With a header."""
-    yield csv_line(names)
+    yield format_csv_line(names)
     for row in rows:
-        yield csv_line([row[name] for name in names])
+        yield format_csv_line([row[name] for name in names])
 
 
-def csv_line(cells: Sequence[Any]) -> str:
+def format_csv_line(cells: Sequence[Any]) -> str:
     """With its line end; what is None is empty."""
     line = io.StringIO()
-    csv.writer(line, lineterminator=_LINE_END).writerow([csv_cell(cell) for cell in cells])
+    csv.writer(line, lineterminator=_LINE_END).writerow([escape_csv_cell(cell) for cell in cells])
     return f"{line.getvalue().removesuffix(_LINE_END)}\n"

@@ -13,73 +13,73 @@ from typing import Any, Generic, TypeVar
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, PyMongoError, WTimeoutError
 
-from accounting.store_errors import store_is_away
+from accounting.store_errors import is_unavailable
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MOST_AT_ONCE = 200
+MAX_ITEMS_PER_COMMAND = 200
 
 
-class Grouped(Generic[Item, Result]):
+class BulkWriter(Generic[Item, Result]):
     def __init__(
         self,
-        do_all: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]],
+        write_all: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]],
         *,
-        forget_cancelled: bool = False,
+        drop_cancelled: bool = False,
     ) -> None:
         """`do_all` answers for each item, in order; what it raises is raised for all of them. `forget_cancelled`: while
         a store is away those who gave up do not pile up here, and nothing is done that they were told was not."""
-        self._do_all = do_all
-        self._forget_cancelled = forget_cancelled
+        self._write_all = write_all
+        self._drop_cancelled = drop_cancelled
         self._waiting: OrderedDict[asyncio.Future[Result], Item] = OrderedDict()
-        self._working: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    async def do(self, item: Item) -> Result:
+    async def submit(self, item: Item) -> Result:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting[answer] = item
-        if self._working is None:
+        if self._task is None:
             # In no caller's context: a deadline of one would be all others' as well.
-            self._working = loop.create_task(self._work(), name="grouped commands", context=Context())
+            self._task = loop.create_task(self._write_waiting(), name="grouped commands", context=Context())
         try:
             return await answer
         finally:
-            if self._forget_cancelled:
+            if self._drop_cancelled:
                 self._waiting.pop(answer, None)
 
-    async def do_together(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+    async def submit_all(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
         """For who has many at once: one command of their own, and each one's error in its place."""
-        return await self._answered(items)
+        return await self._write(items)
 
-    async def _work(self) -> None:
+    async def _write_waiting(self) -> None:
         asked: Mapping[asyncio.Future[Result], Item] = {}
         try:
             while self._waiting:
-                some = [self._waiting.popitem(last=False) for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
-                asked = dict(each for each in some if not (self._forget_cancelled and each[0].cancelled()))
-                results = await self._answered([*asked.values()])
+                some = [self._waiting.popitem(last=False) for _ in range(min(len(self._waiting), MAX_ITEMS_PER_COMMAND))]
+                asked = dict(each for each in some if not (self._drop_cancelled and each[0].cancelled()))
+                results = await self._write([*asked.values()])
                 for answer, result in zip(asked, results, strict=True):
-                    _tell(answer, result)
+                    _resolve(answer, result)
         finally:
-            self._working = None
+            self._task = None
             for answer in (*asked, *self._waiting):  # left only where this was cut off, as by a loop that closes
                 answer.cancel()
             self._waiting.clear()
 
-    async def _answered(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+    async def _write(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
         if not items:
             return []
         try:
-            return await self._do_all(items)
+            return await self._write_all(items)
         except Exception as error:  # noqa: BLE001 -- raised again where its part is awaited
-            is_of_all = len(items) == 1 or (isinstance(error, PyMongoError) and store_is_away(error))
+            is_of_all = len(items) == 1 or (isinstance(error, PyMongoError) and is_unavailable(error))
             if is_of_all:
                 return [error] * len(items)
-        return [result for item in items for result in await self._answered([item])]  # one of them is not to be sent
+        return [result for item in items for result in await self._write([item])]  # one of them is not to be sent
 
 
-def _tell(answer: "asyncio.Future[Result]", result: Result | Exception) -> None:
+def _resolve(answer: "asyncio.Future[Result]", result: Result | Exception) -> None:
     if answer.done():
         return  # its caller was cancelled
     if isinstance(result, Exception):
@@ -88,24 +88,24 @@ def _tell(answer: "asyncio.Future[Result]", result: Result | Exception) -> None:
         answer.set_result(result)
 
 
-async def each_written(write: Awaitable[Any], count: int) -> Sequence[Exception | None]:
+async def collect_bulk_errors(write: Awaitable[Any], count: int) -> Sequence[Exception | None]:
     """Of an unordered bulk of so many writes: what became of each."""
     try:
         await write
     except BulkWriteError as error:
         details = error.details or {}
-        failed = {each["index"]: _error_of(each) for each in details.get("writeErrors", ())}
-        unsure = _unsure(details)
+        failed = {each["index"]: _to_error(each) for each in details.get("writeErrors", ())}
+        unsure = _write_concern_error(details)
         return [failed.get(index, unsure) for index in range(count)]
     return [None] * count
 
 
-def _error_of(failure: Mapping[str, Any]) -> Exception:
+def _to_error(failure: Mapping[str, Any]) -> Exception:
     kind = DuplicateKeyError if failure["code"] == 11000 else OperationFailure
     return kind(failure.get("errmsg", ""), failure["code"], dict(failure))
 
 
-def _unsure(details: Mapping[str, Any]) -> Exception | None:
+def _write_concern_error(details: Mapping[str, Any]) -> Exception | None:
     """Written, but maybe not on a majority: each caller may ask again, as after any lost answer."""
     concerns = details.get("writeConcernErrors")
     return WTimeoutError(str(concerns[0].get("errmsg", "")), concerns[0].get("code")) if concerns else None

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from accounting.usage import Tokens
 
-MOST = 10**9  # what a server says is stored as it is; more than this is no count of tokens, and may have no room
+MAX_TOKENS = 10**9  # what a server says is stored as it is; more than this is no count of tokens, and may have no room
 CHARACTERS_PER_TOKEN = 4  # of English text, by the rule of thumb that OpenAI and Google give
 
 
-class Reported(Protocol):
+class ReportedUsage(Protocol):
     """What a call used in the provider's own meaning, as AG2 hands it over: None where nothing was said."""
 
     @property
@@ -29,10 +29,10 @@ class Reported(Protocol):
     def thinking_tokens(self) -> float | None: ...
 
 
-Normalise = Callable[[Reported], Tokens]
+Normalizer = Callable[[ReportedUsage], Tokens]
 
 
-def with_details_inside(usage: Reported) -> Tokens:
+def normalize_openai(usage: ReportedUsage) -> Tokens:
     """OpenAI's meaning: prompt includes what a cache was involved in, completion includes reasoning. Some servers that
     speak the same count reasoning beside the completion; then it is part of the total only."""
     prompt, completion, reasoning, total = _counts(usage)
@@ -40,72 +40,72 @@ def with_details_inside(usage: Reported) -> Tokens:
     return _tokens(usage, prompt, completion + reasoning if beside else completion)
 
 
-def with_cache_beside(usage: Reported) -> Tokens:
+def normalize_anthropic(usage: ReportedUsage) -> Tokens:
     """Anthropic's meaning, also on Bedrock: the prompt is what no cache was involved in."""
     prompt, completion, _, _ = _counts(usage)
-    cached, written = _count(usage.cache_read_input_tokens), _count(usage.cache_creation_input_tokens)
+    cached, written = _valid_count(usage.cache_read_input_tokens), _valid_count(usage.cache_creation_input_tokens)
     return _tokens(usage, prompt + cached + written, completion)
 
 
-def with_reasoning_beside(usage: Reported) -> Tokens:
+def normalize_gemini(usage: ReportedUsage) -> Tokens:
     """Gemini's meaning: the prompt includes cached, reasoning is beside the completion."""
     prompt, completion, reasoning, _ = _counts(usage)
     return _tokens(usage, prompt, completion + reasoning)
 
 
-def with_reasoning_beside_as_the_total_says(usage: Reported) -> Tokens:
+def normalize_xai(usage: ReportedUsage) -> Tokens:
     """xAI's meaning: Gemini's. A gateway in front of it may have moved reasoning inside, which the total shows."""
     prompt, completion, reasoning, total = _counts(usage)
     inside = 0 < total < prompt + completion + reasoning
     return _tokens(usage, prompt, completion if inside else completion + reasoning)
 
 
-NORMALISE: Mapping[str, Normalise] = {
-    "anthropic": with_cache_beside,
-    "bedrock": with_cache_beside,
-    "gemini": with_reasoning_beside,
-    "mistral": with_details_inside,
-    "ollama": with_details_inside,
-    "openai": with_details_inside,
-    "openai_responses": with_details_inside,
-    "script": with_details_inside,
-    "xai": with_reasoning_beside_as_the_total_says,
+NORMALIZERS: Mapping[str, Normalizer] = {
+    "anthropic": normalize_anthropic,
+    "bedrock": normalize_anthropic,
+    "gemini": normalize_gemini,
+    "mistral": normalize_openai,
+    "ollama": normalize_openai,
+    "openai": normalize_openai,
+    "openai_responses": normalize_openai,
+    "script": normalize_openai,
+    "xai": normalize_xai,
 }
 
 
-def estimated(prompt_characters: int, answer_characters: int) -> Tokens:
+def estimate_tokens(prompt_characters: int, answer_characters: int) -> Tokens:
     """For an answer that came without usage. At least one token each way: it was asked and answered, so not free."""
-    return Tokens(input=_tokens_of(prompt_characters), output=_tokens_of(answer_characters))
+    return Tokens(input=_tokens_for_characters(prompt_characters), output=_tokens_for_characters(answer_characters))
 
 
-def _counts(usage: Reported) -> tuple[int, int, int, int]:
+def _counts(usage: ReportedUsage) -> tuple[int, int, int, int]:
     """Prompt, completion, reasoning and the total of them, as the provider means them."""
     return (
-        _count(usage.prompt_tokens),
-        _count(usage.completion_tokens),
-        _count(usage.thinking_tokens),
-        _count(usage.total_tokens),
+        _valid_count(usage.prompt_tokens),
+        _valid_count(usage.completion_tokens),
+        _valid_count(usage.thinking_tokens),
+        _valid_count(usage.total_tokens),
     )
 
 
-def _tokens_of(characters: int) -> int:
+def _tokens_for_characters(characters: int) -> int:
     return max(-(-characters // CHARACTERS_PER_TOKEN), 1)
 
 
-def _tokens(usage: Reported, input_: int, output: int) -> Tokens:
+def _tokens(usage: ReportedUsage, input_: int, output: int) -> Tokens:
     """A part is never more than the whole, whatever a server says: prices would make the rest negative."""
-    cached = min(_count(usage.cache_read_input_tokens), input_)
+    cached = min(_valid_count(usage.cache_read_input_tokens), input_)
     return Tokens(
         input=input_,
         cached_input=cached,
-        cache_write=min(_count(usage.cache_creation_input_tokens), input_ - cached),
+        cache_write=min(_valid_count(usage.cache_creation_input_tokens), input_ - cached),
         output=output,
-        reasoning=min(_count(usage.thinking_tokens), output),
+        reasoning=min(_valid_count(usage.thinking_tokens), output),
     )
 
 
-def _count(value: object) -> int:
+def _valid_count(value: object) -> int:
     """The libraries check nothing: what a server sent arrives here, be it text, negative or not a number."""
-    if not isinstance(value, int | float) or not 0 < value <= MOST:
+    if not isinstance(value, int | float) or not 0 < value <= MAX_TOKENS:
         return 0
     return int(value)

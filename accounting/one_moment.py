@@ -12,16 +12,16 @@ Answer = TypeVar("Answer")
 
 # For a moment after a collection or an index was created, no snapshot shows it.
 SNAPSHOT_UNAVAILABLE = 246
-TRIES, PAUSE_S = 20, 0.1
+MAX_TRIES, PAUSE_S = 20, 0.1
 
 
-async def at_one_moment(
-    database: AsyncDatabase[dict[str, Any]], ask: Callable[[AsyncClientSession], Awaitable[Answer]]
+async def snapshot_read(
+    database: AsyncDatabase[dict[str, Any]], read: Callable[[AsyncClientSession], Awaitable[Answer]]
 ) -> Answer:
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         try:
             async with database.client.start_session(snapshot=True) as session:
-                return await ask(session)
+                return await read(session)
         except OperationFailure as error:
             if error.code != SNAPSHOT_UNAVAILABLE:
                 raise

@@ -12,8 +12,8 @@ from typing import Any
 from accounting.usage import Tokens
 
 BUILT_IN_FILE = Path(__file__).with_name("price_table.yaml")
-OWN = "models file"
-MOST_REMEMBERED = 1_000  # models in use, by day
+MODELS_FILE_NAME = "models file"
+MAX_CACHED_MODELS = 1_000  # models in use, by day
 AMOUNTS = ("input", "output", "cached_input", "cache_write", "reasoning")
 
 
@@ -49,7 +49,7 @@ class PriceList:
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class CallCost:
     """Both None where no price is known: unknown is never shown as free."""
 
     nano_usd: int | None
@@ -74,26 +74,26 @@ class PriceTable:
     """`own` are the prices of a models file; the built-in ones come after them, read when the first call is priced."""
 
     def __init__(self, own: Iterable[Price] = ()) -> None:
-        self.own = PriceList(OWN, tuple(own))
-        self._found = lru_cache(MOST_REMEMBERED)(self._find)
+        self.own = PriceList(MODELS_FILE_NAME, tuple(own))
+        self._find_cached = lru_cache(MAX_CACHED_MODELS)(self._find)
 
-    def priced(self, tokens: Tokens, *, provider: str, model: str, at: datetime) -> Priced:
-        for price, table in self._found(provider, model, at.date()):
+    def price_call(self, tokens: Tokens, *, provider: str, model: str, at: datetime) -> CallCost:
+        for price, table in self._find_cached(provider, model, at.date()):
             if not price.above_tokens or tokens.input > price.above_tokens:
-                return Priced(cost_nano_usd(tokens, price), table)
-        return Priced(None, None)
+                return CallCost(cost_nano_usd(tokens, price), table)
+        return CallCost(None, None)
 
     def cost(self, tokens: Tokens, *, provider: str, model: str, at: datetime) -> int | None:
-        return self.priced(tokens, provider=provider, model=model, at=at).nano_usd
+        return self.price_call(tokens, provider=provider, model=model, at=at).nano_usd
 
     def table_of(self, *, provider: str, model: str, day: date) -> str | None:
         """Whose price a call has that is not long; None where it would have none."""
-        return next((table for price, table in self._found(provider, model, day) if not price.above_tokens), None)
+        return next((table for price, table in self._find_cached(provider, model, day) if not price.above_tokens), None)
 
     def _find(self, provider: str, model: str, day: date) -> Sequence[tuple[Price, str]]:
         """All that apply, up to the first that does so at any length."""
         found: list[tuple[Price, str]] = []
-        for table in (self.own, built_in()):
+        for table in (self.own, built_in_prices()):
             for price in table.prices:
                 if price.applies_to(provider=provider, model=model, day=day):
                     found.append((price, table.name))
@@ -103,18 +103,18 @@ class PriceTable:
 
 
 @cache
-def built_in() -> PriceList:
+def built_in_prices() -> PriceList:
     """List prices change: a models file overrides them, and a ledger row keeps the price of its day."""
     import yaml
 
     # The first call of a process waits for it: 5 ms instead of 43. It is as safe as the other one.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     table = yaml.load(BUILT_IN_FILE.read_text(encoding="utf-8"), loader)  # noqa: S506 -- a safe loader, by another name
-    prices = (_price(provider, entry) for provider, entries in table["prices"].items() for entry in entries)
+    prices = (_parse_price(provider, entry) for provider, entries in table["prices"].items() for entry in entries)
     return PriceList(f"built-in {table['version']}", tuple(prices))
 
 
-def _price(provider: str, entry: Mapping[str, Any]) -> Price:
+def _parse_price(provider: str, entry: Mapping[str, Any]) -> Price:
     amounts = {name: Decimal(str(entry[name])) for name in AMOUNTS if name in entry}
     return Price(
         provider, entry["model"], since=entry.get("from"), above_tokens=entry.get("above_tokens", 0), **amounts

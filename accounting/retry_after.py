@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
 
 
-def retry_after_s(header: str, *, now: datetime) -> float | None:
+def parse_retry_after(header: str, *, now: datetime) -> float | None:
     """Seconds or a date; nothing that is over. None: it says nothing, or what nobody can read."""
     header = header.strip()
     if _SECONDS.fullmatch(header):

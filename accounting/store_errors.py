@@ -4,14 +4,14 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WT
 
 # Interrupted, elections, exceeded time, no majority yet, a cursor that died with its server in the middle of a long
 # answer: true of the moment, not of the request.
-PASSING_CODES = frozenset(
+TRANSIENT_CODES = frozenset(
     {6, 7, 43, 50, 64, 89, 91, 112, 134, 175, 189, 237, 262, 9001, 10107, 11600, 11601, 11602, 13435, 13436}
 )
 
 
-def store_is_away(error: PyMongoError) -> bool:
+def is_unavailable(error: PyMongoError) -> bool:
     """AutoReconnect, NotPrimary and a failed server selection are all ConnectionFailures."""
-    if isinstance(error, OperationFailure) and error.code in PASSING_CODES:
+    if isinstance(error, OperationFailure) and error.code in TRANSIENT_CODES:
         return True
     return (
         isinstance(error, ConnectionFailure | WTimeoutError)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 
 
-async def to_its_end(work: Awaitable[None]) -> None:
+async def run_shielded(work: Awaitable[None]) -> None:
     """Raises the cancellation afterwards: it was not lost, it waited."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -47,14 +47,14 @@ CALL = ModelCall(1, "Writer", "openai", "gpt-5-mini", Tokens(900, 300, 0, 120, 4
 
 
 @dataclass(frozen=True)
-class Crowd:
+class LoadShape:
     runs: int
     calls: int  # of each
     model_s: float
 
 
-CROWDS = (Crowd(1, 30, 0.05), Crowd(100, 20, 1.0), Crowd(1_000, 6, 1.0))
-BURSTS = (Crowd(1, 300, 0), Crowd(100, 60, 0), Crowd(1_000, 10, 0))
+CROWDS = (LoadShape(1, 30, 0.05), LoadShape(100, 20, 1.0), LoadShape(1_000, 6, 1.0))
+BURSTS = (LoadShape(1, 300, 0), LoadShape(100, 60, 0), LoadShape(1_000, 10, 0))
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,17 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Way:
+class LedgerWriter:
     """How a call is accounted: before it is made, and after its answer."""
 
     before: Step
     after: Step
 
 
-async def nothing(_owner: RunOwner, _number: int) -> None: ...
+async def write_nothing(_owner: RunOwner, _number: int) -> None: ...
 
 
-def by_ledger(database: Database) -> Way:
+def by_ledger(database: Database) -> LedgerWriter:
     ledger = Ledger(database, PRICES)
 
     async def begin(owner: RunOwner, number: int) -> None:
@@ -87,20 +87,20 @@ def by_ledger(database: Database) -> Way:
         call = replace(CALL, number=number, started_at=datetime.now(UTC))
         await ledger.record(owner, lease_token=1, call=call)
 
-    return Way(begin, record)
+    return LedgerWriter(begin, record)
 
 
-def by_insert_one(database: Database) -> Way:
+def by_insert_one(database: Database) -> LedgerWriter:
     rows = database[COLLECTION]
 
     async def insert(owner: RunOwner, number: int) -> None:
         call = replace(CALL, number=number, started_at=datetime.now(UTC))
         await rows.insert_one(closed_row(owner, lease_token=1, call=call, holder="", prices=PRICES))
 
-    return Way(nothing, insert)
+    return LedgerWriter(write_nothing, insert)
 
 
-async def measured(way: Way, crowd: Crowd) -> Result:
+async def measure(way: LedgerWriter, crowd: LoadShape) -> Result:
     before_ms: list[float] = []
     after_ms: list[float] = []
     dice = random.Random(1)  # noqa: S311 -- how long a model takes is no secret
@@ -126,7 +126,7 @@ async def measured(way: Way, crowd: Crowd) -> Result:
 
 
 @contextlib.asynccontextmanager
-async def fresh(url: str, name: str) -> AsyncIterator[Database]:
+async def fresh_database(url: str, name: str) -> AsyncIterator[Database]:
     """A database with the ledger's indexes, gone afterwards."""
     database = connect(url, database=f"bench_{name}_{time.time_ns()}")
     await Ledger(database, PRICES).ensure_indexes()
@@ -138,22 +138,22 @@ async def fresh(url: str, name: str) -> AsyncIterator[Database]:
         await database.client.close()
 
 
-async def best_of(repeat: int, url: str, make: Callable[[Database], Way], crowd: Crowd) -> Result:
+async def best_of(repeat: int, url: str, make: Callable[[Database], LedgerWriter], crowd: LoadShape) -> Result:
     results = []
     for _ in range(repeat):
-        async with fresh(url, "calls") as database:
-            results.append(await measured(make(database), crowd))
+        async with fresh_database(url, "calls") as database:
+            results.append(await measure(make(database), crowd))
     return min(results, key=lambda result: result.cpu_us)
 
 
-def shown(taken_ms: list[float]) -> str:
+def summarize_times(taken_ms: list[float]) -> str:
     if not taken_ms or max(taken_ms) < 0.01:
         return "       -"
     cuts = statistics.quantiles(taken_ms, n=100)
     return f"{cuts[49]:5.1f}/{cuts[98]:5.1f}"
 
 
-async def compare(url: str, repeat: int, title: str, crowds: tuple[Crowd, ...]) -> None:
+async def compare(url: str, repeat: int, title: str, crowds: tuple[LoadShape, ...]) -> None:
     print(f"\n{title}")
     print("                             ----- ms, p50/p99 -----")
     print(f"{'runs':>5}  {'way':<11} {'us CPU':>7} {'before':>13} {'after':>13} {'calls/s':>8}")
@@ -161,14 +161,14 @@ async def compare(url: str, repeat: int, title: str, crowds: tuple[Crowd, ...]) 
         ours = await best_of(repeat, url, by_ledger, crowd)
         plain = await best_of(repeat, url, by_insert_one, crowd)
         for name, each in (("ledger", ours), ("insert_one", plain)):
-            waits = f"{shown(each.before_ms):>13} {shown(each.after_ms):>13}"
+            waits = f"{summarize_times(each.before_ms):>13} {summarize_times(each.after_ms):>13}"
             print(f"{crowd.runs:>5}  {name:<11} {each.cpu_us:>7.0f} {waits} {each.per_second:>8.0f}")
         cpu, rate = ours.cpu_us / plain.cpu_us, ours.per_second / plain.per_second
         print(f"       ledger : insert_one   {cpu:.2f} of the CPU, {rate:.2f} of the calls/s")
 
 
-async def adding_up(url: str, rows: int = 20_000) -> None:
-    async with fresh(url, "rows") as database:
+async def measure_roll_up(url: str, rows: int = 20_000) -> None:
+    async with fresh_database(url, "rows") as database:
         owners = [RunOwner(f"run_{n}", f"app{n % 200}", None, "chat", f"W{n % 3}", "schedule") for n in range(600)]
         await database[COLLECTION].insert_many(
             [
@@ -199,7 +199,7 @@ async def main(repeat: int) -> None:
             url = services.mongodb_url or ""
             await compare(url, repeat, "calls of about a second (50 ms for the one run)", CROWDS)
             await compare(url, repeat, "burst: no model in between", BURSTS)
-            await adding_up(url)
+            await measure_roll_up(url)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ async def model_stub() -> AsyncIterator[str]:
         await stub.wait()
 
 
-async def measured(url: str, name: str, runs: int, what: str, options: argparse.Namespace) -> float:
+async def measure_process(url: str, name: str, runs: int, what: str, options: argparse.Namespace) -> float:
     """In a process of its own."""
     flags = [flag for flag, given in (("--tune-gc", options.tune_gc), ("--profile", options.profile)) if given]
     command = [str(HERE / "chat.py"), "--measure", what, "--engine", name, "--runs", str(runs), "--url", url, *flags]
@@ -61,12 +61,12 @@ async def measured(url: str, name: str, runs: int, what: str, options: argparse.
 
 
 async def measure(options: argparse.Namespace) -> None:
-    from chat_engines import TURNS, Kept, engine
+    from chat_engines import TURNS, RecordedCalls, engine
 
-    runs, kept = options.runs[0], Kept()
+    runs, kept = options.runs[0], RecordedCalls()
     where = "hold" if options.measure == "memory" else "ms0" if runs == 1 else f"ms{LATENCY_MS}"
     with tempfile.TemporaryDirectory() as folder:
-        warm = engine(options.engine, f"{options.url}/ms0/v1", Path(folder) / "warm" / "Weekly", Kept())
+        warm = engine(options.engine, f"{options.url}/ms0/v1", Path(folder) / "warm" / "Weekly", RecordedCalls())
         for _ in range(WARM_UP):
             await warm()
         run = engine(options.engine, f"{options.url}/{where}/v1", Path(folder) / "Weekly", kept)
@@ -75,7 +75,7 @@ async def measure(options: argparse.Namespace) -> None:
             gc.freeze()
             gc.set_threshold(20_000, 20, 20)
         if options.measure == "memory":
-            print(json.dumps(await grown_kb(run, runs, options.url)))
+            print(json.dumps(await memory_growth_kb(run, runs, options.url)))
             return
         profile = cProfile.Profile() if options.profile else None
         began = time.process_time()
@@ -90,7 +90,7 @@ async def measure(options: argparse.Namespace) -> None:
         print(json.dumps((time.process_time() - began) * 1000 / rounds / runs / TURNS))
 
 
-async def grown_kb(run: Any, runs: int, url: str) -> float:
+async def memory_growth_kb(run: Any, runs: int, url: str) -> float:
     import httpx2
     import psutil
 
@@ -117,9 +117,9 @@ async def main(options: argparse.Namespace) -> None:
             if name == "bare stock" and runs > options.stock_up_to:
                 continue
             async with model_stub() as url:
-                cpu = min([await measured(url, name, runs, "cpu", options) for _ in range(options.repeat)])
+                cpu = min([await measure_process(url, name, runs, "cpu", options) for _ in range(options.repeat)])
                 # One run is lost in what an allocator takes at once.
-                kb = min([await measured(url, name, runs, "memory", options) for _ in range(options.repeat)])
+                kb = min([await measure_process(url, name, runs, "memory", options) for _ in range(options.repeat)])
             first = first or (cpu, kb)
             ratio = cpu / first[0]
             met = "PASS" if ratio <= TARGET_RATIO and (runs == 1 or kb <= TARGET_KB) else "over target"

@@ -21,11 +21,11 @@ from accounting.usage import ModelCall
 from workflows.chat.agents import BuiltPackage, build_package
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.connections import pooled_client
-from workflows.chat.conversation import close, converse
+from workflows.chat.conversation import close_conversation, run_conversation
 from workflows.chat.fast_stream import FastStream
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
@@ -60,7 +60,7 @@ RunOnce = Callable[[], Awaitable[None]]
 
 
 @dataclass
-class Kept:
+class RecordedCalls:
     """What a worker would make durable, and no more of it than its size."""
 
     usage: list[Any] = field(default_factory=list)
@@ -70,32 +70,32 @@ class Kept:
         self.usage.append(call)
 
     async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        assert number == checkpoint.turn
+        assert number == checkpoint.turn_count
         self.sizes.append(len(json.dumps(turn.as_document())) + len(json.dumps(checkpoint.progress())))
 
 
-def ours(url: str, folder: Path, kept: Kept) -> RunOnce:
-    models = Models({"default": OpenAIModel(provider="openai", model="stub-1", base_url=url)}, lambda key: key)
+def build_our_engine(url: str, folder: Path, calls: RecordedCalls) -> RunOnce:
+    models = ModelRegistry({"default": OpenAIModel(provider="openai", model="stub-1", base_url=url)}, lambda key: key)
     built = build_package(load_package(write_package(folder)), models, ToolThreads(4))
 
     async def run() -> None:
-        chat = conversation(built, kept)
-        outcome = await close(chat, await converse(chat, commit=kept.commit, stopping=lambda: False))
+        chat = conversation(built, calls)
+        outcome = await close_conversation(chat, await run_conversation(chat, save_turn=calls.commit, should_stop=lambda: False))
         assert outcome.kind is OutcomeKind.COMPLETED, outcome
         assert len(chat.turns) == TURNS
 
     return run
 
 
-def conversation(built: BuiltPackage, kept: Kept) -> Conversation:
+def conversation(built: BuiltPackage, calls: RecordedCalls) -> Conversation:
     facts = {"run_id": "run_1", "app_id": "acme", "workflow_name": "Weekly"}
     return Conversation(
-        built=built,
+        built_package=built,
         context=ContextVariables({**CONTEXT, **facts}),
-        suppressed=frozenset(),
-        meter=RunMeter(kept.record),
-        opening=OPENING,
-        fixed=facts,
+        suppressed_names=frozenset(),
+        meter=RunMeter(calls.record),
+        opening_message=OPENING,
+        fixed_values=facts,
         redactor=HIDDEN,
     )
 
@@ -134,13 +134,13 @@ def write_package(folder: Path) -> Path:
     return folder
 
 
-def bare(url: str, stream: type[MemoryStream], kept: Kept) -> RunOnce:
+def build_bare_engine(url: str, stream: type[MemoryStream], calls: RecordedCalls) -> RunOnce:
     http = pooled_client(120)
     config = OneClient(
         OpenAIConfig(
             model="stub-1", base_url=url, api_key="none", http_client=http, timeout=http.timeout, max_retries=0
         ),
-        kept,
+        calls,
     )
     agents = {name: Agent(name, config=config, tools=[note] if name == "Reader" else []) for name in PROMPTS}
 
@@ -185,10 +185,10 @@ async def note(text: str) -> str:
     return f"noted {len(text)} characters"
 
 
-class Recorded(LLMClient):
-    def __init__(self, inner: LLMClient, kept: Kept) -> None:
+class RecordingClient(LLMClient):
+    def __init__(self, inner: LLMClient, calls: RecordedCalls) -> None:
         self._inner = inner
-        self._kept = kept
+        self._calls = calls
 
     async def __call__(self, *request: Any, **options: Any) -> ModelResponse:
         usage = Usage()
@@ -196,14 +196,14 @@ class Recorded(LLMClient):
             response = await self._inner(*request, **options)
             usage = response.usage
         finally:
-            self._kept.usage.append(usage)
+            self._calls.usage.append(usage)
         return response
 
 
 class OneClient(ModelConfig):
-    def __init__(self, config: ModelConfig, kept: Kept) -> None:
+    def __init__(self, config: ModelConfig, calls: RecordedCalls) -> None:
         self._config = config
-        self._client = Recorded(config.create(), kept)
+        self._client = RecordingClient(config.create(), calls)
 
     @property
     def provider(self) -> Any:
@@ -223,7 +223,7 @@ class OneClient(ModelConfig):
         return self._config.create_files_client()
 
 
-def engine(name: str, url: str, folder: Path, kept: Kept) -> RunOnce:
+def engine(name: str, url: str, folder: Path, calls: RecordedCalls) -> RunOnce:
     if name == "unattended":
-        return ours(url, folder, kept)
-    return bare(url, FastStream if name == "bare b2" else MemoryStream, kept)
+        return build_our_engine(url, folder, calls)
+    return build_bare_engine(url, FastStream if name == "bare b2" else MemoryStream, calls)

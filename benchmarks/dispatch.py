@@ -81,7 +81,7 @@ async def bare(services: Services, scenario: Scenario) -> Result:
         return int(await redis.get("bare:done") or 0)
 
     try:
-        return await measured(worker, scenario, send, done)
+        return await measure(worker, scenario, send, done)
     finally:
         await redis.aclose()
 
@@ -109,13 +109,13 @@ async def unattended(services: Services, folder: Path, scenario: Scenario) -> Re
         return int(await store.runs.count_documents(ended, hint="by_end"))
 
     try:
-        return await measured(worker, scenario, send, done)
+        return await measure(worker, scenario, send, done)
     finally:
         await wakeups.stop()
         await database.client.close()
 
 
-async def measured(
+async def measure(
     worker: Process,
     scenario: Scenario,
     send: Callable[[int], Awaitable[None]],
@@ -169,7 +169,7 @@ def cpu_s(pid: int) -> float:
     return times.user + times.system
 
 
-async def best(results: AsyncIterator[Result]) -> Result:
+async def best_result(results: AsyncIterator[Result]) -> Result:
     return max([result async for result in results], key=lambda each: each.per_second)
 
 
@@ -182,8 +182,8 @@ async def compare(services: Services, root: Path, scenario: Scenario, repeat: in
         for number in range(repeat):
             yield await unattended(services, root / f"{scenario.name}-{number}", scenario)
 
-    baseline = await best(baselines())
-    result = await best(ours())
+    baseline = await best_result(baselines())
+    result = await best_result(ours())
     for label, each in (("bare Celery", baseline), ("unattended", result)):
         print(f"{scenario.name:<9}{label:<13}{each.per_second:8.0f}{each.cpu_ms:12.2f}{each.rss_mb:7.0f}")
     ratio = result.per_second / baseline.per_second

@@ -28,10 +28,10 @@ from accounting.totals.reading import totals_pipeline
 from accounting.totals.roll_up import RollUp
 from ops.embedded.servers import embedded_servers
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.page import Page
-from ops.exporter.snapshot import Snapshots
+from ops.exporter.page import MetricsPage
+from ops.exporter.snapshot import SnapshotReader
 from ops.exporter.usage import KEYS
-from tests.large_ledger import Size, fill
+from tests.large_ledger import LedgerSize, fill
 from workers.process.metrics_server import serve_at
 from workers.setting_values import Address
 from workers.settings import Settings
@@ -50,7 +50,7 @@ async def main() -> None:
     parser.add_argument("--workflows", type=int, default=3)
     parser.add_argument("--models", type=int, default=3)
     options = parser.parse_args()
-    size = Size(options.rows, options.apps, options.workflows, options.models)
+    size = LedgerSize(options.rows, options.apps, options.workflows, options.models)
     with tempfile.TemporaryDirectory() as name:
         async with embedded_servers(Path(name) / "data") as services:
             patient = AsyncMongoClient(services.mongodb_url)["bench"]  # ours gives up after half a minute
@@ -60,36 +60,36 @@ async def main() -> None:
                 await patient["usage"].create_indexes([*INDEXES])
                 await RunStore(patient).ensure_indexes()
                 print(f"{size.rows:,} rows, {size.apps:,} apps, {size.workflows} workflows, {size.models} models")
-                told("adding up the ledger", [await timed(lambda: added_up(patient))])
+                print_times("adding up the ledger", [await time_step(lambda: add_up(patient))])
                 await measure(database)
             finally:
                 await patient.client.close()
                 await database.client.close()
 
 
-async def added_up(database) -> None:
+async def add_up(database) -> None:
     await (await database["usage"].aggregate(totals_pipeline(KEYS, {}))).to_list(None)
 
 
 async def measure(database) -> None:
     cap = Settings().max_app_labels
-    snapshots = Snapshots(database, max_app_labels=cap)
+    snapshots = SnapshotReader(database, max_app_labels=cap)
     collector = StoreCollector()
-    page = Page(collector)
+    page = MetricsPage(collector)
 
     async def look() -> None:
-        collector.show(await snapshots.take(), took_s=0)
+        collector.publish(await snapshots.read(), duration_s=0)
 
-    told("first look", [await timed(look)])
-    told("writing its page", [await timed(lambda: asyncio.to_thread(page.renew)) for _ in range(LOOKS)])
+    print_times("first look", [await time_step(look)])
+    print_times("writing its page", [await time_step(lambda: asyncio.to_thread(page.renew)) for _ in range(LOOKS)])
     server = serve_at(page, Address("127.0.0.1", 0))
     try:
         async with httpx.AsyncClient(base_url=f"http://{server.address}", headers=HEADERS) as client:
             await scrapes(client)
     finally:
         await asyncio.to_thread(server.close)
-    told("look, nothing new", [await timed(look) for _ in range(LOOKS)])
-    told(f"look, {NEW_ROWS} rows new", [await timed(look) async for _ in new_rows(database)])
+    print_times("look, nothing new", [await time_step(look) for _ in range(LOOKS)])
+    print_times(f"look, {NEW_ROWS} rows new", [await time_step(look) async for _ in new_rows(database)])
     print(f"{'memory':<28}{psutil.Process().memory_info().rss / 2**20:9.0f} MB")
 
 
@@ -100,12 +100,12 @@ async def new_rows(database):
     for number in range(LOOKS // 2):
         await database["usage"].insert_many([{**row, "_id": f"{number}/{row['_id']}", "rollup": 1} for row in rows])
         yield number
-        await roll_up.add_some()
+        await roll_up.add_batch()
         yield number
 
 
 async def scrapes(client: httpx.AsyncClient) -> None:
-    told("scrape", [await timed(lambda: client.get("/metrics")) for _ in range(SCRAPES)])
+    print_times("scrape", [await time_step(lambda: client.get("/metrics")) for _ in range(SCRAPES)])
     zipped = await client.get("/metrics")
     plain = await client.get("/metrics", headers={"Accept-Encoding": "identity"})
     series = sum(not line.startswith("#") for line in plain.text.splitlines())
@@ -113,13 +113,13 @@ async def scrapes(client: httpx.AsyncClient) -> None:
     print(f"{'page':<28}{len(plain.content) / 1e6:9.3f} MB, {kilobytes:.0f} KB zipped, {series:,} series")
 
 
-async def timed(step: Callable[[], Awaitable[object]]) -> float:
+async def time_step(step: Callable[[], Awaitable[object]]) -> float:
     began = time.perf_counter()
     await step()
     return (time.perf_counter() - began) * 1000
 
 
-def told(what: str, times_ms: list[float]) -> None:
+def print_times(what: str, times_ms: list[float]) -> None:
     most = f", p99 {quantiles(times_ms, n=100)[98]:.1f}" if len(times_ms) >= 100 else f", at most {max(times_ms):.1f}"
     print(f"{what:<28}{median(times_ms):9.1f} ms{most if len(times_ms) > 1 else ''}")
 

@@ -14,7 +14,7 @@ import psutil
 from http_load import SECRET
 from trigger_ground import settings_of, write_package
 
-from ops.free_ports import free_address
+from ops.free_ports import find_free_address
 from ops.supervisor import role_command
 from workers.services import Services
 from workers.setting_values import Address
@@ -48,9 +48,9 @@ async def compare(services: Services, folder: Path, *, count: int, repeat: int) 
         for number in range(repeat):
             for path in ("/blocking", "/inline"):
                 result = await bare(services, path, connections, count)
-                _keep(best, f"FastAPI {path}", result)
+                _keep_best(best, f"FastAPI {path}", result)
             ours = await unattended(services, folder / f"{connections}-{number}", connections, count)
-            _keep(best, "unattended, durable", ours)
+            _keep_best(best, "unattended, durable", ours)
         for label, each in best.items():
             numbers = f"{each.per_second:9.0f}{each.p50_ms:9.1f}{each.p99_ms:9.1f}{each.cpu_ms:9.3f}"
             print(f"{label:<24}{connections:>12}{numbers}")
@@ -59,24 +59,24 @@ async def compare(services: Services, folder: Path, *, count: int, repeat: int) 
         print(f"{'ratio':<24}{connections:>12}{ratio:9.2f}  of the faster FastAPI (aim {TARGET_RATIO})")
 
 
-def _keep(best: dict[str, Accepts], label: str, result: Accepts) -> None:
+def _keep_best(best: dict[str, Accepts], label: str, result: Accepts) -> None:
     if label not in best or result.per_second > best[label].per_second:
         best[label] = result
 
 
 async def bare(services: Services, path: str, connections: int, count: int) -> Accepts:
-    port = free_address().port
+    port = find_free_address().port
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "uvicorn", "bare_fastapi:app", "--port", str(port)),
         *("--no-access-log", "--log-level", "warning"),
         cwd=HERE,
         env={**os.environ, "BARE_BROKER": services.redis_url or ""},
     )
-    return await _loaded(server, port, path, "/docs", connections, count)
+    return await _measure_server(server, port, path, "/docs", connections, count)
 
 
 async def unattended(services: Services, folder: Path, connections: int, count: int) -> Accepts:
-    port = free_address().port
+    port = find_free_address().port
     secret = f"whsec_{base64.b64encode(SECRET).decode()}"
     settings = settings_of(
         services,
@@ -87,10 +87,10 @@ async def unattended(services: Services, folder: Path, connections: int, count: 
     )
     quiet = {**as_environment(settings), "BENCH_SECRET": secret}
     server = await asyncio.create_subprocess_exec(*role_command("gateway"), env=quiet)
-    return await _loaded(server, port, "/hooks/acme/Bench/paid", "/readyz", connections, count)
+    return await _measure_server(server, port, "/hooks/acme/Bench/paid", "/readyz", connections, count)
 
 
-async def _loaded(server: Process, port: int, path: str, ready: str, connections: int, count: int) -> Accepts:
+async def _measure_server(server: Process, port: int, path: str, ready: str, connections: int, count: int) -> Accepts:
     try:
         await _until_ready(f"http://127.0.0.1:{port}{ready}")
         await _load(port, path, connections, count // 5)  # warm

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from trigger_ground import ground_for, write_package
 
 from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.serve import tune_gc, watcher_on
-from triggers.role import TriggerGround
+from triggers.change_stream.serve import tune_gc, build_watcher
+from triggers.role import RoleContext
 from workers.services import Services
 
 TARGET_RATIO = 0.5
@@ -51,10 +51,10 @@ async def compare(services: Services, folder: Path, *, events: int) -> None:
         await ground.database.client.drop_database(shop)
 
 
-async def bare(ground: TriggerGround, shop: str, events: int) -> float:
+async def bare(ground: RoleContext, shop: str, events: int) -> float:
     """All begin behind a position, with the changes there already: what is measured is the reading."""
     orders = ground.database.client[shop]["orders"]
-    position = await changed(ground, shop, events)
+    position = await insert_orders(ground, shop, events)
     seen = 0
     began = time.perf_counter()
     async with await orders.watch(resume_after=position, full_document="updateLookup") as stream:
@@ -65,10 +65,10 @@ async def bare(ground: TriggerGround, shop: str, events: int) -> float:
     return time.perf_counter() - began
 
 
-async def bare_and_durable(ground: TriggerGround, shop: str, events: int) -> float:
+async def bare_and_durable(ground: RoleContext, shop: str, events: int) -> float:
     """With the write concern of ours, and then the position is saved: what a listener by hand has to do."""
     orders, kept = ground.database.client[shop]["orders"], ground.database["kept"]
-    position = await changed(ground, shop, events)
+    position = await insert_orders(ground, shop, events)
     seen = 0
     began = time.perf_counter()
     async with await orders.watch(resume_after=position, full_document="updateLookup") as stream:
@@ -80,7 +80,7 @@ async def bare_and_durable(ground: TriggerGround, shop: str, events: int) -> flo
     return time.perf_counter() - began
 
 
-async def changed(ground: TriggerGround, shop: str, events: int) -> Mapping[str, Any] | None:
+async def insert_orders(ground: RoleContext, shop: str, events: int) -> Mapping[str, Any] | None:
     """The position before the changes."""
     async with await ground.database.client[shop]["orders"].watch(max_await_time_ms=100) as stream:
         await stream.try_next()
@@ -89,18 +89,18 @@ async def changed(ground: TriggerGround, shop: str, events: int) -> Mapping[str,
     return position
 
 
-async def unattended(ground: TriggerGround, shop: str, events: int, *, one_in: int = 1) -> float:
+async def unattended(ground: RoleContext, shop: str, events: int, *, one_in: int = 1) -> float:
     before = await ground.store.runs.estimated_document_count()
-    await watched_until(ground, shop, runs=before)  # it has a position
+    await watch_until(ground, shop, runs=before)  # it has a position
     await change(ground, shop, events, one_in=one_in)
     began = time.perf_counter()
-    return await watched_until(ground, shop, runs=before + events // one_in) - began
+    return await watch_until(ground, shop, runs=before + events // one_in) - began
 
 
-async def watched_until(ground: TriggerGround, shop: str, *, runs: int) -> float:
+async def watch_until(ground: RoleContext, shop: str, *, runs: int) -> float:
     """When they were there. The watcher leaves half a second later, when the server has answered it once more."""
     stop = asyncio.Event()
-    watcher = watcher_on(ground, StreamMetrics(CollectorRegistry()), packages=ground.catalog.packages)
+    watcher = build_watcher(ground, StreamMetrics(CollectorRegistry()), packages=ground.catalog.packages)
     watching = asyncio.create_task(watcher.run(stop))
     give_up_at = time.monotonic() + PATIENCE_S
     positioned: Mapping[str, Any] = {"_id": shop, "resume_token": {"$ne": None}}
@@ -115,7 +115,7 @@ async def watched_until(ground: TriggerGround, shop: str, *, runs: int) -> float
     return reached_at
 
 
-async def change(ground: TriggerGround, shop: str, events: int, *, one_in: int = 1) -> None:
+async def change(ground: RoleContext, shop: str, events: int, *, one_in: int = 1) -> None:
     """The last ones are paid ones: when they have their runs, all before them were read."""
     orders = ground.database.client[shop]["orders"]
     unpaid = events - events // one_in

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from ulid import ULID
 
-from triggers.role import TriggerGround, ground_on
+from triggers.role import RoleContext, build_role_context
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
 from workers.services import Services
@@ -37,20 +37,20 @@ def write_package(folder: Path, *triggers: Mapping[str, Any]) -> Path:
     return folder
 
 
-def settings_of(services: Services, packages: Path, **more: Any) -> Settings:
-    environ = {**os.environ, **more.pop("environ", {})}
+def settings_of(services: Services, packages: Path, **changes: Any) -> Settings:
+    environ = {**os.environ, **changes.pop("environ", {})}
     queue = "bench"  # the same for all: an app reads its configuration once
     return services.fill(
-        Settings(database=f"bench_{ULID()}".lower(), queue=queue, packages=(packages,), environ=environ, **more)
+        Settings(database=f"bench_{ULID()}".lower(), queue=queue, packages=(packages,), environ=environ, **changes)
     )
 
 
 @asynccontextmanager
-async def ground_for(services: Services, packages: Path) -> AsyncIterator[TriggerGround]:
+async def ground_for(services: Services, packages: Path) -> AsyncIterator[RoleContext]:
     settings = settings_of(services, packages)
     database = connect(settings.mongodb_url or "", database=settings.database)
     wakeups = Wakeups(celery_publisher(configure(settings)))
-    ground = ground_on(database, settings, catalog=Catalog((packages,)), wakeups=wakeups)
+    ground = build_role_context(database, settings, catalog=Catalog((packages,)), wakeups=wakeups)
     await ground.store.ensure_indexes()
     await ground.triggers.ensure_indexes()
     wakeups.start()

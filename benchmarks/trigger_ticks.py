@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from trigger_ground import WORKFLOW, ground_for, write_package
 
 from triggers.register.trigger import Trigger
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 from triggers.schedule.kind import KIND
 from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
@@ -68,17 +68,17 @@ async def idle_tick_ms(services: Services, folder: Path, schedules: int) -> floa
         return median(took)
 
 
-def scheduler_on(ground: TriggerGround) -> Scheduler:
+def scheduler_on(ground: RoleContext) -> Scheduler:
     return Scheduler(ground, metrics=ScheduleMetrics(CollectorRegistry()))
 
 
-async def make(ground: TriggerGround, count: int, *, every: str, seen_at: datetime) -> None:
+async def make(ground: RoleContext, count: int, *, every: str, seen_at: datetime) -> None:
     """As `triggers create` does it."""
 
     async def one(number: int) -> None:
         spec = ScheduleSpec.model_validate({"name": f"s{number}", "type": "schedule", "every": every})
         trigger = Trigger(WORKFLOW, spec, "acme", 1)
-        await ground.triggers.create(trigger, more=KIND.at_first(trigger, seen_at))
+        await ground.triggers.create(trigger, extra_fields=KIND.initial_fields(trigger, seen_at))
 
     for start in range(0, count, AT_ONCE):
         await asyncio.gather(*(one(number) for number in range(start, min(start + AT_ONCE, count))))

@@ -23,7 +23,7 @@ sys.path.sort(key=lambda place: Path(place).resolve() == Path(__file__).resolve(
 
 import yaml
 
-from workflows.package.catalog import LIBRARY, package_folders
+from workflows.package.catalog import LIBRARY, list_package_folders
 from workflows.package.loader import inspect_package
 from workflows.package.models import Package
 
@@ -127,7 +127,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         write_large(Path(scratch) / "Large")
         given = [Path(each) for each in sys.argv[1:]]
-        folders = package_folders(given or [LIBRARY, Path(scratch) / "Large"])
+        folders = list_package_folders(given or [LIBRARY, Path(scratch) / "Large"])
         print(f"{'package':40} {'first ms':>9} {'inspect ms':>10} {'parse ms':>9} {'ratio':>6}")
         for folder in folders:
             first = milliseconds(partial(inspect_package, folder))

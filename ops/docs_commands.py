@@ -9,44 +9,44 @@ from pathlib import Path
 import click
 
 from ops.cli.command import PROGRAM
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 from ops.cli.main import SECTIONS, cli
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 BEGIN = "<!-- commands: made by ops/docs_commands.py -->"
 WIDTH = 100
 
-Named = tuple[str, click.Command, click.Context]
+NamedCommand = tuple[str, click.Command, click.Context]
 
 
-def reference() -> str:
+def command_reference() -> str:
     """A table of all commands, then the help of each."""
     root = cli.make_context(PROGRAM, [], resilient_parsing=True, terminal_width=WIDTH)
     lines = ["| command | what it does |", "|---|---|"]
     helps = []
     for section in SECTIONS.values():
         for name, _, _ in section:
-            for path, command, context in leaves(name, cli.commands[name], root):
+            for path, command, context in leaf_commands(name, cli.commands[name], root):
                 anchor = path.replace(" ", "-")
                 lines.append(f"| [`{path}`](#{anchor}) | {command.get_short_help_str(WIDTH)} |")
                 helps += ["", f"### {path}", "", "```text", command.get_help(context).rstrip(), "```"]
     return "\n".join([*lines, *helps])
 
 
-def leaves(name: str, command: click.Command, parent: click.Context) -> Iterator[Named]:
+def leaf_commands(name: str, command: click.Command, parent: click.Context) -> Iterator[NamedCommand]:
     """Every command that does something, with its name as one types it."""
-    real = command.command() if isinstance(command, Deferred) else command
+    real = command.load() if isinstance(command, DeferredCommand) else command
     context = real.make_context(name, [], parent, resilient_parsing=True)
     if not isinstance(real, click.Group):
         yield context.command_path, real, context
         return
     for below in real.commands:
-        yield from leaves(below, real.commands[below], context)
+        yield from leaf_commands(below, real.commands[below], context)
 
 
 def with_reference(page: str) -> str:
     """The text with today's reference after the mark, which is the end of the page."""
-    return f"{page.partition(BEGIN)[0]}{BEGIN}\n{reference()}\n"
+    return f"{page.partition(BEGIN)[0]}{BEGIN}\n{command_reference()}\n"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ END = "<!-- end of settings -->"
 
 
 def settings_table() -> str:
-    rows = [f"| `{variable_name(each)}` | {_default(each)} | {each.metadata['description']} |" for each in _settings()]
+    rows = [f"| `{variable_name(each)}` | {_default_text(each)} | {each.metadata['description']} |" for each in _ordered_settings()]
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])
 
 
@@ -25,12 +25,12 @@ def with_table(readme: str) -> str:
     return f"{before}{BEGIN}\n{settings_table()}\n{END}{after}"
 
 
-def _settings() -> list[Any]:
+def _ordered_settings() -> list[Any]:
     # Ours first, the names that packages already know last.
     return sorted(setting_fields(), key=lambda each: bool(each.metadata["name"]))
 
 
-def _default(setting: Any) -> str:
+def _default_text(setting: Any) -> str:
     shown: str = setting.metadata["shown"]
     if shown:
         return shown

@@ -9,51 +9,51 @@ from workers.setting_values import Address
 from workers.settings import SettingsError
 
 
-def free_address() -> Address:
+def find_free_address() -> Address:
     """Free at this moment; whoever binds it should do so soon."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return Address("127.0.0.1", listener.getsockname()[1])
 
 
-def settled(address: Address) -> Address:
+def resolve_port(address: Address) -> Address:
     """With port 0, which means any, the one that it shall be."""
     if address.port:
         return address
-    with _listener(address) as listener:
+    with _open_listener(address) as listener:
         return Address(address.host, listener.getsockname()[1])
 
 
-def next_free(address: Address, *, avoiding: Container[int]) -> Address:
+def find_next_free(address: Address, *, excluded_ports: Container[int]) -> Address:
     """The first port after this one that is free at this moment."""
     for port in range(address.port + 1, min(address.port + PORTS_TRIED, 65535) + 1):
         try:
-            if port not in avoiding:
-                _listener(Address(address.host, port)).close()
+            if port not in excluded_ports:
+                _open_listener(Address(address.host, port)).close()
                 return Address(address.host, port)
         except OSError:
             continue
     raise SettingsError(f"no free port after {address}; set UNATTENDED_METRICS_LISTEN")
 
 
-def same_place(one: Address, other: Address) -> bool:
+def is_same_address(first: Address, second: Address) -> bool:
     """Whether only one of the two can be listened on."""
-    if one.port != other.port or one.port == 0:
+    if first.port != second.port or first.port == 0:
         return False
-    hosts = _numeric(one), _numeric(other)
+    hosts = _numeric_host(first), _numeric_host(second)
     if len({":" in host for host in hosts}) == 2:  # IPv4 and IPv6 do not meet
         return False
     return hosts[0] == hosts[1] or any(host in ("0.0.0.0", "::") for host in hosts)  # noqa: S104 -- not bound, compared
 
 
-def _numeric(address: Address) -> str:
+def _numeric_host(address: Address) -> str:
     try:
         return str(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
         return address.host
 
 
-def require_apart(gateway: Address, exporter: Address) -> None:
-    if same_place(gateway, exporter):
+def require_distinct(gateway: Address, exporter: Address) -> None:
+    if is_same_address(gateway, exporter):
         raise SettingsError(
             f"the gateway at {gateway} and the exporter at {exporter} are in each other's way; "
             "set UNATTENDED_METRICS_LISTEN to another port"
@@ -62,13 +62,13 @@ def require_apart(gateway: Address, exporter: Address) -> None:
 
 def require_free(address: Address, *, setting: str) -> None:
     try:
-        _listener(address).close()
+        _open_listener(address).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise SettingsError(f"{address} is taken by another process; stop it or set {setting}") from None
         raise SettingsError(f"{address} cannot be listened on ({error.strerror or error}); set {setting}") from None
 
 
-def _listener(address: Address) -> socket.socket:
+def _open_listener(address: Address) -> socket.socket:
     family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
     return socket.create_server(where[:2], family=family)

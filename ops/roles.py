@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ops.free_ports import next_free
+from ops.free_ports import find_next_free
 from ops.supervisor import Child, role_command
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
@@ -16,16 +16,16 @@ def role_addresses(settings: Settings) -> dict[str, Address]:
     found = {"gateway": settings.listen, "exporter": settings.metrics_listen}
     for role in ROLES:
         if role not in found:
-            found[role] = next_free(settings.metrics_listen, avoiding={each.port for each in found.values()})
+            found[role] = find_next_free(settings.metrics_listen, excluded_ports={each.port for each in found.values()})
     return found
 
 
 def role_children(settings: Settings, addresses: Mapping[str, Address] | None = None) -> list[Child]:
     at = addresses or role_addresses(settings)
-    return [Child(role, role_command(role), as_environment(_settings_of(role, settings, at[role]))) for role in ROLES]
+    return [Child(role, role_command(role), as_environment(_role_settings(role, settings, at[role]))) for role in ROLES]
 
 
-def _settings_of(role: str, settings: Settings, address: Address) -> Settings:
+def _role_settings(role: str, settings: Settings, address: Address) -> Settings:
     if role in ("gateway", "exporter"):
         return settings
     # A role takes the first free port after the one that it is given.

@@ -11,17 +11,17 @@ import yaml
 from ops.embedded.errors import EmbeddedError
 from workers.setting_values import Address
 
-FOLDER = "prometheus"
-TARGETS = "targets.json"
-ALERTS = Path(__file__).parent / "alerts"
+CONFIG_FOLDER = "prometheus"
+TARGETS_FILE = "targets.json"
+ALERTS_FOLDER = Path(__file__).parent / "alerts"
 # Where Alertmanager listens unless it is told otherwise. Without one, Prometheus shows the alerts on its own page.
-ALERTMANAGER = "127.0.0.1:9093"
-HEAD = "# Written anew by each `unattended up`.\n"
-LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- not bound, replaced
+ALERTMANAGER_ADDRESS = "127.0.0.1:9093"
+HEADER = "# Written anew by each `unattended up`.\n"
+LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- not bound, replaced
 
 
 def scrape_config_path(data_dir: Path) -> Path:
-    return data_dir / FOLDER / "prometheus.yml"
+    return data_dir / CONFIG_FOLDER / "prometheus.yml"
 
 
 @contextmanager
@@ -33,35 +33,35 @@ def scrape_files(data_dir: Path, addresses: Mapping[str, Address]) -> Iterator[N
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Others may read this part of it: in a container, Prometheus is a user of its own.
         folder.mkdir(mode=0o755, exist_ok=True)
-        _write(config, HEAD + yaml.safe_dump(configuration(folder), sort_keys=False))
-        _write(folder / TARGETS, json.dumps(targets(addresses), indent=2))
+        _write_atomically(config, HEADER + yaml.safe_dump(prometheus_config(folder), sort_keys=False))
+        _write_atomically(folder / TARGETS_FILE, json.dumps(scrape_targets(addresses), indent=2))
     except OSError as error:
         raise EmbeddedError(f"{folder} cannot be written ({error.strerror}); choose another --data-dir") from None
     try:
         yield
     finally:
-        (folder / TARGETS).unlink(missing_ok=True)
+        (folder / TARGETS_FILE).unlink(missing_ok=True)
 
 
-def targets(addresses: Mapping[str, Address]) -> list[dict[str, Any]]:
+def scrape_targets(addresses: Mapping[str, Address]) -> list[dict[str, Any]]:
     """As `file_sd_configs` take them."""
     return [
-        {"targets": [str(Address(LOOPBACK.get(each.host, each.host), each.port))], "labels": {"role": role}}
+        {"targets": [str(Address(LOOPBACK_OF_ANY.get(each.host, each.host), each.port))], "labels": {"role": role}}
         for role, each in addresses.items()
     ]
 
 
-def configuration(folder: Path) -> dict[str, Any]:
-    found_in = [{"files": [str(folder / TARGETS)], "refresh_interval": "5s"}]
+def prometheus_config(folder: Path) -> dict[str, Any]:
+    found_in = [{"files": [str(folder / TARGETS_FILE)], "refresh_interval": "5s"}]
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
-        "rule_files": [str(ALERTS / "*.yaml")],
-        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [ALERTMANAGER]}]}]},
+        "rule_files": [str(ALERTS_FOLDER / "*.yaml")],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [ALERTMANAGER_ADDRESS]}]}]},
         "scrape_configs": [{"job_name": "unattended", "file_sd_configs": found_in}],
     }
 
 
-def _write(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)

@@ -14,13 +14,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from ops.embedded.restarts import RestartPolicy
-from ops.embedded.tied import kill_group, start_tied, stop_tied
+from ops.embedded.tied import kill_child_group, start_child, stop_child
 
 logger = logging.getLogger(__name__)
 
 # What a role is granted after SIGTERM. A worker takes as long as its own grace, and this much more.
 GRACE_S = 10.0
-BEYOND_WORKERS_GRACE_S = 3.0
+EXTRA_WORKER_GRACE_S = 3.0
 
 PROGRAM = Path(__file__).resolve().parent.parent / "unattended.py"
 
@@ -76,7 +76,7 @@ class Supervisor:
             await asyncio.gather(*self._tasks)
         finally:
             for process in self._processes.values():
-                kill_group(process)
+                kill_child_group(process)
 
     def pids(self) -> dict[str, int]:
         """The children that live now; one in its backoff is absent."""
@@ -107,18 +107,18 @@ class Supervisor:
         while True:
             started = time.monotonic()
             if process:
-                await self._until_dead_or_stopping(process)
-                await stop_tied(process, grace_s=self._grace_s)
+                await self._wait_dead_or_stopping(process)
+                await stop_child(process, grace_s=self._grace_s)
             if self._stopping.is_set():
                 return
             lived_s = time.monotonic() - started
             code = process.returncode if process else None
-            deaths = self._policy.deaths_in_a_row(deaths, lived_s, on_purpose=code == 0)
+            deaths = self._policy.count_deaths(deaths, lived_s, is_intended=code == 0)
             delay_s = self._policy.delay_s(deaths)
-            died = {"child": child.name, "lived_s": round(lived_s, 1), **how_it_ended(code)}
+            died = {"child": child.name, "lived_s": round(lived_s, 1), **exit_facts(code)}
             logger.warning("role_died" if deaths else "role_ended", extra=died)
             logger.info("role_restarting", extra={"child": child.name, "in_s": delay_s})
-            if await self._stopping_within(delay_s):
+            if await self._has_stopped_within(delay_s):
                 return
             try:
                 process = await self._start_child(child)
@@ -127,12 +127,12 @@ class Supervisor:
 
     async def _start_child(self, child: Child) -> Process:
         log = self._log_dir / f"{child.name}.log" if self._log_dir else None
-        process = await start_tied(child.argv, last_signal="KILL", output=log, env=child.env)
+        process = await start_child(child.argv, death_signal="KILL", output=log, env=child.env)
         self._processes[child.name] = process
         logger.info("role_started", extra={"child": child.name, "pid": process.pid})
         return process
 
-    async def _until_dead_or_stopping(self, process: Process) -> None:
+    async def _wait_dead_or_stopping(self, process: Process) -> None:
         either = {asyncio.ensure_future(process.wait()), asyncio.ensure_future(self._stopping.wait())}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -140,13 +140,13 @@ class Supervisor:
             for waiting in either:
                 waiting.cancel()
 
-    async def _stopping_within(self, delay_s: float) -> bool:
+    async def _has_stopped_within(self, delay_s: float) -> bool:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)
         return self._stopping.is_set()
 
 
-def how_it_ended(code: int | None) -> dict[str, Any]:
+def exit_facts(code: int | None) -> dict[str, Any]:
     if code is None:
         return {"exit_code": None}
     if code >= 0:

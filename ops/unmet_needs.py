@@ -6,9 +6,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from workers.settings import Settings
-from workflows.context.external.urls import HOSTS_SETTING, external_url
+from workflows.context.external.urls import HOSTS_SETTING, fill_url
 from workflows.context.missing import NoValueError
-from workflows.package.awaited import unknown_awaited
+from workflows.package.awaited import find_unknown_workflows
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
@@ -19,7 +19,7 @@ from workflows.package.trigger_specs.webhook import WebhookSpec
 MAX_SECRET_BYTES = 64 * 1024
 
 
-def with_unmet_needs(
+def add_unmet_needs(
     inspection: Inspection, settings: Settings, *, workflows: Collection[str] | None = None
 ) -> Inspection:
     """A trigger whose secret is missing is inactive; its package is not refused. `workflows`: all that are here, where
@@ -27,23 +27,23 @@ def with_unmet_needs(
     package = inspection.package
     if package is None:
         return inspection
-    unmet = [*_missing_secrets(package, settings), *hosts_not_allowed(package, settings)]
+    unmet = [*_find_missing_secrets(package, settings), *find_disallowed_hosts(package, settings)]
     required = missing_environment_finding(package, settings.environ)
     if required is not None:
         unmet.append(required)
     if workflows is not None:
-        unmet += unknown_awaited(package, workflows)
+        unmet += find_unknown_workflows(package, workflows)
     return replace(inspection, findings=(*inspection.findings, *unmet)) if unmet else inspection
 
 
-def _missing_secrets(package: Package, settings: Settings) -> Iterator[Finding]:
-    for file, path, reference, meanwhile in _references(package):
-        problem = _problem(reference, settings)
+def _find_missing_secrets(package: Package, settings: Settings) -> Iterator[Finding]:
+    for file, path, reference, meanwhile in _secret_references(package):
+        problem = _secret_problem(reference, settings)
         if problem is not None:
             yield Finding("warning", "secret_missing", file, path, f"{problem}; until then {meanwhile}")
 
 
-def hosts_not_allowed(package: Package, settings: Settings) -> Iterator[Finding]:
+def find_disallowed_hosts(package: Package, settings: Settings) -> Iterator[Finding]:
     file = package.file_names.get("context_variables", "context_variables")
     for variable in package.variables.values():
         problem = _host_problem(variable.source, settings) if isinstance(variable.source, ExternalSource) else None
@@ -56,7 +56,7 @@ def _host_problem(source: ExternalSource, settings: Settings) -> str | None:
     """What else is wrong with the address has been said."""
     try:
         address = urlsplit(source.url)
-        external_url(f"{address.scheme}://{address.netloc}/", {}, allowed_hosts=settings.external_hosts)
+        fill_url(f"{address.scheme}://{address.netloc}/", {}, allowed_hosts=settings.external_hosts)
     except ValueError:
         return None
     except NoValueError as error:
@@ -64,7 +64,7 @@ def _host_problem(source: ExternalSource, settings: Settings) -> str | None:
     return None
 
 
-def _references(package: Package) -> Iterator[tuple[str, str, str, str]]:
+def _secret_references(package: Package) -> Iterator[tuple[str, str, str, str]]:
     """File, path, reference, and what it means that it is missing."""
     names = package.file_names
     file = names.get("triggers") or names.get("orchestrator", "orchestrator")
@@ -79,7 +79,7 @@ def _references(package: Package) -> Iterator[tuple[str, str, str, str]]:
             yield names.get("context_variables", "context_variables"), path, reference, "the variable is not loaded"
 
 
-def _problem(reference: str, settings: Settings) -> str | None:
+def _secret_problem(reference: str, settings: Settings) -> str | None:
     kind, _, name = reference.partition(":")
     try:
         # A package may name any file of this machine: also one that never ends, or waits for a writer.

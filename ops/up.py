@@ -12,35 +12,35 @@ from ops.doctor.mongodb import check_mongodb
 from ops.doctor.redis import check_redis
 from ops.embedded.errors import EmbeddedError
 from ops.embedded.servers import embedded_servers
-from ops.free_ports import require_apart, require_free, settled
+from ops.free_ports import require_distinct, require_free, resolve_port
 from ops.roles import role_addresses, role_children
 from ops.scraping import scrape_config_path, scrape_files
-from ops.supervisor import BEYOND_WORKERS_GRACE_S, GRACE_S, Supervisor
-from triggers.service_loop import stopped_by_signals
+from ops.supervisor import EXTRA_WORKER_GRACE_S, GRACE_S, Supervisor
+from triggers.service_loop import stop_on_signals
 from workers.settings import Settings
-from workflows.models_file import models_path, read_models_file
-from workflows.operator_file import operator_path, read_operator_file
+from workflows.models_file import find_models_path, read_models_file
+from workflows.operator_file import find_operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY, package_directories
 
 
 async def run_up(settings: Settings) -> None:
     # Everything that would make a role fail at once is said first, before anything is started.
-    models = read_models_file(models_path(settings.models, library=LIBRARY))
-    read_operator_file(operator_path(settings.config), own_database=settings.database)
-    require_apart(settings.listen, settings.metrics_listen)
+    models = read_models_file(find_models_path(settings.models, library=LIBRARY))
+    read_operator_file(find_operator_path(settings.config), own_database=settings.database)
+    require_distinct(settings.listen, settings.metrics_listen)
     require_free(settings.listen, setting="UNATTENDED_LISTEN")
     require_free(settings.metrics_listen, setting="UNATTENDED_METRICS_LISTEN")
     await _require_usable_servers(settings)
-    with stopped_by_signals() as stop:
-        async with running(settings) as (ready, supervisor):
+    with stop_on_signals() as stop:
+        async with run_servers_and_roles(settings) as (ready, supervisor):
             click.echo(_banner(ready, models.path.name), err=True)
-            await _until_either(stop.wait(), supervisor.wait_until_stopped())
+            await _wait_either(stop.wait(), supervisor.wait_until_stopped())
             click.echo("stopping …", err=True)
 
 
-async def _until_either(told_to: Awaitable[object], gave_up: Awaitable[object]) -> None:
+async def _wait_either(stop: Awaitable[object], supervision: Awaitable[object]) -> None:
     """Told to stop, or the supervision itself failed: then its error ends the process."""
-    tasks = [asyncio.ensure_future(told_to), asyncio.ensure_future(gave_up)]
+    tasks = [asyncio.ensure_future(stop), asyncio.ensure_future(supervision)]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -61,7 +61,7 @@ async def _require_usable_servers(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[tuple[Settings, Supervisor]]:
+async def run_servers_and_roles(settings: Settings) -> AsyncIterator[tuple[Settings, Supervisor]]:
     """Servers, then roles; ended in the opposite order."""
     async with AsyncExitStack() as stack:
         if not (settings.mongodb_url and settings.redis_url):
@@ -71,12 +71,12 @@ async def running(settings: Settings) -> AsyncIterator[tuple[Settings, Superviso
                 embedded_servers(settings.data_dir, mongodb=not settings.mongodb_url, redis=not settings.redis_url)
             )
             settings = services.fill(settings)
-        settings = replace(settings, listen=settled(settings.listen), metrics_listen=settled(settings.metrics_listen))
+        settings = replace(settings, listen=resolve_port(settings.listen), metrics_listen=resolve_port(settings.metrics_listen))
         addresses = role_addresses(settings)
         stack.enter_context(scrape_files(settings.data_dir, addresses))
         children = role_children(settings, addresses)
         supervisor = await stack.enter_async_context(
-            Supervisor(children, grace_s=max(GRACE_S, settings.grace_s + BEYOND_WORKERS_GRACE_S))
+            Supervisor(children, grace_s=max(GRACE_S, settings.grace_s + EXTRA_WORKER_GRACE_S))
         )
         yield settings, supervisor
 

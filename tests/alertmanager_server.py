@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ops.free_ports import free_address
-from tests.programs import require_program, until_ready
+from ops.free_ports import find_free_address
+from tests.programs import require_program, wait_until_ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ def alertmanager(folder: Path, config: Path) -> Iterator[Alertmanager]:
     program = require_program("prometheus-alertmanager", package="prometheus-alertmanager")
     place = folder / "alertmanager"
     place.mkdir(parents=True)
-    address = str(free_address())
+    address = str(find_free_address())
     arguments = (f"--config.file={config}", f"--storage.path={place / 'data'}", f"--web.listen-address={address}")
     with (place / "log").open("wb") as log:
         process = subprocess.Popen([program, *arguments, "--cluster.listen-address="], stdout=log, stderr=log)
     try:
-        until_ready(process, address, place / "log")
+        wait_until_ready(process, address, place / "log")
         yield Alertmanager(address)
     finally:
         process.kill()  # its data is nobody's

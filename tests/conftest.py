@@ -5,9 +5,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.chaos.lengths import length
+from tests.chaos.lengths import by_length
 
-EXAMPLES = length(short=50, long=500)  # those that name a number of their own keep it
+EXAMPLES = by_length(short=50, long=500)  # those that name a number of their own keep it
 
 settings.register_profile("patient", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

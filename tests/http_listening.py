@@ -20,7 +20,7 @@ async def read_request(reader: StreamReader) -> Request:
 
 
 @asynccontextmanager
-async def listening(serve: Callable[[StreamReader, StreamWriter], Awaitable[None]]) -> AsyncIterator[str]:
+async def http_server(serve: Callable[[StreamReader, StreamWriter], Awaitable[None]]) -> AsyncIterator[str]:
     """Its address. `serve` has a connection, until it returns or its client has gone."""
     serving: set[asyncio.Task[None]] = set()
 

@@ -22,14 +22,14 @@ FAILED, MISSING, ESTIMATED = 11, 22, 17  # one call in so many; of those that fa
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class LedgerSize:
     rows: int
     apps: int
     workflows: int = 3
     models: int = 3
 
 
-async def fill(database: AsyncDatabase[Document], size: Size) -> None:
+async def fill(database: AsyncDatabase[Document], size: LedgerSize) -> None:
     """`usage`, all of it in the totals of all time, as roll-ups would have made them; and `runs` that ended."""
     await database.aggregate([*_numbers(size.rows), {"$project": _row(size)}, {"$out": "usage"}])
     await database.aggregate([*_numbers(size.rows // CALLS_OF_A_RUN), {"$project": _run(size)}, {"$out": "runs"}])
@@ -53,7 +53,7 @@ def _numbers(count: int) -> list[Document]:
     ]
 
 
-def _row(size: Size) -> Document:
+def _row(size: LedgerSize) -> Document:
     ok = {"$ne": [{"$mod": ["$n", FAILED]}, 0]}
     missing = {"$eq": [{"$mod": ["$n", MISSING]}, 0]}
     provider = _one_of(PROVIDERS[: size.models], _place(size.apps * size.workflows))
@@ -86,7 +86,7 @@ def _case(condition: Document, then: str) -> Document:
     return {"case": condition, "then": then}
 
 
-def _run(size: Size) -> Document:
+def _run(size: LedgerSize) -> Document:
     return {
         "_id": {"$concat": ["run_", {"$toString": "$n"}]},
         "dedupe_key": {"$concat": ["event-", {"$toString": "$n"}]},
@@ -100,7 +100,7 @@ def _run(size: Size) -> Document:
     }
 
 
-def _app(size: Size) -> Document:
+def _app(size: LedgerSize) -> Document:
     return {"$concat": ["app-", {"$toString": {"$mod": ["$n", size.apps]}}]}
 
 

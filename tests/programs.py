@@ -20,7 +20,7 @@ def require_program(name: str, *, package: str) -> str:
     return found
 
 
-def until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+def wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
     give_up_at = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < give_up_at:
         try:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from ops.free_ports import free_address
-from tests.programs import require_program, until_ready
+from ops.free_ports import find_free_address
+from tests.programs import require_program, wait_until_ready
 
 JOB = "unattended"
 Parameters = Mapping[str, str | float]
@@ -75,12 +75,12 @@ def prometheus(folder: Path, config: Mapping[str, Any] | Path) -> Iterator["Prom
     if not isinstance(config, Path):
         (place / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
         config = place / "prometheus.yml"
-    address = str(free_address())
+    address = str(find_free_address())
     arguments = (f"--config.file={config}", f"--storage.tsdb.path={place / 'data'}", f"--web.listen-address={address}")
     with (place / "log").open("wb") as log:
         process = subprocess.Popen([program, *arguments, "--log.level=warn"], stdout=log, stderr=log)
     try:
-        until_ready(process, address, place / "log")
+        wait_until_ready(process, address, place / "log")
         yield PrometheusServer(f"http://{address}")
     finally:
         process.kill()  # its data is nobody's

@@ -6,7 +6,7 @@ from workflows.package.models import Orchestrator, Package
 from workflows.package.trigger_specs.kinds import TriggerSpec
 
 
-def package_with(*triggers: TriggerSpec, name: str = "Digest") -> dict[str, Package]:
+def package_with_triggers(*triggers: TriggerSpec, name: str = "Digest") -> dict[str, Package]:
     package = Package(
         name=name,
         folder=Path(name),
@@ -14,7 +14,7 @@ def package_with(*triggers: TriggerSpec, name: str = "Digest") -> dict[str, Pack
         orchestrator=Orchestrator(workflow_name=name, initial_agent="Writer"),
         agents={},
         variables={},
-        exposed={},
+        exposures={},
         rules=(),
         tools=(),
         triggers=triggers,

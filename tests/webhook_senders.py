@@ -33,7 +33,7 @@ class Sender:
     sign: Sign
     names: str | None  # "header", or the key of the body
     timed: bool = True
-    more: Mapping[str, Any] = field(default_factory=dict)
+    extra_fields: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -45,7 +45,7 @@ class Sender:
             "type": "webhook",
             "apps": ["acme", "globex"],
             "verify": dict(self.verify),
-            **self.more,
+            **self.extra_fields,
         }
 
     def call(self, body: Mapping[str, Any] | None = None, *, delivery: str = "d-1", age_s: int = 0) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _slack(body: bytes, _delivery: str, at: int) -> dict[str, str]:
     return {"x-slack-request-timestamp": str(at), "x-slack-signature": f"v0={signature}"}
 
 
-def _described(body: bytes, delivery: str, at: int) -> dict[str, str]:
+def _by_description(body: bytes, delivery: str, at: int) -> dict[str, str]:
     digest = hmac.new(SECRET.encode(), f"{delivery}|{at}|".encode() + body, hashlib.sha512).digest()
     signature = "s=" + base64.b64encode(digest).decode()
     return {"x-our-id": delivery, "x-our-time": str(at), "x-our-signature": f"s=AAAA,{signature}"}
@@ -105,8 +105,8 @@ def _basic(_body: bytes, _delivery: str, _at: int) -> dict[str, str]:
     return {"authorization": "Basic " + base64.b64encode(f"ada:{SECRET}".encode()).decode()}
 
 
-def _verify(scheme: str, **more: Any) -> dict[str, Any]:
-    return {"scheme": scheme, "secret": "env:SECRET", **more}
+def _verify(scheme: str, **fields: Any) -> dict[str, Any]:
+    return {"scheme": scheme, "secret": "env:SECRET", **fields}
 
 
 _DESCRIPTION = {
@@ -125,10 +125,10 @@ SENDERS = (
     Sender("github", _verify("github"), _github, "header", timed=False),
     Sender("stripe", _verify("stripe"), _stripe, "id"),
     Sender("slack", _verify("slack"), _slack, "event_id"),
-    Sender("described", _verify("hmac", **_DESCRIPTION), _described, "header"),
-    Sender("bearer", _verify("bearer"), _bearer, "id", timed=False, more={"dedupe": "=id"}),
-    Sender("gitlab", _verify("bearer", header="X-Gitlab-Token"), _gitlab, "id", timed=False, more={"dedupe": "=id"}),
-    Sender("basic", _verify("basic", username="ada"), _basic, "id", timed=False, more={"dedupe": "=id"}),
+    Sender("described", _verify("hmac", **_DESCRIPTION), _by_description, "header"),
+    Sender("bearer", _verify("bearer"), _bearer, "id", timed=False, extra_fields={"dedupe": "=id"}),
+    Sender("gitlab", _verify("bearer", header="X-Gitlab-Token"), _gitlab, "id", timed=False, extra_fields={"dedupe": "=id"}),
+    Sender("basic", _verify("basic", username="ada"), _basic, "id", timed=False, extra_fields={"dedupe": "=id"}),
 )
 BY_NAME = {sender.name: sender for sender in SENDERS}
 EVENTS = {

@@ -7,43 +7,43 @@ message comes after and may be lost, since the reconciler re-publishes what stay
 import logging
 from typing import Protocol
 
-from workers.landmarks import passed
+from workers.landmarks import crash_point
 from workers.store.run import Accepted, RunRequest
-from workers.tracing.tracing import NO_TRACING, Asked, Tracing
-from workers.waking import Wake
+from workers.tracing.tracing import NO_TRACING, TracedRequest, Tracing
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
 
-class Store(Protocol):
+class RunInserter(Protocol):
     async def insert(self, request: RunRequest) -> Accepted: ...
 
 
 class Acceptance:
-    def __init__(self, store: Store, wakeups: Wake, tracing: Tracing = NO_TRACING) -> None:
+    def __init__(self, store: RunInserter, wakeups: WakeupSender, tracing: Tracing = NO_TRACING) -> None:
         self._store = store
         self._wakeups = wakeups
         self._tracing = tracing
 
     async def accept(self, request: RunRequest) -> Accepted:
-        asked = self.asked(request)
-        passed("accepting")
+        asked = self.start_span(request)
+        crash_point("accepting")
         try:
             accepted = await self._store.insert(asked.request)
         except BaseException as error:
-            asked.failed(error)
+            asked.end_failed(error)
             raise
-        return self.told(asked, accepted)
+        return self.publish(asked, accepted)
 
-    def asked(self, request: RunRequest) -> Asked:
+    def start_span(self, request: RunRequest) -> TracedRequest:
         """For whoever inserts many at once: `request` of it is what to insert, and then it is `told`."""
-        return self._tracing.asked(request)
+        return self._tracing.start_trigger_span(request)
 
-    def told(self, asked: Asked, accepted: Accepted) -> Accepted:
+    def publish(self, span: TracedRequest, accepted: Accepted) -> Accepted:
         """Of a run that is durable by now: the log, the trace and the workers hear of it."""
-        passed("inserted")
-        request = asked.request
-        asked.accepted(accepted)
+        crash_point("inserted")
+        request = span.request
+        span.end_accepted(accepted)
         if log.isEnabledFor(logging.INFO):
             log.info(
                 "run_accepted" if accepted.created else "event_merged" if accepted.merged else "duplicate_dropped",
@@ -52,7 +52,7 @@ class Acceptance:
                     "app_id": request.app_id,
                     "workflow": request.workflow,
                     "trigger": request.trigger.name,
-                    **asked.log_fields,
+                    **span.log_fields,
                 },
             )
         # Whoever has to wait for its time or its turn is woken by what it waits for.

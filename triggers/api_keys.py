@@ -15,11 +15,11 @@ from ulid import ULID
 
 from workers.fairness.caps import Rate
 
-PREFIX = "ua_"
+KEY_PREFIX = "ua_"
 _RANDOM_BYTES = 32
-_PLAINTEXT = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")  # 32 bytes in unpadded base64
+_PLAINTEXT = re.compile(rf"{KEY_PREFIX}[A-Za-z0-9_-]{{43}}")  # 32 bytes in unpadded base64
 
-USUAL_RATE = Rate(100, 1)
+DEFAULT_RATE = Rate(100, 1)
 _RATE = re.compile(r"([1-9][0-9]{0,5})/([smh])")
 _RATE_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
@@ -37,12 +37,12 @@ class ApiKey:
     created_at: datetime
     revoked_at: datetime | None = None
     access: Access = "write"
-    rate: Rate = USUAL_RATE
+    rate: Rate = DEFAULT_RATE
     expires_at: datetime | None = None
     last_used_at: datetime | None = None  # to the minute
     may: tuple[Right, ...] = ()  # beyond reading and writing
 
-    def is_good(self, at: datetime) -> bool:
+    def is_valid(self, at: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
     @property
@@ -66,18 +66,18 @@ class ApiKeys:
         app_id: str | None,
         *,
         access: Access = "write",
-        rate: Rate = USUAL_RATE,
+        rate: Rate = DEFAULT_RATE,
         expires_at: datetime | None = None,
         may: Sequence[Right] = (),
     ) -> str:
         """The key in clear text, for the only time."""
         await self._keys.create_index([("hash", ASCENDING)], name="one_key_per_hash", unique=True)
-        plaintext = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+        plaintext = KEY_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         document = {
             "_id": f"key_{ULID()}",
             "name": name,
             "app_id": app_id,
-            "hash": hash_of(plaintext),
+            "hash": hash_key(plaintext),
             "created_at": datetime.now(UTC),
             "revoked_at": None,
             "access": access,
@@ -91,7 +91,7 @@ class ApiKeys:
 
     async def list(self) -> Sequence[ApiKey]:
         documents = await self._keys.find({}, {"hash": 0}).sort("_id", ASCENDING).to_list(None)
-        return [_api_key(document) for document in documents]
+        return [_read_api_key(document) for document in documents]
 
     async def revoke(self, key_id: str) -> bool:
         """False when there is no such key, or it was revoked before. The record stays, for whoever asks later."""
@@ -100,13 +100,13 @@ class ApiKeys:
         return result.modified_count == 1
 
     async def verify(self, plaintext: str) -> ApiKey | None:
-        return await self.find(hash_of(plaintext)) if looks_like_a_key(plaintext) else None
+        return await self.find(hash_key(plaintext)) if has_key_format(plaintext) else None
 
     async def find(self, hash_: str) -> ApiKey | None:
         """Of those that are neither revoked nor expired."""
         document = await self._keys.find_one({"hash": hash_, "revoked_at": None}, {"hash": 0})
-        found = None if document is None else _api_key(document)
-        return found if found is not None and found.is_good(datetime.now(UTC)) else None
+        found = None if document is None else _read_api_key(document)
+        return found if found is not None and found.is_valid(datetime.now(UTC)) else None
 
     async def note_use(self, key_id: str, at: datetime) -> None:
         """Nothing depends on it: one acknowledgement is enough."""
@@ -114,7 +114,7 @@ class ApiKeys:
         await keys.update_one({"_id": key_id}, {"$max": {"last_used_at": at}})
 
 
-def looks_like_a_key(plaintext: str) -> bool:
+def has_key_format(plaintext: str) -> bool:
     return _PLAINTEXT.fullmatch(plaintext) is not None
 
 
@@ -126,12 +126,12 @@ def parse_rate(text: str) -> Rate:
     return Rate(int(match[1]), _RATE_SECONDS[match[2]])
 
 
-def rate_text(rate: Rate) -> str:
+def format_rate(rate: Rate) -> str:
     units = {seconds: unit for unit, seconds in _RATE_SECONDS.items()}
     return f"{rate.count}/{units[rate.seconds]}"
 
 
-def hash_of(plaintext: str) -> str:
+def hash_key(plaintext: str) -> str:
     """Plain SHA-256, no salt and no slow hash: those protect secrets that people choose and can be guessed.
 
     This one is 256 random bits, which nobody enumerates; a slow hash would only cost every request its time,
@@ -140,7 +140,7 @@ def hash_of(plaintext: str) -> str:
     return hashlib.sha256(plaintext.encode("ascii")).hexdigest()
 
 
-def _api_key(document: Mapping[str, Any]) -> ApiKey:
+def _read_api_key(document: Mapping[str, Any]) -> ApiKey:
     rate = document.get("rate")
     return ApiKey(
         id=document["_id"],
@@ -149,7 +149,7 @@ def _api_key(document: Mapping[str, Any]) -> ApiKey:
         created_at=document["created_at"],
         revoked_at=document["revoked_at"],
         access=document.get("access", "write"),
-        rate=USUAL_RATE if rate is None else Rate(rate["count"], rate["seconds"]),
+        rate=DEFAULT_RATE if rate is None else Rate(rate["count"], rate["seconds"]),
         expires_at=document.get("expires_at"),
         last_used_at=document.get("last_used_at"),
         may=tuple(document.get("may") or ()),  # keys of older versions have no such right

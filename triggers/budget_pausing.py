@@ -10,89 +10,89 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from accounting.budgets.standing import Standing, standings
-from accounting.budgets.store import Budgets
-from accounting.budgets.telling import until_in_words
-from accounting.budgets.windows import BEGINNING
-from triggers.register.precedence import serves
-from triggers.register.record import Pause, Record
+from accounting.budgets.standing import BudgetStatus, read_statuses
+from accounting.budgets.store import BudgetStore
+from accounting.budgets.telling import describe_until
+from accounting.budgets.windows import EPOCH
+from triggers.register.precedence import is_for_app
+from triggers.register.record import Pause, TriggerRecord
 from triggers.register.store import MAX_PAUSED_APPS
 from triggers.register.trigger import Trigger, declared_triggers
-from triggers.role import TriggerGround
-from triggers.schedule.failures import resumed_at
+from triggers.role import RoleContext
+from triggers.schedule.failures import last_resumed_at
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 2.0
+CHECK_INTERVAL_S = 2.0
 
-Place = tuple[str, str | None]  # a trigger's id, and the app for which it is paused
+PauseTarget = tuple[str, str | None]  # a trigger's id, and the app for which it is paused
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _DuePause:
     trigger: Trigger
     app_id: str | None
-    standing: Standing
+    status: BudgetStatus
 
 
-class BudgetPausing:
-    def __init__(self, ground: TriggerGround) -> None:
-        self._ground = ground
+class BudgetPauser:
+    def __init__(self, context: RoleContext) -> None:
+        self._context = context
 
-    async def look(self) -> float:
+    async def update_pauses(self) -> float:
         """Returns the seconds until the next look."""
-        wanted = await self._wanted()
-        paused = await self._ground.triggers.paused_by_budget()
+        wanted = await self._find_due_pauses()
+        paused = await self._context.triggers.find_budget_pauses()
         missing = {place: wanted[place] for place in wanted.keys() - paused}
-        records = await self._ground.triggers.records([id_ for id_, _ in missing]) if missing else {}
+        records = await self._context.triggers.find_records([id_ for id_, _ in missing]) if missing else {}
         for (id_, _), each in missing.items():
             await self._pause(each, records.get(id_))
         for id_, app_id in paused - wanted.keys():
-            if await self._ground.triggers.resume_by_budget(id_, app_id=app_id):
+            if await self._context.triggers.resume_by_budget(id_, app_id=app_id):
                 log.info("trigger_resumed", extra={"trigger": id_, "app_id": app_id, "by": "its budget"})
-        return LOOK_EVERY_S
+        return CHECK_INTERVAL_S
 
-    async def _wanted(self) -> Mapping[Place, _Wanted]:
-        found: dict[Place, _Wanted] = {}
-        if not any(kept.budget.pause_triggers for kept in await Budgets(self._ground.database).list()):
+    async def _find_due_pauses(self) -> Mapping[PauseTarget, _DuePause]:
+        found: dict[PauseTarget, _DuePause] = {}
+        if not any(kept.budget.pause_triggers for kept in await BudgetStore(self._context.database).list()):
             return found
-        every = await standings(self._ground.database)
-        spent = [each for each in every if each.budget.pause_triggers and each.exhausted]
-        for standing in sorted(spent, key=lambda each: each.exhausted_since or BEGINNING):
-            async for each in self._of(standing):
+        every = await read_statuses(self._context.database)
+        spent = [each for each in every if each.budget.pause_triggers and each.is_exhausted]
+        for standing in sorted(spent, key=lambda each: each.exhausted_since or EPOCH):
+            async for each in self._pauses_for(standing):
                 found[each.trigger.id, each.app_id] = each  # of several the newest: who resumed it knew the others
         return found
 
-    async def _of(self, standing: Standing) -> AsyncIterator[_Wanted]:
-        workflow, app_id = standing.budget.workflow, standing.app_id
-        for trigger in self._declared(workflow):
+    async def _pauses_for(self, status: BudgetStatus) -> AsyncIterator[_DuePause]:
+        workflow, app_id = status.budget.workflow, status.app_id
+        for trigger in self._declared_triggers(workflow):
             if app_id is None:
-                yield _Wanted(trigger, None, standing)
-            elif serves(trigger.spec, app_id):
-                yield _Wanted(trigger, app_id, standing)
-        async for record in self._ground.triggers.made_at_run_time(app_id=app_id, workflow=workflow):
+                yield _DuePause(trigger, None, status)
+            elif is_for_app(trigger.spec, app_id):
+                yield _DuePause(trigger, app_id, status)
+        async for record in self._context.triggers.iter_runtime_triggers(app_id=app_id, workflow=workflow):
             if record.trigger is not None:
-                yield _Wanted(record.trigger, None, standing)
+                yield _DuePause(record.trigger, None, status)
 
-    def _declared(self, workflow: str | None) -> Iterator[Trigger]:
-        found = declared_triggers(self._ground.catalog.packages())
+    def _declared_triggers(self, workflow: str | None) -> Iterator[Trigger]:
+        found = declared_triggers(self._context.catalog.packages())
         return (trigger for trigger in found if workflow in (None, trigger.workflow))
 
-    async def _pause(self, wanted: _Wanted, record: Record | None) -> None:
-        trigger, app_id, standing = wanted.trigger, wanted.app_id, wanted.standing
+    async def _pause(self, due_pause: _DuePause, record: TriggerRecord | None) -> None:
+        trigger, app_id, standing = due_pause.trigger, due_pause.app_id, due_pause.status
         if record is not None and (_was_resumed(record, app_id, standing.exhausted_since) or _is_full(record, app_id)):
             return  # its runs are held or refused all the same
-        note = f"its money is spent {until_in_words(standing.budget, standing.end)}"
+        note = f"its money is spent {describe_until(standing.budget, standing.end)}"
         pause = Pause(datetime.now(UTC), f"the budget {standing.budget.id}", note, "budget")
-        if await self._ground.triggers.pause_by_budget(trigger, pause, app_id=app_id):
+        if await self._context.triggers.pause_by_budget(trigger, pause, app_id=app_id):
             said = {"trigger": trigger.id, "app_id": app_id, "by": pause.by}
             log.warning("trigger_paused", extra=said)
 
 
-def _was_resumed(record: Record, app_id: str | None, since: datetime | None) -> bool:
-    resumed = resumed_at(record.document, app_id)
+def _was_resumed(record: TriggerRecord, app_id: str | None, since: datetime | None) -> bool:
+    resumed = last_resumed_at(record.document, app_id)
     return resumed is not None and since is not None and resumed > since
 
 
-def _is_full(record: Record, app_id: str | None) -> bool:
+def _is_full(record: TriggerRecord, app_id: str | None) -> bool:
     return app_id is not None and len(record.paused_apps) >= MAX_PAUSED_APPS

@@ -5,12 +5,12 @@ OTHER = "_other"
 
 
 class CappedLabels:
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_labels: int) -> None:
+        self._max_labels = max_labels
         self._known: set[str] = set()
 
-    def of(self, name: str) -> str:
-        if name not in self._known and len(self._known) >= self._most:
+    def label_for(self, name: str) -> str:
+        if name not in self._known and len(self._known) >= self._max_labels:
             return OTHER
         self._known.add(name)
         return name

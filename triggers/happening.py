@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from triggers.payload import PayloadError, resolve, resolve_text
+from triggers.payload import ExpressionError, resolve, resolve_text
 from triggers.register.trigger import Trigger
 from workers.store.run import RunRequest, TriggerEvent
-from workflows.context.bounded_expression import Effort
+from workflows.context.bounded_expression import StepBudget
 
 MAX_APP_ID_LENGTH = 200
-SPEC_VERSION = "1.0"
+CLOUD_EVENTS_VERSION = "1.0"
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class Occurrence:
     """`id` makes it unlike any other of its source: a nominal time, a resume token, a delivery id. `data` is what the
     trigger's expressions see."""
 
@@ -39,7 +39,7 @@ class Happening:
     def as_cloud_event(self) -> Mapping[str, Any]:
         """Without its data, which may be large and private."""
         return {
-            "specversion": SPEC_VERSION,
+            "specversion": CLOUD_EVENTS_VERSION,
             "id": self.id,
             "source": self.source,
             "type": self.type,
@@ -47,34 +47,34 @@ class Happening:
         }
 
 
-def run_request(
-    happening: Happening, *, run_input: Mapping[str, Any] | None = None, effort: Effort | None = None, **more: Any
+def build_run_request(
+    occurrence: Occurrence, *, run_input: Mapping[str, Any] | None = None, effort: StepBudget | None = None, **request_fields: Any
 ) -> RunRequest:
     """Raises PayloadError for what the trigger's expressions cannot be computed from. `run_input` is for a kind whose
     data is the input, `effort` what the expressions may cost; `more` are further fields of the request, such as
     `not_before` and `order_key`."""
-    spec = happening.trigger.spec
+    spec = occurrence.trigger.spec
     return RunRequest(
-        app_id=happening.app_id,
-        workflow=happening.trigger.workflow,
+        app_id=occurrence.app_id,
+        workflow=occurrence.trigger.workflow,
         trigger=TriggerEvent(
             type=spec.type,
             name=spec.name,
-            id=happening.id,
-            fired_at=happening.time,
-            nominal_at=happening.nominal_at,
+            id=occurrence.id,
+            fired_at=occurrence.time,
+            nominal_at=occurrence.nominal_at,
         ),
-        input=resolve(spec.input, happening.data, effort) if run_input is None else run_input,
-        message=resolve_text(spec.message, happening.data, effort),
+        input=resolve(spec.input, occurrence.data, effort) if run_input is None else run_input,
+        message=resolve_text(spec.message, occurrence.data, effort),
         priority=spec.priority,
-        ui_responses=None if happening.trigger.app_id is None else spec.ui_responses,
-        **more,
+        ui_responses=None if occurrence.trigger.app_id is None else spec.ui_responses,
+        **request_fields,
     )
 
 
-def selected_app(mapped: Any, data: Any, effort: Effort | None = None) -> str:
+def select_app(template: Any, data: Any, effort: StepBudget | None = None) -> str:
     """The app that `app_id: =expr` names in this event."""
-    app_id = resolve_text(mapped, data, effort)
+    app_id = resolve_text(template, data, effort)
     if not app_id or len(app_id) > MAX_APP_ID_LENGTH or not app_id.isprintable():
-        raise PayloadError(f"app_id {mapped!r} selects no usable name")
+        raise ExpressionError(f"app_id {template!r} selects no usable name")
     return app_id

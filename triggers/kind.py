@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from triggers.happening import Happening
-from triggers.register.record import Record
+from triggers.happening import Occurrence
+from triggers.register.record import TriggerRecord
 from triggers.register.trigger import Trigger
 from workers.settings import Settings
 from workflows.package.trigger_specs.kinds import TriggerSpec
@@ -26,20 +26,20 @@ class TriggerKind(Protocol):
     def role(self) -> Role:
         """Which process serves it."""
 
-    def inactive(self, trigger: Trigger, settings: Settings) -> str | None:
+    def inactive_reason(self, trigger: Trigger, settings: Settings) -> str | None:
         """Why it starts nothing whatever happens, in words for whoever wrote it; None when it may start runs."""
 
-    def only_for_all_apps(self, spec: TriggerSpec) -> str | None:
+    def app_key_refusal(self, spec: TriggerSpec) -> str | None:
         """Why an API key of one app may not make such a trigger; None when it may."""
 
-    def at_first(self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    def initial_fields(self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """What its document says from the moment it is made at run time, beside the spec; or is edited, and then
         `before` is the document as it was."""
 
-    async def outlook(
-        self, trigger: Trigger, record: Record | None, database: AsyncDatabase[dict[str, Any]], settings: Settings
+    async def describe(
+        self, trigger: Trigger, record: TriggerRecord | None, database: AsyncDatabase[dict[str, Any]], settings: Settings
     ) -> Mapping[str, Any]:
         """What `triggers show` tells of it beside what all kinds have: next times, a stream's position, an address."""
 
-    def by_hand(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Happening:
+    def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
         """What `triggers fire` starts: `event` is what the caller gave in the place of the real one, or nothing."""

@@ -9,5 +9,5 @@ from triggers.run_finished.kind import KIND as RUN_FINISHED
 from triggers.schedule.kind import KIND as SCHEDULE
 from triggers.webhook.kind import KIND as WEBHOOK
 
-_ALL: tuple[TriggerKind, ...] = (SCHEDULE, CHANGE, WEBHOOK, FORM, RUN_FINISHED)
-KINDS: Mapping[str, TriggerKind] = {kind.type: kind for kind in _ALL}
+_ALL_KINDS: tuple[TriggerKind, ...] = (SCHEDULE, CHANGE, WEBHOOK, FORM, RUN_FINISHED)
+KINDS: Mapping[str, TriggerKind] = {kind.type: kind for kind in _ALL_KINDS}

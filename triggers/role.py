@@ -9,7 +9,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.acceptance import Acceptance
 from triggers.register.store import TriggerStore
-from triggers.register.tally import Tally
+from triggers.register.tally import TriggerStats
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
 from workers.settings import Settings
@@ -19,7 +19,7 @@ from workflows.package.catalog import Catalog, package_directories
 
 
 @dataclass(frozen=True, slots=True)
-class TriggerGround:
+class RoleContext:
     settings: Settings
     database: AsyncDatabase[dict[str, Any]]
     store: RunStore
@@ -27,38 +27,38 @@ class TriggerGround:
     catalog: Catalog
     wakeups: Wakeups
     triggers: TriggerStore
-    tally: Tally
+    stats: TriggerStats
     tracing: Tracing = NO_TRACING
 
 
-def ground_on(
+def build_role_context(
     database: AsyncDatabase[dict[str, Any]],
     settings: Settings,
     *,
     catalog: Catalog,
     wakeups: Wakeups,
     tracing: Tracing = NO_TRACING,
-) -> TriggerGround:
+) -> RoleContext:
     store = RunStore(database, republish_after_s=settings.republish_after_s)
     triggers = TriggerStore(database)
     acceptance = Acceptance(store, wakeups, tracing)
-    return TriggerGround(settings, database, store, acceptance, catalog, wakeups, triggers, Tally(triggers), tracing)
+    return RoleContext(settings, database, store, acceptance, catalog, wakeups, triggers, TriggerStats(triggers), tracing)
 
 
 @asynccontextmanager
-async def trigger_ground(settings: Settings, *, role: str = "cli") -> AsyncIterator[TriggerGround]:
+async def open_role_context(settings: Settings, *, role: str = "cli") -> AsyncIterator[RoleContext]:
     """`settings` has both server addresses."""
     database = connect(settings.mongodb_url or "", database=settings.database)
     wakeups = Wakeups(celery_publisher(configure(settings)))
     tracing = open_tracing(settings, role=role)
     try:
         catalog = Catalog(package_directories(settings.packages))
-        ground = ground_on(database, settings, catalog=catalog, wakeups=wakeups, tracing=tracing)
+        ground = build_role_context(database, settings, catalog=catalog, wakeups=wakeups, tracing=tracing)
         await ground.store.ensure_indexes()
         await ground.triggers.ensure_indexes()
         wakeups.start()
         yield ground
-        await ground.tally.write()
+        await ground.stats.write()
     finally:
         await wakeups.stop()
         await database.client.close()

@@ -10,48 +10,48 @@ from pymongo.errors import PyMongoError
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 10.0
+MIN_PAUSE_S = 0.5
+MAX_PAUSE_S = 10.0
 
 
 class Outage:
     """One line when it begins and one when it ends, however often is tried in between."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, step_name: str) -> None:
+        self._step_name = step_name
         self._failures = 0
 
-    def failed(self, error: PyMongoError) -> float:
+    def record_failure(self, error: PyMongoError) -> float:
         """Seconds to wait before the next try."""
         if self._failures == 0:
             log.warning(
                 "mongodb_unavailable",
-                extra={"step": self._what, "error": f"{type(error).__name__}: {str(error)[:200]}"},
+                extra={"step": self._step_name, "error": f"{type(error).__name__}: {str(error)[:200]}"},
             )
-        pause_s = min(FIRST_PAUSE_S * 2.0 ** min(self._failures, 10), LONGEST_PAUSE_S)
+        pause_s = min(MIN_PAUSE_S * 2.0 ** min(self._failures, 10), MAX_PAUSE_S)
         self._failures += 1
         return pause_s
 
-    def over(self) -> None:
+    def record_success(self) -> None:
         if self._failures:
-            log.info("mongodb_available", extra={"step": self._what, "failures": self._failures})
+            log.info("mongodb_available", extra={"step": self._step_name, "failures": self._failures})
         self._failures = 0
 
 
-async def repeat(step: Callable[[], Awaitable[float]], *, what: str, stop: asyncio.Event) -> None:
+async def repeat(step: Callable[[], Awaitable[float]], *, step_name: str, stop: asyncio.Event) -> None:
     """`step` returns the seconds until it wants to be called again."""
-    outage = Outage(what)
+    outage = Outage(step_name)
     while not stop.is_set():
         try:
             pause_s = await step()
         except PyMongoError as error:
-            pause_s = outage.failed(error)
+            pause_s = outage.record_failure(error)
         else:
-            outage.over()
-        await wait(stop, pause_s)
+            outage.record_success()
+        await wait_for_stop(stop, pause_s)
 
 
-async def wait(stop: asyncio.Event, seconds: float) -> None:
+async def wait_for_stop(stop: asyncio.Event, seconds: float) -> None:
     """Up to `seconds`, less when told to stop; always lets others run."""
     try:
         async with asyncio.timeout(max(seconds, 0.001)):
@@ -61,7 +61,7 @@ async def wait(stop: asyncio.Event, seconds: float) -> None:
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[asyncio.Event]:
+def stop_on_signals() -> Iterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     signals = (signal.SIGTERM, signal.SIGINT)

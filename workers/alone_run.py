@@ -13,7 +13,7 @@ from pymongo.errors import PyMongoError
 
 from workers.celery import configure
 from workers.logs import configure_logging
-from workers.process.leaving import CUT_OFF, HANDED_BACK, Leaving, end_process
+from workers.process.leaving import CUT_OFF, HANDED_BACK, ShutdownDeadline, end_process
 from workers.process.worker import WorkerProcess
 from workers.run_loop import own
 from workers.settings import Settings, SettingsError
@@ -29,7 +29,7 @@ class AloneRun:
         self._report_begun = report_begun
         self._worker: WorkerProcess | None = None
         self._draining = False
-        self._leaving = Leaving(lambda: 1)  # this process ends with its run, not when it is idle
+        self._leaving = ShutdownDeadline(lambda: 1)  # this process ends with its run, not when it is idle
 
     def obey_signals(self) -> None:
         """Those that its worker passes on. A terminal's do not come here."""
@@ -42,7 +42,7 @@ class AloneRun:
     def _drain(self, *, at_once: bool) -> None:
         """In a signal handler: takes no lock and writes no log."""
         self._draining = True
-        self._leaving.begin_alone(HANDED_BACK)
+        self._leaving.begin_with_code(HANDED_BACK)
         worker = self._worker
         if worker is not None:
             worker.drain_at_once() if at_once else worker.drain()
@@ -56,7 +56,7 @@ class AloneRun:
                 worker.drain()
             worker.submit(self._work(worker, run_id, token)).result()
         finally:
-            self._leaving.begin_alone(HANDED_BACK)  # whatever hangs while it stops
+            self._leaving.begin_with_code(HANDED_BACK)  # whatever hangs while it stops
             worker.stop()
 
     async def _work(self, worker: WorkerProcess, run_id: str, token: int) -> None:

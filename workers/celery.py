@@ -50,11 +50,11 @@ def celery_config(settings: Settings) -> dict[str, Any]:
 class SettingsLoader(AppLoader):
     """Reads our settings when Celery first needs its configuration, never when this module is imported."""
 
-    given: Settings | None = None
+    configured_settings: Settings | None = None
     was_read = False
 
     def settings(self) -> Settings:
-        return self.given or with_services(load_settings())
+        return self.configured_settings or with_services(load_settings())
 
     @override
     def read_configuration(self, env: str = "") -> dict[str, Any]:
@@ -73,7 +73,7 @@ class SettingsLoader(AppLoader):
 app = Celery("unattended", loader=SettingsLoader, include=["workers.tasks"], set_as_current=False)
 
 
-def loader() -> SettingsLoader:
+def settings_loader() -> SettingsLoader:
     return cast("SettingsLoader", app.loader)
 
 
@@ -83,7 +83,7 @@ def configure(settings: Settings) -> Celery:
     Raises SettingsError for a broker's URL that cannot be used, before anything has been started.
     """
     parse_broker_url(settings.redis_url or "")
-    loader().given = settings
-    if loader().was_read:  # with other settings, in a process that works with one after the other, as tests do
+    settings_loader().configured_settings = settings
+    if settings_loader().was_read:  # with other settings, in a process that works with one after the other, as tests do
         app.conf.update(celery_config(settings))
     return app

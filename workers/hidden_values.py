@@ -31,8 +31,8 @@ _RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=.~-]{1
 
 def values_of_environment(settings: Settings) -> set[str]:
     """What a tool may read from the process though no package declares it."""
-    found = {password for value in settings.environ.values() if "@" in value for password in _password(value)}
-    found |= {value for name in TRACES_HEADERS for value in _keys_among(settings.environ.get(name, ""))}
+    found = {password for value in settings.environ.values() if "@" in value for password in _url_passwords(value)}
+    found |= {value for name in TRACES_HEADERS for value in _header_keys(settings.environ.get(name, ""))}
     if not settings.production:
         return found
     return found | {value for name, value in settings.environ.items() if _looks_secret(name, value)}
@@ -45,7 +45,7 @@ def _looks_secret(name: str, value: str) -> bool:
     return _PLAIN_NAME.search(name) is None and _RANDOM.fullmatch(value.strip()) is not None
 
 
-def _keys_among(headers: str) -> Iterator[str]:
+def _header_keys(headers: str) -> Iterator[str]:
     """Of OpenTelemetry: `name=value,name=value`, as in a URL. Others name a tenant, which may be an app as well."""
     for header in headers.split(","):
         name, _, written = header.partition("=")
@@ -54,7 +54,7 @@ def _keys_among(headers: str) -> Iterator[str]:
             yield from (value, value.rpartition(" ")[2])  # also alone, of `Bearer …`
 
 
-def _password(url: str) -> Iterator[str]:
+def _url_passwords(url: str) -> Iterator[str]:
     try:
         password = urlsplit(url).password
     except ValueError:
@@ -65,25 +65,25 @@ def _password(url: str) -> Iterator[str]:
 
 def values_of_packages(packages: Iterable[Package], settings: Settings) -> set[str]:
     loaded = list(packages)
-    secrets = _resolved((secret for package in loaded for secret in _secrets(package)), settings)
+    secrets = _resolve_references((secret for package in loaded for secret in _secret_references(package)), settings)
     if not settings.production:
         return secrets
     names = {variable for variable, _ in BASE_FLAGS.values()}
-    names |= {name for package in loaded for name in _declared(package)}
+    names |= {name for package in loaded for name in _declared_variables(package)}
     return secrets | {settings.environ[name] for name in names if name in settings.environ}
 
 
 def values_of_models(models: Mapping[str, ModelSpec], settings: Settings) -> set[str]:
     keys = (spec.api_key for spec in models.values() if isinstance(spec, HostedModel) and spec.api_key)
-    return _resolved(keys, settings)
+    return _resolve_references(keys, settings)
 
 
-def _declared(package: Package) -> Iterable[str]:
+def _declared_variables(package: Package) -> Iterable[str]:
     yield from package.orchestrator.required_environment
     yield from (each.source.env_var for each in package.variables.values() if isinstance(each.source, EnvSource))
 
 
-def _secrets(package: Package) -> Iterable[str]:
+def _secret_references(package: Package) -> Iterable[str]:
     for trigger in package.triggers:
         if isinstance(trigger, WebhookSpec):
             yield from trigger.verify.secret
@@ -92,7 +92,7 @@ def _secrets(package: Package) -> Iterable[str]:
             yield variable.source.authorization.secret
 
 
-def _resolved(references: Iterable[str], settings: Settings) -> set[str]:
+def _resolve_references(references: Iterable[str], settings: Settings) -> set[str]:
     found = set()
     for reference in references:
         try:

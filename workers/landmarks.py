@@ -6,7 +6,7 @@ In the product they do nothing. The chaos tests start processes that kill themse
 from collections.abc import Callable
 from typing import Literal
 
-Landmark = Literal[
+CrashPoint = Literal[
     "accepting",
     "inserted",
     "published",
@@ -24,15 +24,15 @@ Landmark = Literal[
     "finished",
 ]
 
-_on_passing: Callable[[Landmark], None] | None = None
+_on_crash_point: Callable[[CrashPoint], None] | None = None
 
 
-def passed(landmark: Landmark) -> None:
-    if _on_passing is not None:
-        _on_passing(landmark)
+def crash_point(name: CrashPoint) -> None:
+    if _on_crash_point is not None:
+        _on_crash_point(name)
 
 
-def watch_landmarks(on_passing: Callable[[Landmark], None]) -> None:
+def watch_crash_points(on_crash_point: Callable[[CrashPoint], None]) -> None:
     """For tests, once per process."""
-    global _on_passing  # noqa: PLW0603 -- one observer for the whole process, set before it starts
-    _on_passing = on_passing
+    global _on_crash_point  # noqa: PLW0603 -- one observer for the whole process, set before it starts
+    _on_crash_point = on_crash_point

@@ -18,22 +18,22 @@ log = logging.getLogger(__name__)
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _PREVIEW_LENGTH = 300
-_LONGEST_FIELD = 2_000
+_MAX_FIELD_CHARACTERS = 2_000
 _as_json = json.JSONEncoder(default=str, ensure_ascii=False).encode
 
 
-_about: ContextVar[Mapping[str, Any]] = ContextVar("unattended_log_about", default=MappingProxyType({}))
+_context_fields: ContextVar[Mapping[str, Any]] = ContextVar("unattended_log_about", default=MappingProxyType({}))
 
 
 @contextmanager
-def about(**fields: Any) -> Iterator[None]:
+def log_context(**fields: Any) -> Iterator[None]:
     """Every line that is logged meanwhile has these fields, also one of a package's tool; its own go before them."""
-    token = _about.set({**_about.get(), **fields})
+    token = _context_fields.set({**_context_fields.get(), **fields})
     try:
         yield
     finally:
         with suppress(ValueError):  # what is left behind is closed by the garbage collector, in another context
-            _about.reset(token)
+            _context_fields.reset(token)
 
 
 def event_fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -58,14 +58,14 @@ class EventFormatter(logging.Formatter):
         self.redactor = Redactor()
 
     def _event(self, record: logging.LogRecord) -> str:
-        return self.redactor.text(record.getMessage())
+        return self.redactor.redact_text(record.getMessage())
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        fields = {**_about.get(), **event_fields(record)}
-        return {name: self.redactor.data(value) for name, value in fields.items()}
+        fields = {**_context_fields.get(), **event_fields(record)}
+        return {name: self.redactor.redact_data(value) for name, value in fields.items()}
 
     def _traceback(self, record: logging.LogRecord) -> str:
-        return self.redactor.text(self.formatException(record.exc_info)) if record.exc_info else ""
+        return self.redactor.redact_text(self.formatException(record.exc_info)) if record.exc_info else ""
 
 
 class ConsoleFormatter(EventFormatter):
@@ -77,10 +77,10 @@ class ConsoleFormatter(EventFormatter):
         return f"{line}\n{self._traceback(record)}" if record.exc_info else line
 
 
-def _bounded(value: Any) -> Any:
+def _truncate(value: Any) -> Any:
     """As it is while it is short: a log line is no place for a payload."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-    return value if len(text) <= _LONGEST_FIELD else f"{text[:_LONGEST_FIELD]}… ({len(text)} characters)"
+    return value if len(text) <= _MAX_FIELD_CHARACTERS else f"{text[:_MAX_FIELD_CHARACTERS]}… ({len(text)} characters)"
 
 
 class JsonFormatter(EventFormatter):
@@ -90,21 +90,21 @@ class JsonFormatter(EventFormatter):
             "level": record.levelname.lower(),
             "role": self._role,
             "event": self._event(record),
-            **{name: _bounded(value) for name, value in self._fields(record).items()},
+            **{name: _truncate(value) for name, value in self._fields(record).items()},
         }
         if record.exc_info:
             line["exception"] = self._traceback(record)
         return _as_json(line)
 
 
-def hide_in_logs(redactor: Redactor) -> None:
+def redact_logs(redactor: Redactor) -> None:
     """What it hides, now or later, no line of this process shows from here on."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, EventFormatter):
             handler.formatter.redactor = redactor
 
 
-class _HidingStream:
+class _RedactingStream:
     """A standard stream that hides what is printed to it; everything else is the stream's own."""
 
     def __init__(self, stream: TextIO, redactor: Redactor) -> None:
@@ -112,7 +112,7 @@ class _HidingStream:
         self._redactor = redactor
 
     def write(self, text: str) -> int:
-        self._stream.write(self._redactor.text(text))
+        self._stream.write(self._redactor.redact_text(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -124,26 +124,26 @@ class _HidingStream:
 
 
 @contextmanager
-def hiding_in_streams(redactor: Redactor) -> Iterator[None]:
+def redact_streams(redactor: Redactor) -> Iterator[None]:
     """A package's tool may print: in a container that is the log as well."""
     out, err = sys.stdout, sys.stderr
-    sys.stdout = cast("TextIO", _HidingStream(out, redactor))
-    sys.stderr = cast("TextIO", _HidingStream(err, redactor))
+    sys.stdout = cast("TextIO", _RedactingStream(out, redactor))
+    sys.stderr = cast("TextIO", _RedactingStream(err, redactor))
     try:
         yield
     finally:
         sys.stdout, sys.stderr = out, err
 
 
-def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+def _log_thread_error(arguments: threading.ExceptHookArgs) -> None:
     """Also of threads that a package's tool started: Python itself would print to standard error what it hides."""
-    error = failed.exc_value
+    error = arguments.exc_value
     if error is not None and not isinstance(error, SystemExit):
-        name = failed.thread.name if failed.thread else None
+        name = arguments.thread.name if arguments.thread else None
         log.error("thread_failed", extra={"thread_name": name}, exc_info=error)
 
 
-def _find_out_only_what_is_shown() -> None:
+def _skip_unused_record_fields() -> None:
     """A gateway logs each run it accepts: where in the code, in which thread and process is a quarter of what that
     costs, and no line says it."""
     logging._srcfile = None  # as the documentation of `logging` advises
@@ -157,8 +157,8 @@ def configure_logging(*, role: str, log_format: str, log_level: str, log_file: s
     handler: logging.Handler = WatchedFileHandler(log_file, encoding="utf-8") if log_file else to_stderr
     handler.setFormatter(JsonFormatter(role) if log_format == "json" else ConsoleFormatter(role))
     logging.basicConfig(level=log_level.upper(), handlers=[handler], force=True)
-    threading.excepthook = _thread_failed
-    _find_out_only_what_is_shown()
+    threading.excepthook = _log_thread_error
+    _skip_unused_record_fields()
     # Their info lines are about themselves, in sentences; what they warn about still shows.
     for chatty in (
         "celery",

@@ -14,10 +14,10 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from accounting.store_errors import store_is_away
-from accounting.uninterrupted import to_its_end
-from workers.landmarks import passed
-from workers.logs import about
+from accounting.store_errors import is_unavailable
+from accounting.uninterrupted import run_shielded
+from workers.landmarks import crash_point
+from workers.logs import log_context
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed, outcome_of
 from workers.steps.release import Ending, hand_back_when_store_is_back, log_written, release
@@ -37,14 +37,14 @@ from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat import guards
 from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.clock import OUT_OF_TIME
-from workflows.chat.conversation import close, converse
+from workflows.chat.clock import TIMEOUT_REASON
+from workflows.chat.conversation import close_conversation, run_conversation
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
-from workflows.context.derived import snapshot
+from workflows.context.derived import take_snapshot
 from workflows.context.documents import WriteRefusedError, WriteTooSlowError
-from workflows.context.previews import ShownContext
-from workflows.context.writes import writes_of_turn
+from workflows.context.previews import ContextPreview
+from workflows.context.writes import turn_writes
 from workflows.outcome import Outcome, OutcomeKind
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ async def execute(wakeup: str, worker: WorkerProcess) -> None:
     while ticket is not None:
         claim = await worker.lanes.next(ticket)
         if claim is None:
-            worker.metrics.found_nothing()
+            worker.metrics.record_idle_wakeup()
             log.debug("nothing_to_claim", extra={"run_id": ticket})
             return
         if claim.is_alone:
@@ -73,14 +73,14 @@ async def execute(wakeup: str, worker: WorkerProcess) -> None:
 
 
 async def own(claim: Claim, worker: WorkerProcess) -> None:
-    passed("claimed")
+    crash_point("claimed")
     heard()  # what cut an earlier run of this task off is none of this one's
-    with about(**labels(claim.document), attempt=claim.attempt), worker.tracing.run(claim):
+    with log_context(**labels(claim.document), attempt=claim.attempt), worker.tracing.run_span(claim):
         log.info("run_claimed", extra={"token": claim.token})
-        worker.metrics.started(claim.document)
+        worker.metrics.record_start(claim.document)
         interruption = await work_under_lease(claim, worker)
         if interruption is not None:
-            await to_its_end(hand_back_when_store_is_back(claim, worker, reason=interruption))
+            await run_shielded(hand_back_when_store_is_back(claim, worker, reason=interruption))
 
 
 async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
@@ -88,7 +88,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
     try:
         with worker.heartbeat.keeping(claim), worker.interruptible():
             try:
-                await worker.tracing.link(claim, worker.store)
+                await worker.tracing.link_related_runs(claim, worker.store)
                 await let_go(claim, worker, await work_on(claim, worker))
             except asyncio.CancelledError:
                 if worker.heartbeat.lost(claim):
@@ -97,7 +97,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
                     return "this worker is stopping"
                 raise
     except LeaseLostError:
-        worker.metrics.fenced()
+        worker.metrics.record_fenced_write()
         log.warning("run_left_to_its_new_owner", extra=labels(claim.document))
     except PyMongoError as error:
         return f"store unavailable: {type(error).__name__}"
@@ -128,7 +128,7 @@ async def work_on(claim: Claim, worker: WorkerProcess) -> Ending:
         heard()
         outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
     except FAULTS as error:
-        if isinstance(error, PyMongoError) and store_is_away(error):
+        if isinstance(error, PyMongoError) and is_unavailable(error):
             raise
         outcome = outcome_of(error, labels(claim.document))
     outcome = cancelled_or(outcome, claim, worker)
@@ -155,15 +155,15 @@ def heard() -> None:
 
 async def work_on_chat(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:
     try:
-        async with chat.clock.limit() as limit:
+        async with chat.clock.timeout() as limit:
             await load_run_context(chat, claim, worker)
             await resume_transcript(chat, claim, worker)
     except TimeoutError:
         if not limit.expired():
             raise
         agent, turn = chat.next_agent or chat.package.orchestrator.initial_agent, claim.document["turn"] + 1
-        reason = f"{OUT_OF_TIME} before {agent} could take turn {turn}"
-        return guards.reached(OutcomeKind.TIMEOUT, reason, agent=agent, turn=turn)
+        reason = f"{TIMEOUT_REASON} before {agent} could take turn {turn}"
+        return guards.limit_outcome(OutcomeKind.TIMEOUT, reason, agent=agent, turn=turn)
     return await take_turns(chat, claim, worker)
 
 
@@ -173,9 +173,9 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
     decision = decision_on(outcome, claim, worker, pattern=pattern)
     if chat is None or isinstance(decision, Requeue):
         return Ending(decision, outcome)
-    before = snapshot(chat.context) if chat.unseen is None else chat.unseen
+    before = take_snapshot(chat.context) if chat.committed_snapshot is None else chat.committed_snapshot
     owed, refused = owed_by(chat, decision, before, claim)  # refused writes must fail it before on_complete runs
-    outcome = await close(chat, refused or outcome)
+    outcome = await close_conversation(chat, refused or outcome)
     if refused is None:
         owed, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed
     if refused is not None:
@@ -212,38 +212,38 @@ def record_of(chat: Conversation, claim: Claim) -> Mapping[str, Any]:
     all, and what is known of a turn that was not finished. A run that rests in the middle of a turn goes on from the
     context before that turn, so that stays."""
     try:
-        context = {"context": as_storable(chat.kept())} if not (chat.resting and chat.turns) else {}
+        context = {"context": as_storable(chat.storable_context())} if not (chat.is_resting and chat.turns) else {}
     except NotStorableError as error:
-        log.warning("last_context_not_stored", extra={"run_id": chat.fixed["run_id"], "reason": str(error)})
+        log.warning("last_context_not_stored", extra={"run_id": chat.fixed_values["run_id"], "reason": str(error)})
         context = {}
-    errors = [chat.redactor.data(incident.as_document()) for incident in chat.incidents]
-    left = {"failed_tools": chat.failed_tools, "unfinished": unfinished_turn(chat, claim)}
+    errors = [chat.redactor.redact_data(incident.as_document()) for incident in chat.incidents]
+    left = {"failed_tools": chat.failed_tool_count, "unfinished": unfinished_turn(chat, claim)}
     return {**context, **left, "errors": as_storable({"errors": errors})["errors"]}
 
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:
     facts = key_facts_of(chat.package, claim)
-    shown = ShownContext(chat.context if worker.settings.verbose_debug else {})
+    shown = ContextPreview(chat.context if worker.settings.verbose_debug else {})
 
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         document, state = stored(turn, checkpoint)
-        if chat.speaking is not None and chat.speaking.journal.durable:
-            document |= as_storable_turn(chat.speaking.open_turn())  # until the run counts this turn
-        writes = writes_of_turn(chat.package, turn.context_changes, checkpoint.context, facts, first=number == 1)
+        if chat.current_turn is not None and chat.current_turn.journal.is_durable:
+            document |= as_storable_turn(chat.current_turn.as_open_turn())  # until the run counts this turn
+        writes = turn_writes(chat.package, turn.context_changes, checkpoint.context, facts, is_first_turn=number == 1)
         document |= record_of_writes(writes)
-        passed("turn taken")
+        crash_point("turn taken")
         await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state, writes=writes)
-        passed("turn committed")
+        crash_point("turn committed")
         log_written(claim, writes)
         log.info(
             "turn_committed", extra={**labels(claim.document), "turn": number, "agent": turn.agent, "to": turn.handoff}
         )
         if worker.settings.verbose_debug and turn.context_changes:
-            changed = shown.changed_to(turn.context_changes)
+            changed = shown.describe_changes(turn.context_changes)
             log.info("context_changed", extra={**labels(claim.document), "turn": number, "changes": changed})
-        worker.metrics.turn(claim.document["workflow"], turn)
+        worker.metrics.record_turn(claim.document["workflow"], turn)
 
     def stopping() -> bool:
         return worker.stopping() or worker.heartbeat.cancelled_by(claim) is not None
 
-    return await converse(chat, commit=commit, stopping=stopping)
+    return await run_conversation(chat, save_turn=commit, should_stop=stopping)

@@ -20,8 +20,8 @@ from celery.exceptions import SecurityWarning
 from workers.celery import configure
 from workers.process.leaving import HANDED_BACK, end_process
 from workers.settings import Settings
-from workflows.models_file import models_path, read_models_file
-from workflows.operator_file import operator_path, read_operator_file
+from workflows.models_file import find_models_path, read_models_file
+from workflows.operator_file import find_operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY
 
 
@@ -30,8 +30,8 @@ def serve(settings: Settings) -> None:
     # Until Celery takes over. As the first process of a container it would not even hear a signal without a handler.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(HANDED_BACK))
     # A fault of either file ends the process before anything starts.
-    read_models_file(models_path(settings.models, library=LIBRARY))
-    read_operator_file(operator_path(settings.config), own_database=settings.database)
+    read_models_file(find_models_path(settings.models, library=LIBRARY))
+    read_operator_file(find_operator_path(settings.config), own_database=settings.database)
     app = configure(settings)
     # Imported here and not by Celery, which would put the current directory first on the path while it does.
     from workers.tasks import process

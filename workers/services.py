@@ -59,7 +59,7 @@ def read_services(data_dir: Path) -> Services | None:
     try:
         raw = json.loads((data_dir / SERVICES_FILE).read_text(encoding="utf-8"))
         services = Services(**{each.name: raw[each.name] for each in fields(Services)})
-        return services if _alive(services) else None
+        return services if _is_alive(services) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent, or damaged in some way
         return None
 
@@ -89,12 +89,12 @@ def process_exists(pid: int) -> bool:
     return True
 
 
-def _alive(services: Services) -> bool:
+def _is_alive(services: Services) -> bool:
     urls = [url for url in (services.mongodb_url, services.redis_url) if url]
-    return process_exists(services.owner_pid) and all(_answers(url) for url in urls)
+    return process_exists(services.owner_pid) and all(_accepts_connections(url) for url in urls)
 
 
-def _answers(url: str) -> bool:
+def _accepts_connections(url: str) -> bool:
     parts = urlsplit(url)
     try:
         socket.create_connection((parts.hostname, parts.port), _CONNECT_TIMEOUT_S).close()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-LEAST_RETENTION_DAYS = 7
-LEAST_LEDGER_DAYS = 35
+MIN_RETENTION_DAYS = 7
+MIN_LEDGER_DAYS = 35
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0-9a-f.]*:[0-9a-f:.]*\])(?::([1-9][0-9]{0,4}))?")
@@ -80,10 +80,10 @@ def retention_days(raw: str) -> RetentionDays:
         if (name, equals) not in (("", ""), ("ledger", "=")):
             raise ValueError("days of runs and of the ledger's rows, such as 30,ledger=400")
         days = replace(days, **{name or "runs": positive_int(count)})
-    if days.runs < LEAST_RETENTION_DAYS:
-        raise ValueError(f"at least {LEAST_RETENTION_DAYS}: for so long a repeated event must find its first run")
-    if days.ledger < LEAST_LEDGER_DAYS:
-        raise ValueError(f"ledger={LEAST_LEDGER_DAYS} or more: budgets of a month are reckoned from its rows")
+    if days.runs < MIN_RETENTION_DAYS:
+        raise ValueError(f"at least {MIN_RETENTION_DAYS}: for so long a repeated event must find its first run")
+    if days.ledger < MIN_LEDGER_DAYS:
+        raise ValueError(f"ledger={MIN_LEDGER_DAYS} or more: budgets of a month are reckoned from its rows")
     return days
 
 
@@ -126,7 +126,7 @@ def https_url(raw: str) -> str:
         raise ValueError("an address such as https://billing.example.com/usage")
     if "@" in parts.netloc:
         raise ValueError("it without user and password; batches are signed with UNATTENDED_BILLING_SECRET")
-    if parts.scheme == "http" and not _is_at_home(parts):
+    if parts.scheme == "http" and not _is_private_host(parts):
         raise ValueError("https; plain http is only for hosts of your own network")
     return raw.strip()
 
@@ -143,7 +143,7 @@ def traces_url(raw: str) -> str:
     return url
 
 
-def _is_at_home(parts: SplitResult) -> bool:
+def _is_private_host(parts: SplitResult) -> bool:
     host = parts.hostname or ""
     try:
         address = ipaddress.ip_address(host)

@@ -17,11 +17,11 @@ from celery.worker import state
 from pymongo.errors import PyMongoError
 
 from workers.broker.wakeups import VERSION
-from workers.celery import TASK, app, loader
-from workers.landmarks import passed
+from workers.celery import TASK, app, settings_loader
+from workers.landmarks import crash_point
 from workers.logs import configure_logging
-from workers.process.consuming import ConsumerWatch, consumer_step
-from workers.process.leaving import Leaving
+from workers.process.consuming import ConsumerWatch, create_consumer_step
+from workers.process.leaving import ShutdownDeadline
 from workers.process.memory import MemoryWatch
 from workers.process.metrics_server import MetricsServer, serve_metrics
 from workers.process.watchdog import EXIT_CODE
@@ -30,7 +30,7 @@ from workers.process.worker_health import BrokerProbe, WorkerHealth
 from workers.process.worker_metrics import WorkerMetrics
 from workers.run_loop import execute
 from workers.settings import Settings, SettingsError
-from workflows.chat.forked_copies import in_each_copy
+from workflows.chat.forked_copies import add_child_hook
 from workflows.models_file import ModelsFileError
 from workflows.operator_file import OperatorFileError
 
@@ -39,51 +39,51 @@ log = logging.getLogger(__name__)
 _REFUSED_POOLS = ("gevent", "eventlet")
 
 
-class _Process:
+class _ProcessWorker:
     """The process's worker, made when the process first needs it: after a fork, never before."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._worker: WorkerProcess | None = None
-        self._draining = False
-        self._held: set[object] = set()
+        self._is_draining = False
+        self._active_runs: set[object] = set()
         self.exit_code = 0
         self.server: MetricsServer | None = None
         self.metrics = WorkerMetrics()
-        self.leaving = Leaving(lambda: len(self._held))
+        self.shutdown = ShutdownDeadline(lambda: len(self._active_runs))
         self.consumer = ConsumerWatch()
-        self.health = WorkerHealth(self.consumer, BrokerProbe(app).waiting, on_dead=self._consumer_is_dead)
+        self.health = WorkerHealth(self.consumer, BrokerProbe(app).count_waiting, on_dead=self._on_consumer_dead)
 
-    def get(self) -> WorkerProcess:
+    def get_worker(self) -> WorkerProcess:
         with self._lock:
             if self._worker is None:
-                self._worker = started_worker(loader().settings(), self.metrics)
-            if self._draining:
+                self._worker = start_worker(settings_loader().settings(), self.metrics)
+            if self._is_draining:
                 self._worker.drain()
             return self._worker
 
     @contextmanager
-    def holding(self) -> Iterator[None]:
+    def track_run(self) -> Iterator[None]:
         """For as long as a run may be held here: the process is not ended before it is handed back."""
         run = object()
-        self._held.add(run)
-        self.metrics.working_on(+1)
+        self._active_runs.add(run)
+        self.metrics.add_active_runs(+1)
         try:
             yield
         finally:
-            self.metrics.working_on(-1)
-            self._held.discard(run)
+            self.metrics.add_active_runs(-1)
+            self._active_runs.discard(run)
 
     def drain(self, *, at_once: bool = False) -> None:
         """Without the lock: this runs in a signal handler, maybe on top of the very `get` that holds it."""
-        self._draining = True
-        self.leaving.begin()
+        self._is_draining = True
+        self.shutdown.begin()
         worker = self._worker
         if worker is not None:
             worker.drain_at_once() if at_once else worker.drain()
 
-    def _consumer_is_dead(self) -> None:
-        self.leaving.begin_alone(EXIT_CODE)
+    def _on_consumer_dead(self) -> None:
+        self.shutdown.begin_with_code(EXIT_CODE)
         self.drain()
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class _Process:
             worker.stop()
 
 
-def started_worker(settings: Settings, metrics: WorkerMetrics) -> WorkerProcess:
+def start_worker(settings: Settings, metrics: WorkerMetrics) -> WorkerProcess:
     worker = WorkerProcess(settings, metrics)
     try:
         worker.start()
@@ -110,8 +110,8 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-process = _Process()
-app.steps["consumer"].add(consumer_step(process.consumer))
+process = _ProcessWorker()
+app.steps["consumer"].add(create_consumer_step(process.consumer))
 
 
 @app.task(name=TASK)
@@ -120,9 +120,9 @@ def run(message: dict[str, Any]) -> None:
         # A newer version's message: the run document is there, and a worker that knows it gets its own wake-up.
         log.error("unknown_wakeup", extra={"version": message.get("v")})
         return
-    passed("woken")
-    worker = process.get()
-    with process.holding():
+    crash_point("woken")
+    worker = process.get_worker()
+    with process.track_run():
         try:
             worker.submit(execute(message["run_id"], worker)).result()
         except CancelledError:
@@ -133,7 +133,7 @@ def run(message: dict[str, Any]) -> None:
 @signals.setup_logging.connect
 def _configure_logging(logfile: str | None = None, **_: Any) -> None:
     """`logfile` is what --logfile names; without it, whoever says --detach or `celery multi` would see nothing."""
-    settings = loader().settings()
+    settings = settings_loader().settings()
     configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level, log_file=logfile)
 
 
@@ -145,33 +145,33 @@ def _refuse_pools(conf: Any, options: dict[str, Any], **_: Any) -> None:
 
 
 @signals.celeryd_after_setup.connect
-def _open_to_probes(instance: Any, **_: Any) -> None:
+def _serve_probes(instance: Any, **_: Any) -> None:
     # Before the broker is reached, for which Celery waits as long as it takes: alive, though not ready.
     if issubclass(instance.pool_cls, TaskPool):
-        with _or_cannot_start():
-            settings = loader().settings()
+        with _exit_on_start_error():
+            settings = settings_loader().settings()
             process.server = serve_metrics(process.metrics.registry, settings.metrics_listen, process.health.health())
-            in_each_copy(process.server.drop)
-        process.leaving.start(grace_s=settings.grace_s)
+            add_child_hook(process.server.drop)
+        process.shutdown.start(grace_s=settings.grace_s)
 
 
 @signals.worker_ready.connect
-def _ready(sender: Any, **_: Any) -> None:
+def _on_worker_ready(sender: Any, **_: Any) -> None:
     # With threads the process is this one: open it now, so that the first run does not wait for imports.
     if isinstance(sender.pool, TaskPool):
-        obey_signals()
-        with _or_cannot_start():
-            worker = process.get()
-        process.metrics.slots(sender.pool.num_processes)
+        install_signal_handlers()
+        with _exit_on_start_error():
+            worker = process.get_worker()
+        process.metrics.set_slots(sender.pool.num_processes)
         process.health.attach(worker)
         process.health.start()
-        MemoryWatch(limit_mb=worker.settings.max_memory_mb, start_anew=stop_by_signal).start()
+        MemoryWatch(limit_mb=worker.settings.max_memory_mb, restart=stop_by_signal).start()
         served = str(process.server.address) if process.server else None
         log.info("worker_ready", extra={"concurrency": sender.pool.num_processes, "metrics": served})
 
 
 @contextmanager
-def _or_cannot_start() -> Iterator[None]:
+def _exit_on_start_error() -> Iterator[None]:
     try:
         yield
     except (ModelsFileError, OperatorFileError, SettingsError, PyMongoError, OSError) as error:
@@ -181,7 +181,7 @@ def _or_cannot_start() -> Iterator[None]:
         raise SystemExit(1) from None
 
 
-def obey_signals() -> None:
+def install_signal_handlers() -> None:
     """SIGTERM is Celery's, and right. Its SIGQUIT and second SIGINT would leave runs to their leases, since no thread
     can be terminated, and its SIGHUP would wait for chats to end and start the process again without its command."""
     signal.signal(signal.SIGQUIT, lambda *_: _stop_consuming(at_once=True))

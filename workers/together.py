@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def together(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """Results in order, or the first error, but only once nothing is left running behind it."""
     outcomes = await asyncio.gather(*awaitables, return_exceptions=True)
     results: list[T] = []

@@ -3,6 +3,6 @@
 from typing import Protocol
 
 
-class Wake(Protocol):
+class WakeupSender(Protocol):
     def send(self, run_id: str) -> None:
         """Best effort: the reconciler repeats what gets lost."""

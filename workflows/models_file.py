@@ -15,9 +15,9 @@ from accounting.prices import Price, PriceTable
 from workflows.package.findings import PackageError
 from workflows.package.raw.data_files import read_data_file
 from workflows.package.trigger_specs.values import Duration
-from workflows.price_entries import PLAIN_WORDS, PriceEntry
+from workflows.price_entries import PROBLEM_WORDS, PriceEntry
 
-_KEYS = ("models", "prices")
+_FILE_KEYS = ("models", "prices")
 _REGION = re.compile(r"[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}")
 
 
@@ -25,16 +25,16 @@ class ModelsFileError(ValueError):
     """The models file cannot be used; the text names file and field."""
 
 
-class _Entry(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
-class ScriptModel(_Entry):
+class ScriptModel(_StrictModel):
     provider: Literal["script"]
     file: Path
 
 
-class HostedModel(_Entry):
+class HostedModel(_StrictModel):
     """What all models behind a server have in common."""
 
     model: str = Field(min_length=1)
@@ -46,21 +46,21 @@ class HostedModel(_Entry):
     timeout: Duration | None = None
 
     @model_validator(mode="after")
-    def _key_by_reference(self) -> "HostedModel":
+    def _check_key_reference(self) -> "HostedModel":
         if self.api_key is not None and not self.api_key.startswith(("env:", "file:")):
             raise ValueError("api_key: write env:NAME or file:PATH, never the key itself")
         return self
 
     @field_validator("base_url")
     @classmethod
-    def _address(cls, value: str | None) -> str | None:
+    def _check_address(cls, value: str | None) -> str | None:
         if value is not None and not _is_address(value):
             raise ValueError("write an address like https://models.example.com/v1, without user and password")
         return value
 
     @field_validator("timeout")
     @classmethod
-    def _some_time(cls, value: timedelta | None) -> timedelta | None:
+    def _check_timeout(cls, value: timedelta | None) -> timedelta | None:
         if value is not None and value <= timedelta(0):
             raise ValueError("write more than 0s")
         return value
@@ -78,7 +78,7 @@ class _KeyedModel(HostedModel):
     """The provider itself answers nobody without a key; a server of one's own may."""
 
     @model_validator(mode="after")
-    def _key_for_the_provider(self) -> "_KeyedModel":
+    def _check_provider_key(self) -> "_KeyedModel":
         if self.api_key is None and self.base_url is None:
             raise ValueError("api_key: write env:NAME or file:PATH; only a server at a base_url may go without")
         return self
@@ -140,7 +140,7 @@ class BedrockModel(HostedModel):
 
     @field_validator("region")
     @classmethod
-    def _name_of_a_region(cls, value: str) -> str:
+    def _check_region(cls, value: str) -> str:
         if _REGION.fullmatch(value) is None:
             raise ValueError("write the name of an AWS region, such as eu-central-1")
         return value
@@ -164,7 +164,7 @@ ModelSpec = (
     | OllamaModel
 )
 # By the name of the provider; the type of its field says it once.
-_SPECS: Mapping[str, type[ModelSpec]] = {
+_SPEC_BY_PROVIDER: Mapping[str, type[ModelSpec]] = {
     get_args(spec.model_fields["provider"].annotation)[0]: spec for spec in get_args(ModelSpec)
 }
 
@@ -185,7 +185,7 @@ def models_file_schema() -> dict[str, Any]:
         definitions.update(schema.pop("$defs", {}))
         return schema
 
-    model = {"anyOf": [described(spec) for spec in _SPECS.values()]}
+    model = {"anyOf": [described(spec) for spec in _SPEC_BY_PROVIDER.values()]}
     properties = {
         "models": {"type": "object", "additionalProperties": model},
         "prices": {"type": ["array", "null"], "items": described(PriceEntry)},
@@ -194,7 +194,7 @@ def models_file_schema() -> dict[str, Any]:
     return {**shape, "properties": properties, "definitions": definitions}
 
 
-def models_path(configured: Path | None, *, library: Path) -> Path:
+def find_models_path(configured: Path | None, *, library: Path) -> Path:
     """What is configured; else ./models.yaml; else the canned answers of the packages we ship."""
     if configured is not None:
         return configured.absolute()
@@ -211,44 +211,44 @@ def read_models_file(path: Path) -> ModelsFile:
         raise ModelsFileError(f"the models file {path} cannot be read: {error.strerror}") from None
     if not isinstance(raw, Mapping) or not isinstance(raw.get("models"), Mapping):
         raise ModelsFileError(f"{path}: write models: as a mapping from alias to provider and model")
-    unknown = [str(key) for key in raw if key not in _KEYS]
+    unknown = [str(key) for key in raw if key not in _FILE_KEYS]
     if unknown:  # prices under another name would be no prices, and a limit in USD none
-        raise ModelsFileError(f"{path}: {unknown[0]!r} is not one of {', '.join(_KEYS)}")
+        raise ModelsFileError(f"{path}: {unknown[0]!r} is not one of {', '.join(_FILE_KEYS)}")
     models = {
-        str(alias): _model(entry, f"{path}: models.{alias}", path.parent) for alias, entry in raw["models"].items()
+        str(alias): _read_model(entry, f"{path}: models.{alias}", path.parent) for alias, entry in raw["models"].items()
     }
     entries = raw.get("prices") or []
     if not isinstance(entries, list):
         raise ModelsFileError(f"{path}: write prices: as a list, the first match wins")
-    prices = [_price(entry, f"{path}: prices[{index}]") for index, entry in enumerate(entries)]
+    prices = [_read_price(entry, f"{path}: prices[{index}]") for index, entry in enumerate(entries)]
     return ModelsFile(path, models, PriceTable(prices))
 
 
-def _model(entry: Any, place: str, folder: Path) -> ModelSpec:
+def _read_model(entry: Any, place: str, folder: Path) -> ModelSpec:
     provider = entry.get("provider") if isinstance(entry, Mapping) else None
-    kind = _SPECS.get(str(provider))
+    kind = _SPEC_BY_PROVIDER.get(str(provider))
     if kind is None:
-        raise ModelsFileError(f"{place}.provider: {provider!r} is not one of {', '.join(sorted(_SPECS))}")
+        raise ModelsFileError(f"{place}.provider: {provider!r} is not one of {', '.join(sorted(_SPEC_BY_PROVIDER))}")
     try:
         spec: ModelSpec = kind.model_validate(entry)
     except ValidationError as error:
-        raise ModelsFileError(_first_problem(error, place)) from None
+        raise ModelsFileError(_describe_first_problem(error, place)) from None
     if isinstance(spec, ScriptModel):  # relative to the models file, wherever the process stands
         spec = spec.model_copy(update={"file": folder / spec.file})
     return spec
 
 
-def _price(entry: Any, place: str) -> Price:
+def _read_price(entry: Any, place: str) -> Price:
     try:
         price = PriceEntry.model_validate(entry)
     except ValidationError as error:
-        raise ModelsFileError(_first_problem(error, place)) from None
-    if not any(fnmatchcase(provider, price.provider) for provider in _SPECS):
-        raise ModelsFileError(f"{place}.provider: {price.provider!r} matches none of {', '.join(sorted(_SPECS))}")
+        raise ModelsFileError(_describe_first_problem(error, place)) from None
+    if not any(fnmatchcase(provider, price.provider) for provider in _SPEC_BY_PROVIDER):
+        raise ModelsFileError(f"{place}.provider: {price.provider!r} matches none of {', '.join(sorted(_SPEC_BY_PROVIDER))}")
     return Price(**price.model_dump())
 
 
-def _first_problem(error: ValidationError, place: str) -> str:
+def _describe_first_problem(error: ValidationError, place: str) -> str:
     first = error.errors(include_url=False)[0]
-    words = next((words for kind, words in PLAIN_WORDS.items() if first["type"].startswith(kind)), first["msg"])
+    words = next((words for kind, words in PROBLEM_WORDS.items() if first["type"].startswith(kind)), first["msg"])
     return f"{'.'.join([place, *map(str, first['loc'])])}: {words.removeprefix('Value error, ')}"

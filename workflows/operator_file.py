@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from workflows.context.queries import is_servers_own
+from workflows.context.queries import is_system_collection
 from workflows.package.findings import PackageError
 from workflows.package.raw.data_files import read_document
 
-NAME = "unattended.yaml"
+OPERATOR_FILE_NAME = "unattended.yaml"
 MAX_DATABASES = 100
 
-_NOT_IN_NAMES = r'/ \ . " $ * < > : | ?'
-_WORDS = {"model_type": "write a mapping", "tuple_type": "write a list", "string_type": "write a text"}
+_BAD_CHARACTERS = r'/ \ . " $ * < > : | ?'
+_PROBLEM_WORDS = {"model_type": "write a mapping", "tuple_type": "write a list", "string_type": "write a text"}
 
 DatabaseName = Annotated[str, StringConstraints(strict=True, pattern=r'^[^/\\. "$*<>:|?\x00]{1,63}$')]
 
@@ -23,17 +23,17 @@ class OperatorFileError(ValueError):
     """The operator's file cannot be used; the text names file and key."""
 
 
-class _Entry(BaseModel):
+class _OperatorEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Compat(_Entry):
+class Compat(_OperatorEntry):
     """`databases`: what `get_mongo_client` gives to the tools of every package, each as a whole."""
 
     databases: tuple[DatabaseName, ...] = Field(default=(), max_length=MAX_DATABASES)
 
 
-class OperatorFile(_Entry):
+class OperatorFile(_OperatorEntry):
     compat: Compat = Compat()
 
 
@@ -44,9 +44,9 @@ def operator_file_schema() -> dict[str, Any]:
     return {**schema, "definitions": definitions}
 
 
-def operator_path(configured: Path | None) -> Path | None:
+def find_operator_path(configured: Path | None) -> Path | None:
     """What is configured; else ./unattended.yaml where it exists; else none."""
-    own = (configured or Path(NAME)).absolute()
+    own = (configured or Path(OPERATOR_FILE_NAME)).absolute()
     return own if configured is not None or own.is_file() else None
 
 
@@ -54,21 +54,21 @@ def read_operator_file(path: Path | None, *, own_database: str) -> OperatorFile:
     """An empty one without a path. `own_database` is Unattended's, which no package may have."""
     if path is None:
         return OperatorFile()
-    data = _read(path)
+    data = _read_data(path)
     try:
         file = OperatorFile.model_validate(data)
     except ValidationError as error:
-        raise OperatorFileError(f"{path}: {_problem(error)}") from None
+        raise OperatorFileError(f"{path}: {_describe_problem(error)}") from None
     for index, name in enumerate(file.compat.databases):
-        if name.lower() == own_database.lower() or is_servers_own(name, ""):
-            owner = "the database server" if is_servers_own(name, "") else "Unattended itself"
+        if name.lower() == own_database.lower() or is_system_collection(name, ""):
+            owner = "the database server" if is_system_collection(name, "") else "Unattended itself"
             raise OperatorFileError(
                 f"{path}: compat.databases.{index}: {name} belongs to {owner}; no package is given it, so take it out"
             )
     return file
 
 
-def _read(path: Path) -> Any:
+def _read_data(path: Path) -> Any:
     """The data of the file. OperatorFileError where it is no file, or holds a key twice."""
     if path.exists() and not path.is_file():
         raise OperatorFileError(f"the operator's file {path} is not a file; name one, or none")
@@ -84,14 +84,14 @@ def _read(path: Path) -> Any:
     return document.data
 
 
-def _problem(error: ValidationError) -> str:
+def _describe_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         return f"{place} is not a key of the operator's file; docs/operator-file.md lists its keys"
     if first["type"] == "string_pattern_mismatch":
-        return f"{place}: write the name of a database, at most 63 characters, no space and none of {_NOT_IN_NAMES}"
+        return f"{place}: write the name of a database, at most 63 characters, no space and none of {_BAD_CHARACTERS}"
     if not place:
         return "write a mapping, such as compat: {databases: [shop]}"
-    words = next((words for kind, words in _WORDS.items() if first["type"].startswith(kind)), first["msg"])
+    words = next((words for kind, words in _PROBLEM_WORDS.items() if first["type"].startswith(kind)), first["msg"])
     return f"{place}: {words}"

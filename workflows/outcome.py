@@ -6,9 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from workflows.context.storable_values import storable
+from workflows.context.storable_values import storable_text
 
-MAX_TEXT = 2_000
+MAX_TEXT_CHARACTERS = 2_000
 
 
 class OutcomeKind(StrEnum):
@@ -58,10 +58,10 @@ class Outcome:
         stranded = document.get("stranded", False)
         return Outcome(OutcomeKind(document["kind"]), document["reason"], kept, stranded=stranded)
 
-    def worded(self, show: Callable[[str], str]) -> "Outcome":
+    def with_texts(self, transform: Callable[[str], str]) -> "Outcome":
         """The same end in other words: its texts may be those of a package's exception."""
-        error = None if self.error is None else replace(self.error, message=show(self.error.message))
-        return replace(self, reason=show(self.reason), error=error)
+        error = None if self.error is None else replace(self.error, message=transform(self.error.message))
+        return replace(self, reason=transform(self.reason), error=error)
 
     def as_document(self) -> dict[str, Any]:
         """What any store takes: an error's text may be anything, of any length."""
@@ -75,14 +75,14 @@ class Outcome:
 
 
 def _storable_text(text: str) -> str:
-    cut = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
-    return storable(cut)
+    cut = text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}… ({len(text)} characters)"
+    return storable_text(cut)
 
 
-CLASSIC_END = frozenset({OutcomeKind.MAX_TURNS, OutcomeKind.NO_TRANSITION})
+CLASSIC_END_KINDS = frozenset({OutcomeKind.MAX_TURNS, OutcomeKind.NO_TRANSITION})
 
 
-def succeeds(outcome: Outcome, *, pattern: str) -> bool:
+def is_success(outcome: Outcome, *, pattern: str) -> bool:
     """A classic chat simply ends when nobody is next or all turns are taken; an `ag2_network` has failed then."""
-    ended_well = outcome.kind is OutcomeKind.COMPLETED or (outcome.kind in CLASSIC_END and pattern != "ag2_network")
+    ended_well = outcome.kind is OutcomeKind.COMPLETED or (outcome.kind in CLASSIC_END_KINDS and pattern != "ag2_network")
     return ended_well and not outcome.transient

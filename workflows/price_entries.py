@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 _Amount = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6)]
 
 # Where pydantic speaks of its own types; by the beginning of its name for what is wrong.
-PLAIN_WORDS: Mapping[str, str] = {
+PROBLEM_WORDS: Mapping[str, str] = {
     "model_type": 'write a mapping, such as {model: "gpt-5*", input: 1.25, output: 10}',
     "decimal_max_places": "write USD per million tokens with at most 6 decimal places",
     "decimal": "write USD per million tokens, such as 1.25",

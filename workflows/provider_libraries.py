@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 # Provider: the module to import, which the extra of the provider's name installs. OpenAI's comes with AG2 here, and
 # xAI is asked through it.
-LIBRARIES: Mapping[str, str] = {
+LIBRARY_MODULES: Mapping[str, str] = {
     "anthropic": "anthropic",
     "bedrock": "aiobotocore",
     "gemini": "google.genai",
@@ -14,15 +14,15 @@ LIBRARIES: Mapping[str, str] = {
 }
 
 
-def missing_library(provider: str) -> str | None:
+def describe_missing_library(provider: str) -> str | None:
     """What to say of a provider whose library is not installed; None when nothing is missing."""
-    module = LIBRARIES.get(provider)
+    module = LIBRARY_MODULES.get(provider)
     if module is None or _is_installed(module):
         return None
-    return f"the library of provider {provider} is not installed; install Unattended with the extra: {extra(provider)}"
+    return f"the library of provider {provider} is not installed; install Unattended with the extra: {install_command(provider)}"
 
 
-def extra(provider: str) -> str:
+def install_command(provider: str) -> str:
     return f"pip install -c constraints.txt -e '.[{provider}]'"
 
 

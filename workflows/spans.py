@@ -15,25 +15,25 @@ Messages = Sequence[Mapping[str, Any]]
 class TurnSpan(Protocol):
     """Of one turn, while it lasts. What is raised out of it says enough."""
 
-    def committed(self, handoff: str | None) -> None: ...
+    def record_commit(self, handoff: str | None) -> None: ...
 
-    def ended_chat(self, outcome: Outcome) -> None:
+    def record_chat_end(self, outcome: Outcome) -> None:
         """Instead of being committed."""
 
 
 class CallSpan(Protocol):
     """Of one model call, from when it is made."""
 
-    def end(self, call: ModelCall, *, model: str | None, said: Callable[[], Messages]) -> None:
+    def end(self, call: ModelCall, *, model: str | None, reply: Callable[[], Messages]) -> None:
         """`model` is who answered, by its own name; `said` is asked for only where content is wanted."""
 
 
 class ToolSpan(Protocol):
     """Of one tool call, while it lasts."""
 
-    def answered(self, text: str) -> None: ...
+    def record_result(self, text: str) -> None: ...
 
-    def failed(self, error: str) -> None:
+    def record_error(self, error: str) -> None:
         """`error` is a type, never a text."""
 
 
@@ -42,34 +42,34 @@ class Spans(Protocol):
 
     def turn(self, agent: str, number: int) -> AbstractContextManager[TurnSpan]: ...
 
-    def model_call(self, call: PlannedCall, asked: Callable[[], Messages]) -> CallSpan: ...
+    def model_call(self, call: PlannedCall, messages: Callable[[], Messages]) -> CallSpan: ...
 
     def tool_call(self, tool: str, arguments: str) -> AbstractContextManager[ToolSpan]: ...
 
 
-class _Unheard:
+class _NullSpans:
     """One for all: it holds nothing."""
 
     def turn(self, agent: str, number: int) -> AbstractContextManager[TurnSpan]:  # noqa: ARG002 -- the protocol's
-        return _TURN
+        return _NULL_TURN
 
-    def model_call(self, call: PlannedCall, asked: Callable[[], Messages]) -> CallSpan:  # noqa: ARG002 -- as above
+    def model_call(self, call: PlannedCall, messages: Callable[[], Messages]) -> CallSpan:  # noqa: ARG002 -- as above
         return self
 
     def tool_call(self, tool: str, arguments: str) -> AbstractContextManager[ToolSpan]:  # noqa: ARG002 -- as above
-        return _TOOL
+        return _NULL_TOOL
 
-    def committed(self, handoff: str | None) -> None: ...
+    def record_commit(self, handoff: str | None) -> None: ...
 
-    def ended_chat(self, outcome: Outcome) -> None: ...
+    def record_chat_end(self, outcome: Outcome) -> None: ...
 
-    def end(self, call: ModelCall, *, model: str | None, said: Callable[[], Messages]) -> None: ...
+    def end(self, call: ModelCall, *, model: str | None, reply: Callable[[], Messages]) -> None: ...
 
-    def answered(self, text: str) -> None: ...
+    def record_result(self, text: str) -> None: ...
 
-    def failed(self, error: str) -> None: ...
+    def record_error(self, error: str) -> None: ...
 
 
-NO_SPANS = _Unheard()
-_TURN: AbstractContextManager[TurnSpan] = nullcontext(NO_SPANS)
-_TOOL: AbstractContextManager[ToolSpan] = nullcontext(NO_SPANS)
+NO_SPANS = _NullSpans()
+_NULL_TURN: AbstractContextManager[TurnSpan] = nullcontext(NO_SPANS)
+_NULL_TOOL: AbstractContextManager[ToolSpan] = nullcontext(NO_SPANS)

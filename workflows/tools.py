@@ -3,7 +3,7 @@
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
-from workflows.chat.people import UIToolError, current_call, read_choices
+from workflows.chat.people import UIToolError, current_call, check_choices
 from workflows.context.context_variables import ContextVariables
 
 __all__ = ["ContextVariables", "UIToolError", "get_context_variable", "set_context_variable", "use_ui_tool"]
@@ -45,8 +45,8 @@ async def use_ui_tool(
     if not str(tool_id).strip():
         raise UIToolError("tool_id: give a name, such as 'Approve'; an answer names what it is for")
     title = None if title is None else str(title)
-    answer = call.ask(str(tool_id), payload, title=title, choices=read_choices(choices))
-    unrecorded = await call.record_standing()
+    answer = call.ask(str(tool_id), payload, title=title, choices=check_choices(choices))
+    unrecorded = await call.record_standing_answers()
     if unrecorded is not None:
         raise unrecorded
     return answer

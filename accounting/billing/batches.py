@@ -10,7 +10,7 @@ from accounting.billing.outbox import COLLECTION, DEAD, PENDING, STATES
 
 UNDELIVERED = (PENDING, DEAD)
 Batch = Mapping[str, Any]
-_FACTS = ("state", "events", "failures", "created_at", "due_at", "delivered_at", "last_failure")
+_SUMMARY_FIELDS = ("state", "events", "failures", "created_at", "due_at", "delivered_at", "last_failure")
 
 
 async def find_batches(
@@ -18,7 +18,7 @@ async def find_batches(
 ) -> Sequence[Batch]:
     """Newest first, without what they hold."""
     states = STATES if state is None else (state,)  # each is in order in its index
-    found = database[COLLECTION].find({"state": {"$in": states}}, dict.fromkeys(_FACTS, 1))
+    found = database[COLLECTION].find({"state": {"$in": states}}, dict.fromkeys(_SUMMARY_FIELDS, 1))
     return await found.sort("created_at", DESCENDING).limit(limit).to_list(None)
 
 
@@ -26,13 +26,13 @@ async def find_batch(database: AsyncDatabase[dict[str, Any]], batch_id: str) -> 
     return await database[COLLECTION].find_one({"_id": batch_id})
 
 
-async def last_delivery(database: AsyncDatabase[dict[str, Any]]) -> Batch | None:
+async def find_last_delivery(database: AsyncDatabase[dict[str, Any]]) -> Batch | None:
     """None also where the last one is longer ago than delivered batches are kept."""
     delivered = {"delivered_at": {"$type": "date"}}
     return await database[COLLECTION].find_one(delivered, {"delivered_at": 1}, sort=[("delivered_at", DESCENDING)])
 
 
-async def unknown(
+async def find_unknown_ids(
     database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str], *, states: Sequence[str] = STATES
 ) -> Sequence[str]:
     """Those that are not there, or in none of these states."""
@@ -41,19 +41,19 @@ async def unknown(
     return [each for each in batch_ids if each not in known]
 
 
-async def replay(database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str] | None) -> int:
+async def replay_batches(database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str] | None) -> int:
     """Each is posted again, now, with its id and its bytes, and may fail as often as a new one. None: all dead ones."""
     anew = {"state": PENDING, "failures": 0, "due_at": "$$NOW"}
     changed = await database[COLLECTION].update_many(
-        _named_or_dead(batch_ids), [{"$set": anew}, {"$unset": ["delivered_at", "claim"]}]
+        _selection_query(batch_ids), [{"$set": anew}, {"$unset": ["delivered_at", "claim"]}]
     )
     return changed.matched_count
 
 
-async def drop(database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str] | None) -> int:
+async def drop_batches(database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str] | None) -> int:
     """What is not delivered; what they hold stays in the ledger. None: all dead ones."""
     dropped = await database[COLLECTION].delete_many(
-        {"$and": [_named_or_dead(batch_ids), {"state": {"$in": UNDELIVERED}}]}
+        {"$and": [_selection_query(batch_ids), {"state": {"$in": UNDELIVERED}}]}
     )
     return dropped.deleted_count
 
@@ -71,5 +71,5 @@ def batch_as_json(batch: Batch) -> dict[str, Any]:
     }
 
 
-def _named_or_dead(batch_ids: Sequence[str] | None) -> dict[str, Any]:
+def _selection_query(batch_ids: Sequence[str] | None) -> dict[str, Any]:
     return {"state": DEAD} if batch_ids is None else {"_id": {"$in": [*batch_ids]}}

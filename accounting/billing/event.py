@@ -11,21 +11,21 @@ FIELDS = (
 )
 
 
-def billing_event(row: Mapping[str, Any]) -> dict[str, Any]:
+def to_billing_event(row: Mapping[str, Any]) -> dict[str, Any]:
     """Its id is the row's, for ever: whoever gets it twice, or first without and then with its usage, can tell."""
     made = {
         "id": row["_id"],
-        "at": moment(row["at"]),
+        "at": format_time(row["at"]),
         "tokens_used": row["input_tokens"] + row["output_tokens"],
-        "cost_usd": None if (nano_usd := cost_nano_usd(row)) is None else nano_usd / 1e9,
+        "cost_usd": None if (nano_usd := billed_nano_usd(row)) is None else nano_usd / 1e9,
     }
     return {name: made[name] if name in made else row.get(name) for name in FIELDS}
 
 
-def cost_nano_usd(row: Mapping[str, Any]) -> int | None:
+def billed_nano_usd(row: Mapping[str, Any]) -> int | None:
     """0 where no answer came, as in the totals; None where one came and has no price."""
     return 0 if row["status"] == "missing" else row["cost_nano_usd"]
 
 
-def moment(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,14 +9,14 @@ from typing import Any
 from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.billing.event import FIELDS, billing_event, cost_nano_usd
+from accounting.billing.event import FIELDS, to_billing_event, billed_nano_usd
 from accounting.ledger.rows import COLLECTION, NOT_OPEN
 
-AT_ONCE = 1_000
+BATCH_SIZE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RowFilter:
     """Which calls; None matches everything. `since` and `until` are about when a call began."""
 
     app_id: str | None = None
@@ -33,24 +33,24 @@ class Wanted:
         return {**query, "rollup": NOT_OPEN, **({"at": within} if within else {})}
 
 
-async def ledger_rows(database: AsyncDatabase[dict[str, Any]], wanted: Wanted) -> AsyncIterator[Mapping[str, Any]]:
-    rows = database[COLLECTION].find(wanted.query(), batch_size=AT_ONCE, allow_disk_use=True)
+async def read_ledger_rows(database: AsyncDatabase[dict[str, Any]], row_filter: RowFilter) -> AsyncIterator[Mapping[str, Any]]:
+    rows = database[COLLECTION].find(row_filter.query(), batch_size=BATCH_SIZE, allow_disk_use=True)
     async for row in rows.sort("at", ASCENDING):
         yield row
 
 
-async def count_rows(database: AsyncDatabase[dict[str, Any]], wanted: Wanted) -> int:
-    return await database[COLLECTION].count_documents(wanted.query())
+async def count_rows(database: AsyncDatabase[dict[str, Any]], row_filter: RowFilter) -> int:
+    return await database[COLLECTION].count_documents(row_filter.query())
 
 
-def json_line(row: Mapping[str, Any]) -> str:
-    return json.dumps(billing_event(row), ensure_ascii=False)
+def to_json_line(row: Mapping[str, Any]) -> str:
+    return json.dumps(to_billing_event(row), ensure_ascii=False)
 
 
-def csv_row(row: Mapping[str, Any]) -> list[Any]:
+def to_csv_row(row: Mapping[str, Any]) -> list[Any]:
     """In the order of FIELDS; USD with all nine places, so that sums come out right."""
-    event = billing_event(row)
-    nano_usd = cost_nano_usd(row)
+    event = to_billing_event(row)
+    nano_usd = billed_nano_usd(row)
     event["cost_usd"] = None if nano_usd is None else f"{nano_usd // 10**9}.{nano_usd % 10**9:09d}"
     event["ok"] = "true" if event["ok"] else "false"
     return [event[name] for name in FIELDS]

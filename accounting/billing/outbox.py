@@ -18,24 +18,24 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
-from accounting.billing.event import billing_event, moment
+from accounting.billing.event import to_billing_event, format_time
 from accounting.ledger.rows import CORRECTS
 
 COLLECTION = "outbox"
 PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"
 STATES = (PENDING, DELIVERED, DEAD)
 
-MOST_EVENTS = 50
-MOST_BYTES = 20_000  # as Standard Webhooks advises
-CLAIMED_FOR_S = 60.0  # longer than any post takes
-DELIVERED_ARE_KEPT_S = 7 * 24 * 3600
+MAX_EVENTS = 50
+MAX_BYTES = 20_000  # as Standard Webhooks advises
+CLAIM_TIMEOUT_S = 60.0  # longer than any post takes
+DELIVERED_RETENTION_S = 7 * 24 * 3600
 
 BY_DUE = "by_due"
 BY_STATE = "by_state"
 INDEXES = (
     IndexModel([("due_at", ASCENDING)], name=BY_DUE, partialFilterExpression={"state": PENDING}),
     IndexModel([("state", ASCENDING), ("created_at", ASCENDING)], name=BY_STATE),
-    IndexModel([("delivered_at", ASCENDING)], name="by_delivery", expireAfterSeconds=DELIVERED_ARE_KEPT_S),
+    IndexModel([("delivered_at", ASCENDING)], name="by_delivery", expireAfterSeconds=DELIVERED_RETENTION_S),
 )
 
 
@@ -47,7 +47,7 @@ class OutboxState:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedBatch:
     """A batch in the hands of one sender. `failures`: of earlier posts."""
 
     id: str
@@ -65,44 +65,44 @@ class Outbox:
 
     async def add(self, rows: Sequence[Mapping[str, Any]], session: AsyncClientSession | None) -> None:
         """`rows` as the ledger has them, with their marks. By the database's clock, as all times here but in bodies."""
-        batches = [_insert(body, events) for body, events in bodies(rows, at=datetime.now(UTC))]
+        batches = [_insert_command(body, events) for body, events in build_bodies(rows, at=datetime.now(UTC))]
         if batches:
             await self._batches.bulk_write(batches, ordered=False, session=session)
 
-    async def claim(self) -> Claimed | None:
+    async def claim(self) -> ClaimedBatch | None:
         claim = str(ULID())
         batch = await self._batches.find_one_and_update(
             {"state": PENDING, "$expr": {"$lte": ["$due_at", "$$NOW"]}},
-            [{"$set": {"due_at": _from_now(CLAIMED_FOR_S), "claim": claim}}],
+            [{"$set": {"due_at": _from_now(CLAIM_TIMEOUT_S), "claim": claim}}],
             sort=[("due_at", ASCENDING)],
             hint=BY_DUE,
             return_document=ReturnDocument.AFTER,
         )
-        return None if batch is None else Claimed(batch["_id"], claim, batch["body"].encode(), batch["failures"])
+        return None if batch is None else ClaimedBatch(batch["_id"], claim, batch["body"].encode(), batch["failures"])
 
-    async def delivered(self, batch: Claimed) -> None:
+    async def mark_delivered(self, batch: ClaimedBatch) -> None:
         """Also when the claim is lost meanwhile: it is there."""
         await self._batches.update_one(
             {"_id": batch.id, "state": {"$ne": DELIVERED}},
             [{"$set": {"state": DELIVERED, "delivered_at": "$$NOW"}}, {"$unset": ["due_at", "claim"]}],
         )
 
-    async def failed(self, batch: Claimed, what: str, *, again_in_s: float | None) -> None:
+    async def mark_failed(self, batch: ClaimedBatch, reason: str, *, retry_in_s: float | None) -> None:
         """None: it is dead."""
-        said = {"failures": batch.failures + 1, "last_failure": {"at": "$$NOW", "what": {"$literal": what}}}
+        said = {"failures": batch.failures + 1, "last_failure": {"at": "$$NOW", "what": {"$literal": reason}}}
         fate: list[dict[str, Any]] = (
             [{"$set": {**said, "state": DEAD}}, {"$unset": ["due_at", "claim"]}]
-            if again_in_s is None
-            else [{"$set": {**said, "due_at": _from_now(again_in_s)}}, {"$unset": "claim"}]
+            if retry_in_s is None
+            else [{"$set": {**said, "due_at": _from_now(retry_in_s)}}, {"$unset": "claim"}]
         )
         await self._batches.update_one({"_id": batch.id, "claim": batch.claim}, fate)
 
-    async def give_back(self, batch: Claimed) -> None:
+    async def release(self, batch: ClaimedBatch) -> None:
         """Untried, or broken off: another sender may take it at once."""
         await self._batches.update_one({"_id": batch.id, "claim": batch.claim}, [{"$set": {"due_at": "$$NOW"}}])
 
 
-async def outbox_state(database: AsyncDatabase[dict[str, Any]]) -> OutboxState:
+async def read_outbox_state(database: AsyncDatabase[dict[str, Any]]) -> OutboxState:
     batches = database[COLLECTION]
     age_ms = {"$subtract": ["$$NOW", "$created_at"]}
     oldest = await batches.aggregate(
@@ -115,16 +115,16 @@ async def outbox_state(database: AsyncDatabase[dict[str, Any]]) -> OutboxState:
     )
 
 
-def bodies(rows: Sequence[Mapping[str, Any]], *, at: datetime) -> Iterator[tuple[str, int]]:
+def build_bodies(rows: Sequence[Mapping[str, Any]], *, at: datetime) -> Iterator[tuple[str, int]]:
     """The text of each batch and how many events it holds; at least one, however large."""
-    head = f'{{"type":"usage.batch","timestamp":"{moment(at)}","data":{{"events":['
+    head = f'{{"type":"usage.batch","timestamp":"{format_time(at)}","data":{{"events":['
     tail = "]}}"
     texts: list[str] = []
-    size = room = MOST_BYTES - len(head) - len(tail)
+    size = room = MAX_BYTES - len(head) - len(tail)
     for row in rows:
         text = _event_text(row)
         taken = len(text.encode()) + 1
-        if texts and (taken > size or len(texts) == MOST_EVENTS):
+        if texts and (taken > size or len(texts) == MAX_EVENTS):
             yield f"{head}{','.join(texts)}{tail}", len(texts)
             texts, size = [], room
         texts.append(text)
@@ -134,11 +134,11 @@ def bodies(rows: Sequence[Mapping[str, Any]], *, at: datetime) -> Iterator[tuple
 
 
 def _event_text(row: Mapping[str, Any]) -> str:
-    event = {**billing_event(row), "corrects": row.get("rollup") == CORRECTS}
+    event = {**to_billing_event(row), "corrects": row.get("rollup") == CORRECTS}
     return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
 
 
-def _insert(body: str, events: int) -> UpdateOne:
+def _insert_command(body: str, events: int) -> UpdateOne:
     """An update, since an insert could not ask the database for its time."""
     batch = {"state": PENDING, "body": {"$literal": body}, "events": events, "failures": 0}
     return UpdateOne(

@@ -8,13 +8,13 @@ THROTTLING = frozenset({429, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class PostResult:
     """`status` is None where no answer came. `what` is for people."""
 
     status: int | None
-    what: str
+    description: str
     retry_after_s: float | None = None
 
     @property
-    def delivered(self) -> bool:
+    def is_delivered(self) -> bool:
         return self.status is not None and 200 <= self.status < 300

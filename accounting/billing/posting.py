@@ -11,87 +11,87 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 
 import httpx
 
-from accounting.billing.posted import Posted
-from accounting.retry_after import retry_after_s
+from accounting.billing.posted import PostResult
+from accounting.retry_after import parse_retry_after
 
-CONNECTS_WITHIN_S = 10.0
-READS_WITHIN_S = 2.0
-MOST_READ_BYTES = 16_384
-SHOWN_CHARACTERS = 200
-LEAST_HIDDEN, LEAST_IN_PATH = 4, 8  # characters; a shorter piece of a path is a word
+CONNECT_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 2.0
+MAX_READ_BYTES = 16_384
+MAX_SHOWN_CHARACTERS = 200
+MIN_HIDDEN_CHARACTERS, MIN_HIDDEN_PATH_CHARACTERS = 4, 8  # characters; a shorter piece of a path is a word
 
 
-def trusted() -> ssl.SSLContext:
+def create_ssl_context() -> ssl.SSLContext:
     """The public authorities and those of this system, such as a company's own."""
     context = httpx.create_ssl_context(trust_env=False)
     context.load_default_certs()
     return context
 
 
-def client() -> httpx.AsyncClient:
+def create_http_client() -> httpx.AsyncClient:
     """No redirects, no cookies, and no proxy or password from the process environment."""
     return httpx.AsyncClient(
-        verify=trusted(),
+        verify=create_ssl_context(),
         follow_redirects=False,
         trust_env=False,
-        timeout=httpx.Timeout(None, connect=CONNECTS_WITHIN_S),
+        timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         headers={"user-agent": "unattended", "content-type": "application/json", "accept-encoding": "identity"},
     )
 
 
-async def post(
+async def post_batch(
     http: httpx.AsyncClient,
     url: str,
     body: bytes,
     *,
     headers: Mapping[str, str],
-    within_s: float,
-) -> Posted:
+    timeout_s: float,
+) -> PostResult:
     try:
         request = http.build_request("POST", url, content=body, headers=headers)
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(timeout_s):
             response = await http.send(request, stream=True)
         try:
-            said = _for_people(await _beginning(response), url)
+            said = _printable_text(await _read_beginning(response), url)
         finally:
             await response.aclose()
     except TimeoutError:
-        return Posted(None, f"no answer within {within_s:g} s")
+        return PostResult(None, f"no answer within {timeout_s:g} s")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
         # By its type only: the text of such errors may quote the URL, and with it a secret.
-        return Posted(None, f"the call failed ({type(error).__name__})")
+        return PostResult(None, f"the call failed ({type(error).__name__})")
     what = f"it answered {response.status_code}"
-    asked_s = retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
-    return Posted(response.status_code, f"{what}: {said}" if said else what, asked_s)
+    asked_s = parse_retry_after(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+    return PostResult(response.status_code, f"{what}: {said}" if said else what, asked_s)
 
 
-async def _beginning(response: httpx.Response) -> bytes:
+async def _read_beginning(response: httpx.Response) -> bytes:
     """The status has said it all; the rest is read for people, and to use the connection again."""
     read = b""
     with suppress(TimeoutError, httpx.HTTPError):
-        async with asyncio.timeout(READS_WITHIN_S):
+        async with asyncio.timeout(READ_TIMEOUT_S):
             # Closed when it is left early: the garbage collector may come while the response is being closed.
             async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as parts:
                 async for part in parts:
-                    read += part[: MOST_READ_BYTES - len(read)]
-                    if len(read) == MOST_READ_BYTES:
+                    read += part[: MAX_READ_BYTES - len(read)]
+                    if len(read) == MAX_READ_BYTES:
                         break
     return read
 
 
-def _for_people(said: bytes, url: str) -> str:
-    text = said.decode("utf-8", "replace")
-    for each in _hidden(url):  # before anything is cut
+def _printable_text(body: bytes, url: str) -> str:
+    text = body.decode("utf-8", "replace")
+    for each in _hidden_parts(url):  # before anything is cut
         text = text.replace(each, "(hidden)")
-    return "".join(each for each in " ".join(text.split()) if each.isprintable())[:SHOWN_CHARACTERS]
+    return "".join(each for each in " ".join(text.split()) if each.isprintable())[:MAX_SHOWN_CHARACTERS]
 
 
-def _hidden(url: str) -> Sequence[str]:
+def _hidden_parts(url: str) -> Sequence[str]:
     """What may be a token in the address: many servers repeat what they were asked. The longest comes first."""
     parts = urlsplit(url)
     values = [pair.partition("=")[2] or pair for pair in parts.query.split("&")]
-    names = [name for name in parts.path.split("/") if len(name) >= LEAST_IN_PATH]
+    names = [name for name in parts.path.split("/") if len(name) >= MIN_HIDDEN_PATH_CHARACTERS]
     written = [f"{parts.path}?{parts.query}".rstrip("?"), *values, *names]
     found = {*written, *map(unquote, written), *map(unquote_plus, values)}
-    return sorted((each for each in found if len(each) >= LEAST_HIDDEN), key=len, reverse=True)
+    return sorted((each for each in found if len(each) >= MIN_HIDDEN_CHARACTERS), key=len, reverse=True)

@@ -14,29 +14,29 @@ from typing import Any
 
 import httpx
 
-from accounting.billing.endpoint import Endpoint
-from accounting.billing.outbox import Claimed, Outbox
-from accounting.billing.pace import Pace
-from accounting.billing.posted import GONE, Posted
-from accounting.billing.posting import post
-from accounting.billing.signature import signed_headers, signing_keys
+from accounting.billing.endpoint import EndpointHealth
+from accounting.billing.outbox import ClaimedBatch, Outbox
+from accounting.billing.pace import DeliveryBackoff
+from accounting.billing.posted import GONE, PostResult
+from accounting.billing.posting import post_batch
+from accounting.billing.signature import sign_headers, parse_signing_keys
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 1.0
-UNSIGNED_S = 10.0
-ENDS_WITHIN_S = 1.0
+IDLE_INTERVAL_S = 1.0
+UNSIGNED_INTERVAL_S = 10.0
+STOP_TIMEOUT_S = 1.0
 
 
-class Sender:
+class BillingSender:
     def __init__(
         self,
         outbox: Outbox,
-        endpoint: Endpoint,
+        endpoint: EndpointHealth,
         http: httpx.AsyncClient,
         *,
         secrets: Callable[[], Sequence[str]],
-        pace: Pace,
+        backoff: DeliveryBackoff,
         stop: asyncio.Event,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -46,69 +46,69 @@ class Sender:
         self._endpoint = endpoint
         self._http = http
         self._secrets = secrets
-        self._pace = pace
+        self._backoff = backoff
         self._stop = stop
         self._chance = chance
-        self._unsigned = ""
+        self._logged_key_error = ""
 
-    async def step(self) -> float:
+    async def post_next(self) -> float:
         """Posts one batch; seconds until there may be another one."""
-        keys = self._keys()
+        keys = self._load_signing_keys()
         if not keys:
-            return UNSIGNED_S
-        if await self._endpoint.is_spared() or (batch := await self._outbox.claim()) is None:
-            return IDLE_S
-        posted = await self._unless_stopped(self._post(batch, keys))
+            return UNSIGNED_INTERVAL_S
+        if await self._endpoint.is_paused() or (batch := await self._outbox.claim()) is None:
+            return IDLE_INTERVAL_S
+        posted = await self._run_until_stopped(self._post(batch, keys))
         if posted is None:
-            await self._outbox.give_back(batch)
+            await self._outbox.release(batch)
         else:
-            await self._settle(batch, posted)
+            await self._record_result(batch, posted)
         return 0.0
 
-    def _keys(self) -> Sequence[bytes]:
+    def _load_signing_keys(self) -> Sequence[bytes]:
         """Nothing while they cannot be had: then nothing is sent, and nothing is lost."""
         try:
-            keys = signing_keys(self._secrets())
+            keys = parse_signing_keys(self._secrets())
         except ValueError as error:
-            if str(error) != self._unsigned:
+            if str(error) != self._logged_key_error:
                 log.error("billing_cannot_sign", extra={"reason": str(error)})
-            self._unsigned = str(error)
+            self._logged_key_error = str(error)
             return ()
-        self._unsigned = ""
+        self._logged_key_error = ""
         return keys
 
-    async def _post(self, batch: Claimed, keys: Sequence[bytes]) -> Posted:
-        headers = signed_headers(batch.id, batch.body, keys=keys, at_s=int(time.time()))
-        within_s = self._pace.answers_within_s
-        return await post(self._http, self._endpoint.url, batch.body, headers=headers, within_s=within_s)
+    async def _post(self, batch: ClaimedBatch, keys: Sequence[bytes]) -> PostResult:
+        headers = sign_headers(batch.id, batch.body, keys=keys, at_s=int(time.time()))
+        within_s = self._backoff.answer_timeout_s
+        return await post_batch(self._http, self._endpoint.url, batch.body, headers=headers, timeout_s=within_s)
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, Posted]) -> Posted | None:
+    async def _run_until_stopped(self, work: Coroutine[Any, Any, PostResult]) -> PostResult | None:
         """None: broken off. Only the post is: a cancelled command of the store may go on as if nothing had been."""
         posting, stopped = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait((posting, stopped), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait((posting,), timeout=ENDS_WITHIN_S)
+            await asyncio.wait((posting,), timeout=STOP_TIMEOUT_S)
             return posting.result() if posting.done() else None
         finally:
             posting.cancel()
             stopped.cancel()
             await asyncio.wait((posting, stopped))
 
-    async def _settle(self, batch: Claimed, posted: Posted) -> None:
-        if posted.delivered:
-            await self._outbox.delivered(batch)
-            await self._endpoint.took()
+    async def _record_result(self, batch: ClaimedBatch, result: PostResult) -> None:
+        if result.is_delivered:
+            await self._outbox.mark_delivered(batch)
+            await self._endpoint.record_success()
             log.debug("billing_batch_delivered", extra={"batch": batch.id})
             return
-        await self._endpoint.refused(posted, batch_id=batch.id)
-        if posted.status == GONE:
-            await self._outbox.give_back(batch)
+        await self._endpoint.record_failure(result, batch_id=batch.id)
+        if result.status == GONE:
+            await self._outbox.release(batch)
             log.error("billing_endpoint_gone", extra={"batch": batch.id})
             return
         failures = batch.failures + 1
-        again_in_s = self._pace.again_in_s(failures, retry_after_s=posted.retry_after_s, chance=self._chance())
-        await self._outbox.failed(batch, posted.what, again_in_s=again_in_s)
-        said = {"batch": batch.id, "failures": failures, "status": posted.status}
+        again_in_s = self._backoff.retry_delay_s(failures, retry_after_s=result.retry_after_s, chance=self._chance())
+        await self._outbox.mark_failed(batch, result.description, retry_in_s=again_in_s)
+        said = {"batch": batch.id, "failures": failures, "status": result.status}
         if again_in_s is None:
             log.error("billing_batch_dead", extra=said)
         else:

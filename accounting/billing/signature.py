@@ -7,17 +7,17 @@ import hmac
 from collections.abc import Mapping, Sequence
 
 PREFIX = "whsec_"
-LEAST_BYTES, MOST_BYTES = 24, 64
+MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
 
 
-def signing_keys(secrets: Sequence[str]) -> Sequence[bytes]:
+def parse_signing_keys(secrets: Sequence[str]) -> Sequence[bytes]:
     """ValueError, which never holds the secret, says what is wrong with one, or that there is none."""
     if not secrets:
         raise ValueError("there is no secret to sign with")
-    return [_key(secret) for secret in secrets]
+    return [_parse_key(secret) for secret in secrets]
 
 
-def signed_headers(batch_id: str, body: bytes, *, keys: Sequence[bytes], at_s: int) -> Mapping[str, str]:
+def sign_headers(batch_id: str, body: bytes, *, keys: Sequence[bytes], at_s: int) -> Mapping[str, str]:
     signed = f"{batch_id}.{at_s}.".encode() + body
     signatures = [base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode("ascii") for key in keys]
     return {
@@ -27,12 +27,12 @@ def signed_headers(batch_id: str, body: bytes, *, keys: Sequence[bytes], at_s: i
     }
 
 
-def _key(secret: str) -> bytes:
+def _parse_key(secret: str) -> bytes:
     encoded = secret.strip().removeprefix(PREFIX).rstrip("=")
     try:
         key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if not LEAST_BYTES <= len(key) <= MOST_BYTES:
-        raise ValueError(f"the secret must be {PREFIX} and {LEAST_BYTES} to {MOST_BYTES} bytes in base64")
+    if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
+        raise ValueError(f"the secret must be {PREFIX} and {MIN_KEY_BYTES} to {MAX_KEY_BYTES} bytes in base64")
     return key

@@ -13,19 +13,19 @@ from datetime import datetime
 
 from pymongo.errors import PyMongoError
 
-from accounting.budgets.places import Place
-from accounting.budgets.window_commands import HELD_FOR_S, Answer, Part
+from accounting.budgets.places import BudgetWindow
+from accounting.budgets.window_commands import RESERVATION_TTL_S, WindowReply, ProcessShare
 from accounting.budgets.window_store import WindowStore
 
 FLUSH_AFTER_S = 0.2
 ASK_AGAIN_S = 0.25
 TRY_AGAIN_S = 1.0
-RENEW_AFTER_S = HELD_FOR_S / 4
-LEAVE_AFTER_S = HELD_FOR_S / 3
-MOST_ASKED = 200
+RENEW_AFTER_S = RESERVATION_TTL_S / 4
+LEAVE_AFTER_S = RESERVATION_TTL_S / 3
+MAX_REQUESTS = 200
 
 
-class SpentError(Exception):
+class WindowSpentError(Exception):
     """All of the window is spent."""
 
     def __init__(self, spent: int) -> None:
@@ -33,16 +33,16 @@ class SpentError(Exception):
         self.spent = spent
 
 
-class ClosedAccountError(Exception):
+class AccountClosedError(Exception):
     """It is this process's no more, or its window is over: whoever asks, asks the account that is there now."""
 
 
 @dataclass(slots=True, eq=False)
-class _Ask:
+class _ReserveRequest:
     """`amount` as it is now: what is known of calls grows while one waits."""
 
     amount: Callable[[], int]
-    room: "asyncio.Future[int]"
+    result: "asyncio.Future[int]"
     was_refused: bool = False
 
 
@@ -50,15 +50,15 @@ class Account:
     def __init__(
         self,
         windows: WindowStore,
-        place: Place,
+        window: BudgetWindow,
         holder: str,
         *,
-        on_answer: Callable[["Account", Answer], None],
+        on_answer: Callable[["Account", WindowReply], None],
         on_closed: Callable[["Account"], None],
         clock: Callable[[], datetime],
     ) -> None:
         """`on_closed` hears when nothing more is done here."""
-        self.place = place
+        self.window = window
         self.holder = holder
         self.limit: int | None = None
         self.is_lost = False
@@ -67,14 +67,14 @@ class Account:
         self._on_closed = on_closed
         self._clock = clock
         self._since = clock()  # no call that is settled here began before
-        self._spent = self._reserved = self._n = 0
+        self._spent = self._reserved = self._command_number = 0
         self._is_new = True
-        self._asks: list[_Ask] = []
-        self._leaving = False
+        self._requests: list[_ReserveRequest] = []
+        self._is_leaving = False
         self._loop = asyncio.get_running_loop()
-        self._sent_at = self._used_at = self._loop.time()
-        self._tell_at: float | None = None  # what the store does not know yet
-        self._poke = asyncio.Event()
+        self._sent_at = self._touched_at = self._loop.time()
+        self._flush_at: float | None = None  # what the store does not know yet
+        self._wakeup = asyncio.Event()
         # In no caller's context: a deadline of one would be all others' as well.
         self._task = self._loop.create_task(self._serve(), name="budget account", context=Context())
 
@@ -85,29 +85,29 @@ class Account:
     async def reserve(self, amount: Callable[[], int]) -> int:
         """Returns what was reserved, when there is room. Raises SpentError when there will be none,
         ClosedAccountError, PyMongoError."""
-        if self._leaving or self.is_closed:
-            raise ClosedAccountError
-        ask = _Ask(amount, self._loop.create_future())
-        self._asks.append(ask)
+        if self._is_leaving or self.is_closed:
+            raise AccountClosedError
+        ask = _ReserveRequest(amount, self._loop.create_future())
+        self._requests.append(ask)
         self._touch()
         try:
-            return await ask.room
+            return await ask.result
         except asyncio.CancelledError:
-            if ask.room.done() and not ask.room.cancelled() and ask.room.exception() is None:
-                self.release(ask.room.result())
+            if ask.result.done() and not ask.result.cancelled() and ask.result.exception() is None:
+                self.release(ask.result.result())
             raise
         finally:
-            if ask in self._asks:
-                self._asks.remove(ask)
+            if ask in self._requests:
+                self._requests.remove(ask)
 
-    def hold(self, amount: int) -> None:
+    def reserve_unchecked(self, amount: int) -> None:
         """Without asking."""
         self._reserved += amount
-        self._changed()
+        self._schedule_flush()
 
     def release(self, amount: int) -> None:
         self._reserved -= amount
-        self._changed()
+        self._schedule_flush()
 
     def settle(self, reserved: int, spent: int) -> None:
         """Of a call whose row this holder has signed: should it be lost, that is summed up from such rows."""
@@ -117,121 +117,121 @@ class Account:
     async def leave(self) -> None:
         """Tells what is to be told and takes the entry out. One in which calls are still under way is left where it is:
         what they take is summed up from their rows."""
-        self._leaving = True
-        self._refuse_all(self._asks, ClosedAccountError())
+        self._is_leaving = True
+        self._refuse_all(self._requests, AccountClosedError())
         self._touch()
         await asyncio.wait([self._task])
 
-    def _changed(self) -> None:
-        if self._tell_at is None:
-            self._tell_at = self._loop.time() + FLUSH_AFTER_S
+    def _schedule_flush(self) -> None:
+        if self._flush_at is None:
+            self._flush_at = self._loop.time() + FLUSH_AFTER_S
         self._touch()
 
     def _touch(self) -> None:
-        self._used_at = self._loop.time()
-        self._poke.set()
+        self._touched_at = self._loop.time()
+        self._wakeup.set()
 
     async def _serve(self) -> None:
         try:
             while not self.is_lost:
-                wait_s = self._wait_s()
+                wait_s = self._idle_s()
                 if wait_s > 0:
                     await self._wait(wait_s)
-                elif self._asks or self._tell_at is not None or (self._reserved and not self._leaving):
-                    await self._send(self._asks[:MOST_ASKED])
-                elif self._reserved or await self._left():
+                elif self._requests or self._flush_at is not None or (self._reserved and not self._is_leaving):
+                    await self._send(self._requests[:MAX_REQUESTS])
+                elif self._reserved or await self._leave_window():
                     return
         finally:
-            for ask in self._asks:
-                _refuse(ask, ClosedAccountError())
+            for ask in self._requests:
+                _refuse(ask, AccountClosedError())
             self._on_closed(self)
 
-    def _wait_s(self) -> float:
+    def _idle_s(self) -> float:
         """Until something is to be done."""
         now = self._loop.time()
-        if self._leaving or any(not ask.was_refused for ask in self._asks):
+        if self._is_leaving or any(not ask.was_refused for ask in self._requests):
             return 0
-        if self._asks:  # what was released here may be room enough
-            return self._sent_at + (FLUSH_AFTER_S / 10 if self._tell_at is not None else ASK_AGAIN_S) - now
-        if self._tell_at is not None:
-            return self._tell_at - now
+        if self._requests:  # what was released here may be room enough
+            return self._sent_at + (FLUSH_AFTER_S / 10 if self._flush_at is not None else ASK_AGAIN_S) - now
+        if self._flush_at is not None:
+            return self._flush_at - now
         if self._reserved:
             return self._sent_at + RENEW_AFTER_S - now
-        return max(self._used_at, self._sent_at) + LEAVE_AFTER_S - now
+        return max(self._touched_at, self._sent_at) + LEAVE_AFTER_S - now
 
     async def _wait(self, wait_s: float) -> None:
-        self._poke.clear()
+        self._wakeup.clear()
         try:
             async with asyncio.timeout(wait_s):
-                await self._poke.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             pass
 
-    async def _send(self, asks: Sequence[_Ask]) -> None:
-        if asks and self.place.is_over(self._clock()):
-            self._refuse_all(asks, ClosedAccountError())
+    async def _send(self, requests: Sequence[_ReserveRequest]) -> None:
+        if requests and self.window.is_over(self._clock()):
+            self._refuse_all(requests, AccountClosedError())
             return
-        self._n += 1
-        had_to_tell, self._tell_at = self._tell_at is not None, None
-        amounts = [ask.amount() for ask in asks]
+        self._command_number += 1
+        had_to_tell, self._flush_at = self._flush_at is not None, None
+        amounts = [ask.amount() for ask in requests]
         try:
-            answer = await self._windows.send(self.place, self._part(), amounts, limit=self.limit)
+            answer = await self._windows.send_share(self.window, self._share(), amounts, limit=self.limit)
         except PyMongoError as error:
-            self._refuse_all(self._asks, error)  # who has come meanwhile would only wait as long again
+            self._refuse_all(self._requests, error)  # who has come meanwhile would only wait as long again
             self._sent_at = self._loop.time()  # also where it was to be renewed: it is tried again
-            self._tell_at = self._sent_at + TRY_AGAIN_S if had_to_tell or self._reserved else self._tell_at
-            if self._leaving:
+            self._flush_at = self._sent_at + TRY_AGAIN_S if had_to_tell or self._reserved else self._flush_at
+            if self._is_leaving:
                 self.is_lost = True  # what it did not hear of, it finds in the ledger
             return
         self._sent_at = self._loop.time()
         if answer.is_ours:
             self._is_new = False
-            self._take(asks, amounts, answer)
+            self._apply_grants(requests, amounts, answer)
             self._on_answer(self, answer)
         else:
             self.is_lost = True
 
-    def _take(self, asks: Sequence[_Ask], amounts: Sequence[int], answer: Answer) -> None:
-        for ask, amount in list(zip(asks, amounts, strict=True))[: answer.granted]:
+    def _apply_grants(self, requests: Sequence[_ReserveRequest], amounts: Sequence[int], answer: WindowReply) -> None:
+        for ask, amount in list(zip(requests, amounts, strict=True))[: answer.granted]:
             self._reserved += amount
-            if ask.room.done():
+            if ask.result.done():
                 self.release(amount)  # its caller was cancelled meanwhile
             else:
-                ask.room.set_result(amount)
-        self._asks = [ask for ask in self._asks if not ask.room.done()]
-        if answer.granted == len(asks):
+                ask.result.set_result(amount)
+        self._requests = [ask for ask in self._requests if not ask.result.done()]
+        if answer.granted == len(requests):
             return
         # Nobody is overtaken: those behind have no room either.
         if self.limit is not None and answer.spent >= self.limit:
-            self._refuse_all(self._asks, SpentError(answer.spent))
-        for ask in self._asks:
+            self._refuse_all(self._requests, WindowSpentError(answer.spent))
+        for ask in self._requests:
             ask.was_refused = True
 
-    def _refuse_all(self, asks: Sequence[_Ask], error: Exception) -> None:
-        for ask in asks:
+    def _refuse_all(self, requests: Sequence[_ReserveRequest], error: Exception) -> None:
+        for ask in requests:
             _refuse(ask, error)
-        self._asks = [ask for ask in self._asks if not ask.room.done()]
+        self._requests = [ask for ask in self._requests if not ask.result.done()]
 
-    async def _left(self) -> bool:
+    async def _leave_window(self) -> bool:
         """Whether all is over here. What comes meanwhile begins anew."""
-        part = self._part()
+        part = self._share()
         if not self._is_new:
             try:
-                await self._windows.leave(self.place, part)
+                await self._windows.leave(self.window, part)
             except PyMongoError as error:
-                self._refuse_all(self._asks, error)
+                self._refuse_all(self._requests, error)
                 self._sent_at = self._loop.time()
                 # It may have left all the same: then nothing that comes later would be found under this name.
-                self.is_lost = not (self._leaving or self._reserved or self._spent != part.spent)
-                return self._leaving
+                self.is_lost = not (self._is_leaving or self._reserved or self._spent != part.spent)
+                return self._is_leaving
         self._spent -= part.spent
         self._is_new, self._since = True, self._clock()
-        return self._leaving or not (self._asks or self._spent or self._reserved)
+        return self._is_leaving or not (self._requests or self._spent or self._reserved)
 
-    def _part(self) -> Part:
-        return Part(self.holder, self._n, self._spent, self._reserved, self._since, self._is_new)
+    def _share(self) -> ProcessShare:
+        return ProcessShare(self.holder, self._command_number, self._spent, self._reserved, self._since, self._is_new)
 
 
-def _refuse(ask: _Ask, error: Exception) -> None:
-    if not ask.room.done():
-        ask.room.set_exception(error)
+def _refuse(request: _ReserveRequest, error: Exception) -> None:
+    if not request.result.done():
+        request.result.set_exception(error)

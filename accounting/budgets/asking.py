@@ -41,9 +41,9 @@ Settle = Callable[[ModelCall], Awaitable[None]]
 Reserve = Callable[[PlannedCall], Awaitable[Settle]]
 
 
-async def unlimited(_: PlannedCall) -> Settle:
+async def reserve_unlimited(_: PlannedCall) -> Settle:
     """The budget of who has none."""
-    return nothing_to_settle
+    return settle_nothing
 
 
-async def nothing_to_settle(_: ModelCall) -> None: ...
+async def settle_nothing(_: ModelCall) -> None: ...

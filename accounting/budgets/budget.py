@@ -6,7 +6,7 @@ from typing import Any, Literal, cast, get_args
 from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from accounting.budgets.zone_names import OF_THE_MACHINE, no_zone
+from accounting.budgets.zone_names import MACHINE_ZONE, describe_unknown_zone
 
 Unit = Literal["tokens", "usd"]
 Window = Literal["hour", "day", "month", "total", "run"]
@@ -20,13 +20,13 @@ RUNNING: tuple[Running, ...] = get_args(Running)
 
 EACH_APP = "*"
 NANO = 1_000_000_000
-MOST_TOKENS = 10**15
-MOST_NANO_USD = 10**18
+MAX_TOKENS = 10**15
+MAX_NANO_USD = 10**18
 MAX_NAME = 200
 MAX_NOTE = 500
 
 
-class UnfitBudgetError(ValueError):
+class InvalidBudgetError(ValueError):
     """What was given cannot be a budget; one sentence for each field."""
 
     def __init__(self, problems: dict[str, str]) -> None:
@@ -54,7 +54,7 @@ class Budget:
     @property
     def id(self) -> str:
         """Its identity: of the same scope, window and unit there is one budget."""
-        app = [] if self.app_id is None else [f"app:{_quoted(self.app_id)}"]
+        app = [] if self.app_id is None else [f"app:{_quote_app_id(self.app_id)}"]
         workflow = [] if self.workflow is None else [f"workflow:{quote(self.workflow, safe='')}"]
         return "/".join([*app, *workflow, self.window, self.unit])
 
@@ -72,7 +72,7 @@ class Budget:
             "workflow": self.workflow,
             "window": self.window,
             "unit": self.unit,
-            "limit": shown_amount(self.unit, self.limit),
+            "limit": display_amount(self.unit, self.limit),
             "timezone": self.timezone,
             "soft": self.soft,
             "new_runs": self.new_runs,
@@ -82,75 +82,75 @@ class Budget:
         }
 
 
-def shown_amount(unit: Unit, amount: int) -> int | float:
+def display_amount(unit: Unit, amount: int) -> int | float:
     """As people and JSON have it: tokens, or USD."""
     return amount if unit == "tokens" else amount / NANO
 
 
-def amount_in_words(unit: Unit, amount: int) -> str:
-    return f"{amount:,} tokens" if unit == "tokens" else f"USD {usd_exactly(amount)}"
+def format_amount(unit: Unit, amount: int) -> str:
+    return f"{amount:,} tokens" if unit == "tokens" else f"USD {format_usd(amount)}"
 
 
-def usd_exactly(amount: int) -> str:
+def format_usd(amount: int) -> str:
     """With the cents, and as many digits more as it has."""
     dollars, _, parts = f"{Decimal(amount) / NANO:,.9f}".partition(".")
     return f"{dollars}.{parts.rstrip('0'):0<2}"
 
 
-def checked_budget(
+def parse_budget(
     *,
     app_id: str | None = None,
     workflow: str | None = None,
     window: str,
     unit: str,
     limit: int | float | str | Decimal,
-    **more: Any,
+    **options: Any,
 ) -> Budget:
     """`limit` in tokens or USD; `more` are the other fields, of which those that are None are left as they usually
     are. Raises UnfitBudgetError."""
     problems: dict[str, str] = {}
     _check_scope(app_id, workflow, problems)
     _check_choices({"window": (window, WINDOWS), "unit": (unit, UNITS)}, problems)
-    amount = 0 if problems.get("unit") else _amount(cast(Unit, unit), limit, problems)
-    given = {name: value for name, value in more.items() if value is not None}
-    _check_more(given, problems)
+    amount = 0 if problems.get("unit") else _parse_amount(cast(Unit, unit), limit, problems)
+    given = {name: value for name, value in options.items() if value is not None}
+    _check_options(given, problems)
     if problems:
-        raise UnfitBudgetError(problems)
+        raise InvalidBudgetError(problems)
     budget = Budget(app_id, workflow, cast(Window, window), cast(Unit, unit), amount, **given)
-    _check_together(budget, problems)
+    _check_combination(budget, problems)
     if problems:
-        raise UnfitBudgetError(problems)
+        raise InvalidBudgetError(problems)
     return budget
 
 
 def _check_scope(app_id: str | None, workflow: str | None, problems: dict[str, str]) -> None:
     for field, name in (("app_id", app_id), ("workflow", workflow)):
-        if name is not None and not _is_name(name):
+        if name is not None and not _is_valid_name(name):
             problems[field] = f"is not a name; it has 1 to {MAX_NAME} characters"
     if app_id is None and workflow is None:
         problems["app_id"] = "is needed, or a workflow; write * for each app on its own"
 
 
-def _is_name(name: object) -> bool:
+def _is_valid_name(name: object) -> bool:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "\0" in name:
         return False
     return not any("\ud800" <= character <= "\udfff" for character in name)  # half a character, which no store takes
 
 
-def _check_choices(given: dict[str, tuple[object, tuple[str, ...]]], problems: dict[str, str]) -> None:
-    for field, (value, choices) in given.items():
+def _check_choices(fields: dict[str, tuple[object, tuple[str, ...]]], problems: dict[str, str]) -> None:
+    for field, (value, choices) in fields.items():
         if value not in choices:
             problems[field] = f"is one of {', '.join(choices)}"
 
 
-def _amount(unit: Unit, limit: object, problems: dict[str, str]) -> int:
-    most = MOST_TOKENS if unit == "tokens" else MOST_NANO_USD
+def _parse_amount(unit: Unit, limit: object, problems: dict[str, str]) -> int:
+    most = MAX_TOKENS if unit == "tokens" else MAX_NANO_USD
     try:
         amount = Decimal(str(limit)) * (1 if unit == "tokens" else NANO)
     except ArithmeticError:  # no number, or one that no machine holds
         amount = Decimal("NaN")
     if isinstance(limit, bool) or not amount.is_finite() or not 0 <= amount <= most:
-        problems["limit"] = f"is a number from 0 to {shown_amount(unit, most):,.0f}"
+        problems["limit"] = f"is a number from 0 to {display_amount(unit, most):,.0f}"
     elif amount != int(amount):
         problems["limit"] = (
             "is a whole number of tokens" if unit == "tokens" else "has at most 9 digits after the point"
@@ -158,30 +158,30 @@ def _amount(unit: Unit, limit: object, problems: dict[str, str]) -> int:
     return 0 if "limit" in problems else int(amount)
 
 
-def _check_more(given: dict[str, Any], problems: dict[str, str]) -> None:
+def _check_options(options: dict[str, Any], problems: dict[str, str]) -> None:
     for name in ("soft", "pause_triggers"):
-        if not isinstance(given.get(name, False), bool):
+        if not isinstance(options.get(name, False), bool):
             problems[name] = "is true or false"
     choices = {
-        "new_runs": (given.get("new_runs", "hold"), NEW_RUNS),
-        "running": (given.get("running", "stop"), RUNNING),
+        "new_runs": (options.get("new_runs", "hold"), NEW_RUNS),
+        "running": (options.get("running", "stop"), RUNNING),
     }
     _check_choices({name: (value, tuple(some)) for name, (value, some) in choices.items()}, problems)
-    if not is_zone(given.get("timezone", "UTC")):
-        problems["timezone"] = no_zone(given["timezone"])
-    note = given.get("note", "")
-    if not isinstance(note, str) or (note and not _is_name(note[:MAX_NAME])) or len(note) > MAX_NOTE:
+    if not is_time_zone(options.get("timezone", "UTC")):
+        problems["timezone"] = describe_unknown_zone(options["timezone"])
+    note = options.get("note", "")
+    if not isinstance(note, str) or (note and not _is_valid_name(note[:MAX_NAME])) or len(note) > MAX_NOTE:
         problems["note"] = f"is a text of up to {MAX_NOTE} characters"
 
 
-def is_zone(timezone: object) -> bool:
+def is_time_zone(timezone: object) -> bool:
     try:
-        return isinstance(timezone, str) and timezone != OF_THE_MACHINE and bool(ZoneInfo(timezone).key)
+        return isinstance(timezone, str) and timezone != MACHINE_ZONE and bool(ZoneInfo(timezone).key)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return False
 
 
-def _check_together(budget: Budget, problems: dict[str, str]) -> None:
+def _check_combination(budget: Budget, problems: dict[str, str]) -> None:
     if budget.pause_triggers and (budget.soft or budget.window == "run"):
         which = "a soft budget only warns" if budget.soft else "a run does not stop what starts the next one"
         problems["pause_triggers"] = f"cannot be: {which}"
@@ -189,5 +189,5 @@ def _check_together(budget: Budget, problems: dict[str, str]) -> None:
         problems["running"] = "is stop for a window of run: no other window comes in which the run could go on"
 
 
-def _quoted(app_id: str) -> str:
+def _quote_app_id(app_id: str) -> str:
     return EACH_APP if app_id == EACH_APP else quote(app_id, safe="")

@@ -11,44 +11,44 @@ from pymongo import DESCENDING, IndexModel, UpdateOne
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.estimating import LATELY, EstimateKey, Observation
+from accounting.budgets.estimating import MAX_OBSERVATIONS, EstimateKey, Observation
 
-COLLECTION = "budget_estimates"
+ESTIMATES = "budget_estimates"
 STORE_WITHIN_S = 5.0
 MAX_READ = 2_000  # documents at a start; those of what was called last
 MAX_KEPT = 10_000  # documents
-KEPT_FOR = timedelta(days=30)
+RETENTION = timedelta(days=30)
 
-INDEXES = (IndexModel([("at", DESCENDING)], name="by_time"),)
+ESTIMATE_INDEXES = (IndexModel([("at", DESCENDING)], name="by_time"),)
 
 Document = dict[str, Any]
-Learnt = Mapping[EstimateKey, Sequence[Observation]]
+ObservationsByKey = Mapping[EstimateKey, Sequence[Observation]]
 
 
 class EstimateStore:
     def __init__(self, database: AsyncDatabase[Document]) -> None:
-        self._estimates: AsyncCollection[Document] = database[COLLECTION]
+        self._estimates: AsyncCollection[Document] = database[ESTIMATES]
 
     async def ensure_indexes(self) -> None:
-        await self._estimates.create_indexes(list(INDEXES))
+        await self._estimates.create_indexes(list(ESTIMATE_INDEXES))
 
-    async def read_newest(self) -> Learnt:
+    async def read_newest(self) -> ObservationsByKey:
         with pymongo.timeout(STORE_WITHIN_S):
             found = self._estimates.find({}).sort("at", DESCENDING).limit(MAX_READ)
-            return _learnt(await found.to_list(None))
+            return _parse_documents(await found.to_list(None))
 
-    async def read(self, keys: Iterable[EstimateKey]) -> Learnt:
+    async def read(self, keys: Iterable[EstimateKey]) -> ObservationsByKey:
         with pymongo.timeout(STORE_WITHIN_S):
-            return _learnt(await self._estimates.find({"_id": {"$in": [*map(_id, keys)]}}).to_list(None))
+            return _parse_documents(await self._estimates.find({"_id": {"$in": [*map(_id, keys)]}}).to_list(None))
 
-    async def add(self, learnt: Learnt) -> None:
+    async def add(self, observations_by_key: ObservationsByKey) -> None:
         """In one command; what other processes have added stays, as far as it is among the last ones."""
         with pymongo.timeout(STORE_WITHIN_S):
-            await self._estimates.bulk_write([_addition(key, each) for key, each in learnt.items()], ordered=False)
+            await self._estimates.bulk_write([_push_update(key, each) for key, each in observations_by_key.items()], ordered=False)
 
     async def delete_old(self) -> None:
         """What nothing was learnt about for long, and beyond a number what was called longest ago."""
-        milliseconds = int(KEPT_FOR.total_seconds() * 1000)
+        milliseconds = int(RETENTION.total_seconds() * 1000)
         is_old = {"$expr": {"$lt": ["$at", {"$subtract": ["$$NOW", milliseconds]}]}}
         await self._estimates.delete_many(is_old, hint="by_time")
         beyond = self._estimates.find({}, {"at": 1}).sort("at", DESCENDING).skip(MAX_KEPT).limit(1)
@@ -56,9 +56,9 @@ class EstimateStore:
             await self._estimates.delete_many({"at": {"$lte": first["at"]}})
 
 
-def _addition(key: EstimateKey, observations: Iterable[Observation]) -> UpdateOne:
-    calls = [[each.beyond, each.answer] for each in observations]
-    update = {"$push": {"calls": {"$each": calls, "$slice": -LATELY}}, "$currentDate": {"at": True}}
+def _push_update(key: EstimateKey, observations: Iterable[Observation]) -> UpdateOne:
+    calls = [[each.extra_input_tokens, each.answer_tokens] for each in observations]
+    update = {"$push": {"calls": {"$each": calls, "$slice": -MAX_OBSERVATIONS}}, "$currentDate": {"at": True}}
     return UpdateOne({"_id": _id(key)}, update, upsert=True)
 
 
@@ -67,7 +67,7 @@ def _id(key: EstimateKey) -> Document:
     return {"workflow": key.workflow, "agent": key.agent, "provider": key.provider, "model": key.model}
 
 
-def _learnt(documents: Iterable[Document]) -> Learnt:
+def _parse_documents(documents: Iterable[Document]) -> ObservationsByKey:
     """A newer version may have put more into a document than this one knows."""
     return {
         _key(document["_id"]): [Observation(call[0], call[1]) for call in document["calls"]] for document in documents

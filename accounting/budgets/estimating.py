@@ -18,9 +18,9 @@ from accounting.prices import PriceTable
 from accounting.usage import ModelCall, Tokens
 
 CHARACTERS_PER_TOKEN = 3
-FIRST_ANSWER = 500
-LATELY = 50
-FEW = 5  # answers of an agent: its next one may be longer than all of them
+DEFAULT_ANSWER_TOKENS = 500
+MAX_OBSERVATIONS = 50
+MIN_OBSERVATIONS = 5  # answers of an agent: its next one may be longer than all of them
 MAX_KEYS = 10_000  # that are remembered; beyond them those that were used longest ago are forgotten
 
 
@@ -38,8 +38,8 @@ class EstimateKey:
 class Observation:
     """Tokens of one call: what was sent beyond what its characters say, and what was answered."""
 
-    beyond: int
-    answer: int
+    extra_input_tokens: int
+    answer_tokens: int
 
 
 Observations = deque[Observation]
@@ -48,77 +48,77 @@ Observations = deque[Observation]
 class Estimates:
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
-        self._lately: dict[EstimateKey, Observations] = {}
-        self._unknown: dict[EstimateKey, None] = {}  # wanted, and to be looked up
-        self._looked_up: set[EstimateKey] = set()
-        self._unsaved: dict[EstimateKey, Observations] = {}
+        self._observations: dict[EstimateKey, Observations] = {}
+        self._unknown_keys: dict[EstimateKey, None] = {}  # wanted, and to be looked up
+        self._looked_up_keys: set[EstimateKey] = set()
+        self._unsaved_observations: dict[EstimateKey, Observations] = {}
 
-    def of(self, planned: PlannedCall, unit: Unit, *, workflow: str) -> int | None:
+    def estimate(self, planned: PlannedCall, unit: Unit, *, workflow: str) -> int | None:
         """In USD None, where no price is known."""
-        lately = self._like(planned, workflow)
-        sent = _tokens_of(planned) + max((each.beyond for each in lately), default=0)
-        answer = max((each.answer for each in lately), default=FIRST_ANSWER)
+        lately = self._similar_calls(planned, workflow)
+        sent = _estimate_prompt_tokens(planned) + max((each.extra_input_tokens for each in lately), default=0)
+        answer = max((each.answer_tokens for each in lately), default=DEFAULT_ANSWER_TOKENS)
         return self._nano_usd(planned, sent, answer) if unit == "usd" else max(sent + answer, 1)
 
-    def learn(self, planned: PlannedCall, call: ModelCall, *, workflow: str) -> None:
+    def observe(self, planned: PlannedCall, call: ModelCall, *, workflow: str) -> None:
         if call.status != "reported":
             return
-        seen = Observation(max(call.tokens.input - _tokens_of(planned), 0), call.tokens.output)
-        for key in (of_agent(planned, workflow), of_model(planned)):
-            self._remember(key, [seen])
-            _bounded(self._unsaved, key).append(seen)
+        seen = Observation(max(call.tokens.input - _estimate_prompt_tokens(planned), 0), call.tokens.output)
+        for key in (agent_key(planned, workflow), model_key(planned)):
+            self._add_observations(key, [seen])
+            _get_or_add(self._unsaved_observations, key).append(seen)
 
     def add_stored(self, stored: Mapping[EstimateKey, Sequence[Observation]]) -> None:
         """What processes have learnt until now, behind what this one learns from here on."""
         for key, observations in stored.items():
-            own = self._lately.pop(key, ())
-            self._remember(key, [*observations, *own])
+            own = self._observations.pop(key, ())
+            self._add_observations(key, [*observations, *own])
 
-    def take_unknown(self, most: int) -> Sequence[EstimateKey]:
+    def take_unknown(self, limit: int) -> Sequence[EstimateKey]:
         """Keys that were wanted and have not been looked up. Each is given once."""
-        taken = list(self._unknown)[:most]
+        taken = list(self._unknown_keys)[:limit]
         for key in taken:
-            del self._unknown[key]
-        if len(self._looked_up) > MAX_KEYS:
-            self._looked_up.clear()
-        self._looked_up.update(taken)
+            del self._unknown_keys[key]
+        if len(self._looked_up_keys) > MAX_KEYS:
+            self._looked_up_keys.clear()
+        self._looked_up_keys.update(taken)
         return taken
 
-    def take_unsaved(self, most: int) -> Mapping[EstimateKey, Sequence[Observation]]:
-        taken = list(self._unsaved)[:most]
-        return {key: self._unsaved.pop(key) for key in taken}
+    def take_unsaved(self, limit: int) -> Mapping[EstimateKey, Sequence[Observation]]:
+        taken = list(self._unsaved_observations)[:limit]
+        return {key: self._unsaved_observations.pop(key) for key in taken}
 
-    def put_back(self, unsaved: Mapping[EstimateKey, Sequence[Observation]]) -> None:
+    def restore_unsaved(self, unsaved: Mapping[EstimateKey, Sequence[Observation]]) -> None:
         """Of those that could not be stored: they come before what was learnt meanwhile."""
         for key, observations in unsaved.items():
-            since = self._unsaved.pop(key, ())
-            _bounded(self._unsaved, key).extend([*observations, *since])
+            since = self._unsaved_observations.pop(key, ())
+            _get_or_add(self._unsaved_observations, key).extend([*observations, *since])
 
     @property
     def has_unknown(self) -> bool:
-        return bool(self._unknown)
+        return bool(self._unknown_keys)
 
     @property
     def has_unsaved(self) -> bool:
-        return bool(self._unsaved)
+        return bool(self._unsaved_observations)
 
-    def _like(self, planned: PlannedCall, workflow: str) -> Sequence[Observation]:
-        own = self._known(of_agent(planned, workflow))
-        return own if len(own) >= FEW else [*own, *self._known(of_model(planned))]
+    def _similar_calls(self, planned: PlannedCall, workflow: str) -> Sequence[Observation]:
+        own = self._find_observations(agent_key(planned, workflow))
+        return own if len(own) >= MIN_OBSERVATIONS else [*own, *self._find_observations(model_key(planned))]
 
-    def _known(self, key: EstimateKey) -> Sequence[Observation]:
-        known = self._lately.get(key)
-        if known is None and key not in self._looked_up and len(self._unknown) < MAX_KEYS:
-            self._unknown[key] = None
+    def _find_observations(self, key: EstimateKey) -> Sequence[Observation]:
+        known = self._observations.get(key)
+        if known is None and key not in self._looked_up_keys and len(self._unknown_keys) < MAX_KEYS:
+            self._unknown_keys[key] = None
         return known or ()
 
-    def _remember(self, key: EstimateKey, observations: Iterable[Observation]) -> None:
-        self._unknown.pop(key, None)
-        self._looked_up.discard(key)  # it is looked up again should it be forgotten
-        lately = self._lately.pop(key, None) or deque(maxlen=LATELY)
-        _bounded(self._lately, key, lately).extend(observations)
+    def _add_observations(self, key: EstimateKey, observations: Iterable[Observation]) -> None:
+        self._unknown_keys.pop(key, None)
+        self._looked_up_keys.discard(key)  # it is looked up again should it be forgotten
+        lately = self._observations.pop(key, None) or deque(maxlen=MAX_OBSERVATIONS)
+        _get_or_add(self._observations, key, lately).extend(observations)
 
-    def spent(self, call: ModelCall, unit: Unit) -> int:
+    def amount_spent(self, call: ModelCall, unit: Unit) -> int:
         """As the ledger's row says it: a call without an answer costs nothing, nor does one without a price."""
         if unit == "tokens":
             return call.tokens.input + call.tokens.output
@@ -138,24 +138,24 @@ class Estimates:
         return max(*known, 1) if known else None
 
 
-def of_agent(planned: PlannedCall, workflow: str) -> EstimateKey:
+def agent_key(planned: PlannedCall, workflow: str) -> EstimateKey:
     return EstimateKey(planned.provider, planned.model, workflow, planned.agent)
 
 
-def of_model(planned: PlannedCall) -> EstimateKey:
+def model_key(planned: PlannedCall) -> EstimateKey:
     return EstimateKey(planned.provider, planned.model)
 
 
-def _bounded(
-    of_keys: dict[EstimateKey, Observations], key: EstimateKey, new: Observations | None = None
+def _get_or_add(
+    entries: dict[EstimateKey, Observations], key: EstimateKey, new: Observations | None = None
 ) -> Observations:
     """The entry of this key, made where there is none. When there are too many, the oldest one goes for it."""
-    if key not in of_keys:
-        of_keys[key] = deque(maxlen=LATELY) if new is None else new
-        if len(of_keys) > MAX_KEYS:
-            del of_keys[next(iter(of_keys))]
-    return of_keys[key]
+    if key not in entries:
+        entries[key] = deque(maxlen=MAX_OBSERVATIONS) if new is None else new
+        if len(entries) > MAX_KEYS:
+            del entries[next(iter(entries))]
+    return entries[key]
 
 
-def _tokens_of(planned: PlannedCall) -> int:
+def _estimate_prompt_tokens(planned: PlannedCall) -> int:
     return -(-planned.prompt_characters // CHARACTERS_PER_TOKEN)

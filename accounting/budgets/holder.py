@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 
-class Holder:
+class ReserverIdentity:
     """A name is never used again: one that was away for longer than its reservations hold comes back as another."""
 
     def __init__(self) -> None:

@@ -15,32 +15,32 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from accounting.budgets.accounts import Accounts
+from accounting.budgets.accounts import WindowAccounts
 from accounting.budgets.asking import PlannedCall
 from accounting.budgets.budget import Budget, Unit
-from accounting.budgets.definitions import Definitions
+from accounting.budgets.definitions import BudgetCache
 from accounting.budgets.estimate_store import EstimateStore
 from accounting.budgets.estimating import Estimates
-from accounting.budgets.holder import Holder
-from accounting.budgets.places import Applying, Place
-from accounting.budgets.rejections import Rejections
+from accounting.budgets.holder import ReserverIdentity
+from accounting.budgets.places import EffectiveBudget, BudgetWindow
+from accounting.budgets.rejections import RejectionCounter
 from accounting.budgets.shared_estimates import SharedEstimates
-from accounting.budgets.store import Budgets
-from accounting.budgets.telling import Alerts, spent_in_words
-from accounting.budgets.window_commands import Answer
+from accounting.budgets.store import BudgetStore
+from accounting.budgets.telling import BudgetAlerts, describe_spent
+from accounting.budgets.window_commands import WindowReply
 from accounting.budgets.window_store import WindowStore
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall
 
 log = logging.getLogger(__name__)
 
-SAID_EVERY_S = 60.0
+LOG_INTERVAL_S = 60.0
 CLOSES_WITHIN_S = 1.5
-HELD_BY = "budget:"
+HELD_BY_PREFIX = "budget:"
 
 
 @dataclass(frozen=True, slots=True)
-class Barred:
+class StartDenied:
     """Why a run may not start. `held_by` is None for one that is refused; else it waits, `until` the window turns."""
 
     reason: str
@@ -48,12 +48,12 @@ class Barred:
     until: datetime | None
 
 
-class Keeper:
+class BudgetService:
     def __init__(
         self,
         database: AsyncDatabase[dict[str, Any]],
         prices: PriceTable,
-        holder: Holder,
+        holder: ReserverIdentity,
         *,
         fails_open: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -63,14 +63,14 @@ class Keeper:
         self.fails_open = fails_open
         self.clock = clock
         self.windows = WindowStore(database)
-        self.definitions = Definitions(Budgets(database))
+        self.cache = BudgetCache(BudgetStore(database))
         self.estimates = Estimates(prices)
         self._estimate_store = EstimateStore(database)
         self.shared_estimates = SharedEstimates(self._estimate_store, self.estimates)
-        self.rejections = Rejections(self.windows)
-        self.accounts = Accounts(self.windows, holder, self._answered, clock)
-        self._alerts = Alerts(self.windows)
-        self._said_at: dict[tuple[str, ...], float] = {}
+        self.rejections = RejectionCounter(self.windows)
+        self.accounts = WindowAccounts(self.windows, holder, self._on_reply, clock)
+        self._alerts = BudgetAlerts(self.windows)
+        self._logged_at: dict[tuple[str, ...], float] = {}
 
     async def ensure_indexes(self) -> None:
         await self.windows.ensure_indexes()
@@ -79,17 +79,17 @@ class Keeper:
     async def open(self) -> None:
         """Before the first run: then this process knows what others have learnt."""
         await self.ensure_indexes()
-        await self.shared_estimates.open()
+        await self.shared_estimates.load()
 
     def estimate(self, planned: PlannedCall, unit: Unit, *, workflow: str) -> int | None:
         """In USD None, where no price is known. Never waits: what others know of such calls is looked up meanwhile."""
-        amount = self.estimates.of(planned, unit, workflow=workflow)
+        amount = self.estimates.estimate(planned, unit, workflow=workflow)
         self.shared_estimates.look_up_unknown()
         return amount
 
-    def learn(self, planned: PlannedCall, call: ModelCall, *, workflow: str) -> None:
-        self.estimates.learn(planned, call, workflow=workflow)
-        self.shared_estimates.save_soon()
+    def observe(self, planned: PlannedCall, call: ModelCall, *, workflow: str) -> None:
+        self.estimates.observe(planned, call, workflow=workflow)
+        self.shared_estimates.schedule_flush()
 
     async def close(self) -> None:
         """Takes this process out of all windows. What it does not manage in time is found in the ledger."""
@@ -102,57 +102,57 @@ class Keeper:
         except TimeoutError:
             log.warning("budgets_left_open")
 
-    async def barred(self, app_id: str, workflow: str, *, is_first_start: bool) -> Barred | None:
+    async def check_start(self, app_id: str, workflow: str, *, is_first_start: bool) -> StartDenied | None:
         """A run that has begun goes on to its next call, which is not made, unless it is to wait."""
         try:
-            found = await self.definitions.applying(app_id, workflow)
-            asked = [each for each in found if each.enforced and each.budget.window != "run"]
+            found = await self.cache.effective_budgets(app_id, workflow)
+            asked = [each for each in found if each.is_enforced and each.budget.window != "run"]
             if not is_first_start:
                 asked = [each for each in asked if each.budget.running == "hold"]
-            return await self._barred(asked, is_first_start=is_first_start) if asked else None
+            return await self._check_windows(asked, is_first_start=is_first_start) if asked else None
         except PyMongoError as error:
             if not self.fails_open:
                 raise
-            self.say_not_asked(error)
+            self.log_unchecked(error)
             return None
 
-    async def _barred(self, asked: Sequence[Applying], *, is_first_start: bool) -> Barred | None:
+    async def _check_windows(self, budgets: Sequence[EffectiveBudget], *, is_first_start: bool) -> StartDenied | None:
         now = self.clock()
-        places = [each.place(now) for each in asked]
-        used = await self.windows.used(places)
+        places = [each.window_at(now) for each in budgets]
+        used = await self.windows.read_usage(places)
         for place in places:  # it may be spent since its limit was lowered, and no call hears of it
-            self._alerts.look(place, used[place.id].spent)
-        held: list[Place] = []
+            self._alerts.check(place, used[place.id].spent)
+        held: list[BudgetWindow] = []
         for place in places:
             budget, its = place.budget, used[place.id]
             if is_first_start and budget.new_runs == "refuse":
                 if its.spent >= budget.limit:
                     self.rejections.count(place)
-                    return Barred(spent_in_words(place, its.spent), None, place.span.end)
+                    return StartDenied(describe_spent(place, its.spent), None, place.span.end)
             elif not its.has_room(budget.limit):
                 held.append(place)  # what calls under way hold may be left over: it waits for that as well
         if not held:
             return None
         last = max(held, key=lambda place: (place.span.end is None, place.span.end or now))
         self.rejections.count(last)
-        return Barred(spent_in_words(last, used[last.id].spent), HELD_BY + last.budget.id, last.span.end)
+        return StartDenied(describe_spent(last, used[last.id].spent), HELD_BY_PREFIX + last.budget.id, last.span.end)
 
-    def say_not_asked(self, error: Exception) -> None:
-        if self._is_time_for(("not asked",)):
+    def log_unchecked(self, error: Exception) -> None:
+        if self._is_log_due(("not asked",)):
             log.warning("budget_not_asked", extra={"error": type(error).__name__})
 
-    def say_without_price(self, budget: Budget, model: str) -> None:
-        if self._is_time_for((budget.id, model)):
+    def log_missing_price(self, budget: Budget, model: str) -> None:
+        if self._is_log_due((budget.id, model)):
             log.warning("budget_without_price", extra={"budget": budget.id, "model": model})
 
-    def _is_time_for(self, what: tuple[str, ...]) -> bool:
+    def _is_log_due(self, key: tuple[str, ...]) -> bool:
         """Once a minute for the same, however often it happens."""
         now = time.monotonic()
-        if now - self._said_at.get(what, float("-inf")) < SAID_EVERY_S:
+        if now - self._logged_at.get(key, float("-inf")) < LOG_INTERVAL_S:
             return False
-        self._said_at[what] = now
+        self._logged_at[key] = now
         return True
 
-    def _answered(self, place: Place, answer: Answer) -> None:
-        if place.alerts:
-            self._alerts.look(place, answer.spent)
+    def _on_reply(self, window: BudgetWindow, answer: WindowReply) -> None:
+        if window.has_alerts:
+            self._alerts.check(window, answer.spent)

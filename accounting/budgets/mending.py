@@ -21,10 +21,10 @@ from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.estimate_store import EstimateStore
-from accounting.budgets.places import applied
-from accounting.budgets.store import Budgets
-from accounting.budgets.window_commands import STILL_HELD, Document
-from accounting.budgets.window_store import COLLECTION, WindowStore, recorded_before
+from accounting.budgets.places import effective_budget
+from accounting.budgets.store import BudgetStore
+from accounting.budgets.window_commands import UPDATE_IS_HELD, Document
+from accounting.budgets.window_store import COLLECTION, WindowStore, sum_recorded_before
 from accounting.ledger.rows import COLLECTION as ROWS
 
 log = logging.getLogger(__name__)
@@ -32,25 +32,25 @@ log = logging.getLogger(__name__)
 LOST_AFTER_S = 60  # beyond its time
 KEPT_AFTER_S = 600
 AGAIN_AFTER_S = 15
-MOST = 100
-DELETED_AFTER = timedelta(days=7)
-MOST_DELETED = 500
-ESTIMATES_DELETED_EVERY_S = 3600
+MAX_WINDOWS = 100
+WINDOW_RETENTION = timedelta(days=7)
+MAX_DELETED = 500
+ESTIMATES_DELETE_INTERVAL_S = 3600
 
 
-def _before(seconds: float) -> Document:
+def _seconds_ago(seconds: float) -> Document:
     return {"$subtract": ["$$NOW", int(seconds * 1000)]}
 
 
-class BudgetMending:
+class BudgetReconciler:
     def __init__(self, database: AsyncDatabase[Document]) -> None:
         self._database = database
         self._windows = database[COLLECTION]
         self._rows = database[ROWS]
-        self._budgets = Budgets(database)
+        self._budgets = BudgetStore(database)
         self._store = WindowStore(database)
         self._is_prepared = False
-        self._opened: set[str] = set()
+        self._opened_ids: set[str] = set()
         self._all_open_at = float("-inf")
         self._estimates = EstimateStore(database)
         self._estimates_deleted_at = float("-inf")
@@ -61,15 +61,15 @@ class BudgetMending:
             await self._store.ensure_indexes()
             await self._estimates.ensure_indexes()
             self._is_prepared = True
-        await self._sum_up_the_lost()
+        await self._settle_lost_holders()
         await self._open_windows()
-        await self._look_up_bases()
+        await self._update_bases()
         await self._delete_old()
         await self._delete_old_estimates()
 
-    async def _sum_up_the_lost(self) -> None:
-        is_lost = {"$lt": ["$$each.v.until", _before(LOST_AFTER_S)]}
-        is_due = {"$lt": [{"$ifNull": ["$$each.v.summed_at", "$$each.v.until"]}, _before(AGAIN_AFTER_S)]}
+    async def _settle_lost_holders(self) -> None:
+        is_lost = {"$lt": ["$$each.v.until", _seconds_ago(LOST_AFTER_S)]}
+        is_due = {"$lt": [{"$ifNull": ["$$each.v.summed_at", "$$each.v.until"]}, _seconds_ago(AGAIN_AFTER_S)]}
         entries = {"$objectToArray": "$holders"}
         lost = {"$filter": {"input": entries, "as": "each", "cond": {"$and": [is_lost, is_due]}}}
         labels = dict.fromkeys(("app_id", "workflow", "unit", "start", "end"), 1)
@@ -78,33 +78,33 @@ class BudgetMending:
             {"$project": {**labels, "lost": lost}},
             {"$match": {"lost": {"$ne": []}}},
             {"$sort": {"lost.v.summed_at": ASCENDING}},  # those first that no pass has reached
-            {"$limit": MOST},
+            {"$limit": MAX_WINDOWS},
         ]
         async for window in await self._windows.aggregate(asked, hint="by_holders"):
             for entry in window["lost"]:
-                await self._sum_up(window, entry["k"], entry["v"])
+                await self._settle_holder(window, entry["k"], entry["v"])
 
-    async def _sum_up(self, window: Document, holder: str, entry: Document) -> None:
+    async def _settle_holder(self, window: Document, holder: str, entry: Document) -> None:
         """Its own numbers end where its time has ended; another reconciler finds the same sum, and keeps it once."""
         # Of one that was there for longer than rows are kept, what it has told is more than what is left of them.
-        spent = max(await self._signed(window, holder, entry), entry["spent"])
+        spent = max(await self._sum_signed_rows(window, holder, entry), entry["spent"])
         path = f"holders.{holder}"
         seen = {"_id": window["_id"], f"{path}.until": entry["until"]}
         summed = {f"{path}.spent": spent, f"{path}.reserved": 0, f"{path}.summed_at": "$$NOW"}
         await self._windows.update_one(seen, [{"$set": summed}])
         if "summed_at" in entry and spent == entry["spent"]:  # else rows may still arrive, as after a long outage
-            is_over = {"$lt": [f"${path}.until", _before(KEPT_AFTER_S)]}
+            is_over = {"$lt": [f"${path}.until", _seconds_ago(KEPT_AFTER_S)]}
             kept: list[Mapping[str, Any]] = [
                 {"$set": {"folded": {"$add": ["$folded", spent]}}},
                 {"$unset": path},
-                STILL_HELD,
+                UPDATE_IS_HELD,
             ]
             await self._windows.update_one({**seen, "$expr": is_over}, kept)
         if spent != entry["spent"]:
             said = {"window": window["_id"], "holder": holder, "told": entry["spent"], "spent": spent}
             log.warning("budget_corrected", extra=said)
 
-    async def _signed(self, window: Document, holder: str, entry: Document) -> int:
+    async def _sum_signed_rows(self, window: Document, holder: str, entry: Document) -> int:
         scope = {name: window[name] for name in ("app_id", "workflow") if window[name] is not None}
         since = max(entry["since"], window["start"])
         within = {"$gte": since} if window["end"] is None else {"$gte": since, "$lt": window["end"]}
@@ -122,35 +122,35 @@ class BudgetMending:
             return
         now, known = datetime.now(UTC), await self._budgets.list()
         of_one = [kept for kept in known if not kept.budget.is_for_each_app and kept.budget.window != "run"]
-        places = [applied(kept, kept.budget.app_id, set()).place(now) for kept in of_one]
-        young = {place.id: place for place in places if place.spent_before}
-        self._opened &= young.keys()
-        unopened = [place for id_, place in young.items() if id_ not in self._opened]
-        for place in unopened[:MOST]:
+        places = [effective_budget(kept, kept.budget.app_id, set()).window_at(now) for kept in of_one]
+        young = {place.id: place for place in places if place.has_earlier_spending}
+        self._opened_ids &= young.keys()
+        unopened = [place for id_, place in young.items() if id_ not in self._opened_ids]
+        for place in unopened[:MAX_WINDOWS]:
             await self._store.open(place)
-            self._opened.add(place.id)
-        if len(unopened) <= MOST:
+            self._opened_ids.add(place.id)
+        if len(unopened) <= MAX_WINDOWS:
             self._all_open_at = time.monotonic()
 
-    async def _look_up_bases(self) -> None:
-        is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _before(AGAIN_AFTER_S)]}
+    async def _update_bases(self) -> None:
+        is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _seconds_ago(AGAIN_AFTER_S)]}
         found = self._windows.find({"is_young": True, "$expr": is_due}, hint="by_youth")
-        for window in await found.sort("based_at", ASCENDING).limit(MOST).to_list(None):
-            is_young = {"$gt": ["$since", _before(KEPT_AFTER_S)]}
+        for window in await found.sort("based_at", ASCENDING).limit(MAX_WINDOWS).to_list(None):
+            is_young = {"$gt": ["$since", _seconds_ago(KEPT_AFTER_S)]}
             base = {
-                "base": await recorded_before(self._database, window),
+                "base": await sum_recorded_before(self._database, window),
                 "based_at": "$$NOW",
                 "is_young": {"$cond": [is_young, True, "$$REMOVE"]},
             }
             await self._windows.update_one({"_id": window["_id"]}, [{"$set": base}])
 
     async def _delete_old(self) -> None:
-        ended = {"end": {"$type": "date"}, "$expr": {"$lt": ["$end", _before(DELETED_AFTER.total_seconds())]}}
-        found = self._windows.find(ended, {"_id": 1}, hint="by_end").sort("end", ASCENDING).limit(MOST_DELETED)
+        ended = {"end": {"$type": "date"}, "$expr": {"$lt": ["$end", _seconds_ago(WINDOW_RETENTION.total_seconds())]}}
+        found = self._windows.find(ended, {"_id": 1}, hint="by_end").sort("end", ASCENDING).limit(MAX_DELETED)
         if old := [window["_id"] async for window in found]:
             await self._windows.delete_many({"_id": {"$in": old}})
 
     async def _delete_old_estimates(self) -> None:
-        if time.monotonic() - self._estimates_deleted_at >= ESTIMATES_DELETED_EVERY_S:
+        if time.monotonic() - self._estimates_deleted_at >= ESTIMATES_DELETE_INTERVAL_S:
             await self._estimates.delete_old()
             self._estimates_deleted_at = time.monotonic()

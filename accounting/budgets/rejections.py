@@ -8,39 +8,39 @@ from contextvars import Context
 
 from pymongo.errors import PyMongoError
 
-from accounting.budgets.places import Place
+from accounting.budgets.places import BudgetWindow
 from accounting.budgets.window_store import WindowStore
 
 log = logging.getLogger(__name__)
 
-TOLD_AFTER_S = 0.3
+FLUSH_DELAY_S = 0.3
 
 
-class Rejections:
+class RejectionCounter:
     def __init__(self, windows: WindowStore) -> None:
         self._windows = windows
-        self._counts: dict[str, tuple[Place, int]] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._counts: dict[str, tuple[BudgetWindow, int]] = {}
+        self._flush_task: asyncio.Task[None] | None = None
 
-    def count(self, place: Place) -> None:
-        _, before = self._counts.get(place.id, (place, 0))
-        self._counts[place.id] = place, before + 1
-        if self._telling is None:
-            self._telling = asyncio.create_task(self._tell_soon(), context=Context())  # of no one run
+    def count(self, window: BudgetWindow) -> None:
+        _, before = self._counts.get(window.id, (window, 0))
+        self._counts[window.id] = window, before + 1
+        if self._flush_task is None:
+            self._flush_task = asyncio.create_task(self._flush_later(), context=Context())  # of no one run
 
     async def close(self) -> None:
-        if self._telling is not None:
-            await asyncio.wait([self._telling])
+        if self._flush_task is not None:
+            await asyncio.wait([self._flush_task])
 
-    async def _tell_soon(self) -> None:
+    async def _flush_later(self) -> None:
         try:
             while self._counts:
-                await asyncio.sleep(TOLD_AFTER_S)
-                await self._tell()
+                await asyncio.sleep(FLUSH_DELAY_S)
+                await self._flush()
         finally:
-            self._telling = None
+            self._flush_task = None
 
-    async def _tell(self) -> None:
+    async def _flush(self) -> None:
         counts, self._counts = self._counts, {}
         if not counts:
             return

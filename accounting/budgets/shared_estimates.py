@@ -17,18 +17,18 @@ from accounting.budgets.estimating import Estimates
 log = logging.getLogger(__name__)
 
 WRITE_EVERY_S = 10.0
-MAX_AT_ONCE = 500  # keys in one command
+MAX_KEYS_PER_COMMAND = 500  # keys in one command
 
 
 class SharedEstimates:
     def __init__(self, store: EstimateStore, estimates: Estimates) -> None:
         self._store = store
         self._estimates = estimates
-        self._lookup: asyncio.Task[None] | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._lookup_task: asyncio.Task[None] | None = None
+        self._flush_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    async def open(self) -> None:
+    async def load(self) -> None:
         """Budgets work without it, as in a process that knows nothing yet."""
         try:
             self._estimates.add_stored(await self._store.read_newest())
@@ -36,52 +36,52 @@ class SharedEstimates:
             log.warning("budget_estimates_not_read", extra={"error": type(error).__name__})
 
     def look_up_unknown(self) -> None:
-        if self._estimates.has_unknown and _is_free(self._lookup) and not self._is_closed:
-            self._lookup = _start(self._look_up(), "budget estimates, lookup")
+        if self._estimates.has_unknown and _is_done(self._lookup_task) and not self._is_closed:
+            self._lookup_task = _start_task(self._look_up(), "budget estimates, lookup")
 
-    def save_soon(self) -> None:
-        if self._estimates.has_unsaved and _is_free(self._writing) and not self._is_closed:
-            self._writing = _start(self._write_later(), "budget estimates, writing")
+    def schedule_flush(self) -> None:
+        if self._estimates.has_unsaved and _is_done(self._flush_task) and not self._is_closed:
+            self._flush_task = _start_task(self._flush_later(), "budget estimates, writing")
 
-    async def write(self) -> None:
+    async def flush(self) -> None:
         """At once. What cannot be written now is tried again with what is learnt next."""
-        learnt = self._estimates.take_unsaved(MAX_AT_ONCE)
+        learnt = self._estimates.take_unsaved(MAX_KEYS_PER_COMMAND)
         if not learnt:
             return
         try:
             await self._store.add(learnt)
         except BaseException as error:
-            self._estimates.put_back(learnt)
+            self._estimates.restore_unsaved(learnt)
             if not isinstance(error, PyMongoError):
                 raise
             log.debug("budget_estimates_not_written", extra={"error": type(error).__name__})
 
     async def close(self) -> None:
         self._is_closed = True
-        under_way = [task for task in (self._lookup, self._writing) if task is not None and not task.done()]
+        under_way = [task for task in (self._lookup_task, self._flush_task) if task is not None and not task.done()]
         for task in under_way:
             task.cancel()
         if under_way:
             await asyncio.wait(under_way)
-        await self.write()
+        await self.flush()
 
     async def _look_up(self) -> None:
-        while keys := self._estimates.take_unknown(MAX_AT_ONCE):
+        while keys := self._estimates.take_unknown(MAX_KEYS_PER_COMMAND):
             try:
                 self._estimates.add_stored(await self._store.read(keys))
             except PyMongoError as error:
                 log.debug("budget_estimates_not_read", extra={"error": type(error).__name__})
 
-    async def _write_later(self) -> None:
+    async def _flush_later(self) -> None:
         while self._estimates.has_unsaved:
             await asyncio.sleep(WRITE_EVERY_S)
-            await self.write()
+            await self.flush()
 
 
-def _is_free(task: "asyncio.Task[None] | None") -> bool:
+def _is_done(task: "asyncio.Task[None] | None") -> bool:
     return task is None or task.done()
 
 
-def _start(work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
+def _start_task(work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
     """In no caller's context: a deadline of one would be that of all."""
     return asyncio.get_running_loop().create_task(work, name=name, context=Context())

@@ -8,17 +8,17 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.budget import EACH_APP, Budget, shown_amount
-from accounting.budgets.places import Place, applied
-from accounting.budgets.store import Budgets
+from accounting.budgets.budget import EACH_APP, Budget, display_amount
+from accounting.budgets.places import BudgetWindow, effective_budget
+from accounting.budgets.store import BudgetStore
 from accounting.budgets.window_commands import RESERVED, SPENT
-from accounting.budgets.window_store import COLLECTION, ever_id, recorded_before
+from accounting.budgets.window_store import COLLECTION, all_time_id, sum_recorded_before
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BudgetStatus:
     """Of a budget in its present window. Amounts are in tokens or nano-dollars. `app_id`: for whom; a budget for each
     app has one standing for each that has spent in this window. `end` is None for a total, which has no end; a budget
     for each run has neither start nor end, and nothing spent: each run counts for itself. `rejections` are runs that
@@ -40,7 +40,7 @@ class Standing:
         return self.budget.limit
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Below 0 when calls took more than was expected of them."""
         return self.limit - self.spent
 
@@ -50,7 +50,7 @@ class Standing:
         return self.spent / self.limit if self.limit else 1.0
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         return self.start is not None and self.spent >= self.limit
 
     def as_json(self) -> dict[str, Any]:
@@ -61,46 +61,46 @@ class Standing:
             "for_app_id": self.app_id,
             "window_start": self.start,
             "window_end": self.end,
-            "spent": shown_amount(unit, self.spent),
-            "reserved": shown_amount(unit, self.reserved),
-            "left": shown_amount(unit, self.left),
+            "spent": display_amount(unit, self.spent),
+            "reserved": display_amount(unit, self.reserved),
+            "left": display_amount(unit, self.remaining),
             "share": round(self.share, 6),
-            "exhausted": self.exhausted,
+            "exhausted": self.is_exhausted,
             "exhausted_since": self.exhausted_since,
             "rejections": self.rejections,
             "rejections_total": self.rejections_total,
         }
 
 
-async def standings(database: AsyncDatabase[Document], app_id: str | None = None) -> list[Standing]:
+async def read_statuses(database: AsyncDatabase[Document], app_id: str | None = None) -> list[BudgetStatus]:
     """Of all budgets, in the order of their ids; with `app_id`, of those in which this app's calls must find room. A
     budget for each app has none for those whose own goes before it, and where no other has spent anything in its window
     yet, one for nobody."""
-    places = await _places(database, app_id)
-    rows = await _rows(database, [*places.values()])
-    found: list[Standing] = []
+    places = await _current_windows(database, app_id)
+    rows = await _read_windows(database, [*places.values()])
+    found: list[BudgetStatus] = []
     for budget_id, place in places.items():
-        its = [row for row in rows[budget_id] if not applied(place.kept, row["app_id"], places.keys()).is_replaced]
+        its = [row for row in rows[budget_id] if not effective_budget(place.stored, row["app_id"], places.keys()).is_replaced]
         if not its:
-            its = [{"app_id": place.app_id, "spent": await _spent_before(database, place), "reserved": 0}]
-        found += [_standing(place, row) for row in sorted(its, key=lambda row: row["app_id"] or "")]
-    return await _with_totals(database, found)
+            its = [{"app_id": place.app_id, "spent": await _read_earlier_spending(database, place), "reserved": 0}]
+        found += [_build_status(place, row) for row in sorted(its, key=lambda row: row["app_id"] or "")]
+    return await _add_rejection_totals(database, found)
 
 
-async def _places(database: AsyncDatabase[Document], app_id: str | None) -> Mapping[str, Place]:
+async def _current_windows(database: AsyncDatabase[Document], app_id: str | None) -> Mapping[str, BudgetWindow]:
     """The present windows, by the ids of their budgets."""
-    now, known = datetime.now(UTC), {kept.budget.id: kept for kept in await Budgets(database).list()}
-    asked = {id_: applied(kept, app_id, known.keys()) for id_, kept in known.items()}
+    now, known = datetime.now(UTC), {kept.budget.id: kept for kept in await BudgetStore(database).list()}
+    asked = {id_: effective_budget(kept, app_id, known.keys()) for id_, kept in known.items()}
     return {
-        id_: each.place(now)
+        id_: each.window_at(now)
         for id_, each in asked.items()
         if app_id is None or (each.budget.app_id in (None, EACH_APP, app_id) and not each.is_replaced)
     }
 
 
-async def _rows(database: AsyncDatabase[Document], places: Sequence[Place]) -> Mapping[str, Sequence[Document]]:
-    asked: list[Document] = [{"_id": {"$in": [place.id for place in places if not _is_of_many(place)]}}]
-    for place in filter(_is_of_many, places):
+async def _read_windows(database: AsyncDatabase[Document], windows: Sequence[BudgetWindow]) -> Mapping[str, Sequence[Document]]:
+    asked: list[Document] = [{"_id": {"$in": [place.id for place in windows if not _is_for_many_apps(place)]}}]
+    for place in filter(_is_for_many_apps, windows):
         labels = place.labels()
         asked.append({name: labels[name] for name in ("budget_id", "start", "since")})
     shown = {"budget_id": 1, "app_id": 1, "rejections": 1, "said": 1, "spent": SPENT, "reserved": RESERVED}
@@ -110,38 +110,38 @@ async def _rows(database: AsyncDatabase[Document], places: Sequence[Place]) -> M
     return rows
 
 
-def _is_of_many(place: Place) -> bool:
+def _is_for_many_apps(window: BudgetWindow) -> bool:
     """Each app has a window of its own."""
-    return place.budget.is_for_each_app and place.app_id is None
+    return window.budget.is_for_each_app and window.app_id is None
 
 
-async def _spent_before(database: AsyncDatabase[Document], place: Place) -> int:
+async def _read_earlier_spending(database: AsyncDatabase[Document], window: BudgetWindow) -> int:
     """Where nobody has looked it up yet."""
-    if _is_of_many(place) or place.budget.window == "run" or not place.spent_before:
+    if _is_for_many_apps(window) or window.budget.window == "run" or not window.has_earlier_spending:
         return 0
-    return await recorded_before(database, place.labels())
+    return await sum_recorded_before(database, window.labels())
 
 
-def _standing(place: Place, row: Document) -> Standing:
-    is_run = place.budget.window == "run"
+def _build_status(window: BudgetWindow, row: Document) -> BudgetStatus:
+    is_run = window.budget.window == "run"
     said = row.get("said", {}).get("budget_exhausted", {})
-    standing = Standing(
-        place.budget,
+    standing = BudgetStatus(
+        window.budget,
         row["app_id"],
-        None if is_run else place.span.start,
-        place.span.end,
+        None if is_run else window.span.start,
+        window.span.end,
         spent=int(row["spent"]),
         reserved=int(row["reserved"]),
         rejections=row.get("rejections", 0),
     )
-    if not standing.exhausted:
+    if not standing.is_exhausted:
         return standing
-    changed = place.kept.updated_at
+    changed = window.stored.updated_at
     return replace(standing, exhausted_since=max(said.get("at", changed), changed))
 
 
-async def _with_totals(database: AsyncDatabase[Document], found: Sequence[Standing]) -> list[Standing]:
-    ids = [ever_id(each.budget.id, each.app_id) for each in found]
+async def _add_rejection_totals(database: AsyncDatabase[Document], statuses: Sequence[BudgetStatus]) -> list[BudgetStatus]:
+    ids = [all_time_id(each.budget.id, each.app_id) for each in statuses]
     kept = database[COLLECTION].find({"_id": {"$in": ids}}, {"rejections": 1})
     totals = {row["_id"]: row["rejections"] async for row in kept}
-    return [replace(each, rejections_total=totals.get(id_, 0)) for each, id_ in zip(found, ids, strict=True)]
+    return [replace(each, rejections_total=totals.get(id_, 0)) for each, id_ in zip(statuses, ids, strict=True)]

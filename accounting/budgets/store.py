@@ -8,19 +8,19 @@ from typing import Any, Literal
 from pymongo import ASCENDING, ReturnDocument
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.budget import NEW_RUNS, RUNNING, UNITS, WINDOWS, Budget, is_zone
+from accounting.budgets.budget import NEW_RUNS, RUNNING, UNITS, WINDOWS, Budget, is_time_zone
 
 log = logging.getLogger(__name__)
 
 Document = dict[str, Any]
-HowSet = Literal["created", "changed", "unchanged"]
+BudgetChangeKind = Literal["created", "changed", "unchanged"]
 
 COLLECTION = "budgets"
 _FIELDS = tuple(Budget.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
-class KeptBudget:
+class StoredBudget:
     """`since`: from when on it counts by reservations; what was spent before, the ledger knows. In another time zone it
     begins anew."""
 
@@ -36,56 +36,56 @@ class KeptBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class SetBudget:
-    kept: KeptBudget
-    how: HowSet
+class BudgetChange:
+    stored: StoredBudget
+    kind: BudgetChangeKind
 
 
-class Budgets:
+class BudgetStore:
     def __init__(self, database: AsyncDatabase[Document]) -> None:
         self._budgets = database[COLLECTION]
-        self._told: set[str] = set()
+        self._logged_ids: set[str] = set()
 
-    async def list(self) -> list[KeptBudget]:
+    async def list(self) -> list[StoredBudget]:
         """In the order of their ids."""
-        found = [self._read(document) async for document in self._budgets.find().sort("_id", ASCENDING)]
+        found = [self._parse(document) async for document in self._budgets.find().sort("_id", ASCENDING)]
         return [kept for kept in found if kept is not None]
 
-    async def find(self, budget_id: str) -> KeptBudget | None:
+    async def find(self, budget_id: str) -> StoredBudget | None:
         document = await self._budgets.find_one({"_id": budget_id})
-        return None if document is None else self._read(document)
+        return None if document is None else self._parse(document)
 
-    async def set(self, budget: Budget, *, by: str) -> SetBudget:
+    async def set(self, budget: Budget, *, by: str) -> BudgetChange:
         """Made, or changed where there is one with its identity. Times are the database's."""
         document: Any = await self._budgets.find_one_and_update(  # there is one after an upsert
             {"_id": budget.id},
-            [{"$set": _change(budget, by)}],
+            [{"$set": _change_stage(budget, by)}],
             upsert=True,
             return_document=ReturnDocument.AFTER,
         )
-        return SetBudget(_kept(budget, document), document["how"])
+        return BudgetChange(_to_stored(budget, document), document["how"])
 
     async def remove(self, budget_id: str) -> bool:
         """False when there was none. Runs that it holds go on, triggers that it has paused are resumed."""
         return (await self._budgets.delete_one({"_id": budget_id})).deleted_count == 1
 
-    def _read(self, document: Document) -> KeptBudget | None:
+    def _parse(self, document: Document) -> StoredBudget | None:
         """None for one that a newer version wrote: nobody here knows what it limits."""
         choices = {"window": WINDOWS, "unit": UNITS, "new_runs": NEW_RUNS, "running": RUNNING}
         is_known = all(document.get(name) in values for name, values in choices.items())
-        if is_known and is_zone(document["timezone"]):
-            return _kept(Budget(**{name: document[name] for name in _FIELDS}), document)
-        if document["_id"] not in self._told:
-            self._told.add(document["_id"])
+        if is_known and is_time_zone(document["timezone"]):
+            return _to_stored(Budget(**{name: document[name] for name in _FIELDS}), document)
+        if document["_id"] not in self._logged_ids:
+            self._logged_ids.add(document["_id"])
             log.error("budget_not_understood", extra={"budget": document["_id"]})
         return None
 
 
-def _kept(budget: Budget, document: Document) -> KeptBudget:
-    return KeptBudget(budget, document["since"], document["created_at"], document["updated_at"], document["updated_by"])
+def _to_stored(budget: Budget, document: Document) -> StoredBudget:
+    return StoredBudget(budget, document["since"], document["created_at"], document["updated_at"], document["updated_by"])
 
 
-def _change(budget: Budget, by: str) -> Document:
+def _change_stage(budget: Budget, by: str) -> Document:
     """As an update pipeline sees it, each expression the document as it was before."""
     fields = {name: {"$literal": getattr(budget, name)} for name in _FIELDS}
     is_there = {"$ne": [{"$type": "$created_at"}, "missing"]}

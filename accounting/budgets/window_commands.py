@@ -10,20 +10,20 @@ from typing import Any
 
 from pymongo import UpdateOne
 
-from accounting.budgets.places import Place
+from accounting.budgets.places import BudgetWindow
 
 Document = dict[str, Any]
 Pipeline = list[Mapping[str, Any]]
 
-HELD_FOR_S = 60
+RESERVATION_TTL_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProcessShare:
     """What one process has in a window. `is_new`: the store has confirmed nothing of it yet."""
 
     holder: str
-    n: int
+    command_number: int
     spent: int
     reserved: int
     since: datetime
@@ -31,7 +31,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WindowReply:
     """`is_ours`: the part is still this process's to write. Of what was asked for, the first `granted` got room."""
 
     is_ours: bool
@@ -43,67 +43,67 @@ class Answer:
 _ENTRIES: Document = {"$objectToArray": {"$ifNull": ["$holders", {}]}}
 
 
-def _sum_of(entries: Any, value: Any) -> Document:
+def _sum_expression(entries: Any, value: Any) -> Document:
     return {"$sum": {"$map": {"input": entries, "as": "each", "in": value}}}
 
 
 _LIVE_RESERVED: Document = {"$cond": [{"$gt": ["$$each.v.until", "$$NOW"]}, "$$each.v.reserved", 0]}
-SPENT: Document = {"$add": ["$base", "$folded", _sum_of(_ENTRIES, "$$each.v.spent")]}
-RESERVED: Document = _sum_of(_ENTRIES, _LIVE_RESERVED)
+SPENT: Document = {"$add": ["$base", "$folded", _sum_expression(_ENTRIES, "$$each.v.spent")]}
+RESERVED: Document = _sum_expression(_ENTRIES, _LIVE_RESERVED)
 
 
-STILL_HELD: Mapping[str, Any] = {"$set": {"is_held": {"$cond": [{"$eq": ["$holders", {}]}, "$$REMOVE", True]}}}
+UPDATE_IS_HELD: Mapping[str, Any] = {"$set": {"is_held": {"$cond": [{"$eq": ["$holders", {}]}, "$$REMOVE", True]}}}
 
 
-def answer_in(window: Document | None, part: Part) -> Answer:
+def parse_reply(window: Document | None, share: ProcessShare) -> WindowReply:
     """An entry that does not have the command's number was not this process's to write."""
-    entry = ((window or {}).get("holders") or {}).get(part.holder, {})
-    if entry.get("n") != part.n:
-        return Answer(is_ours=False, spent=0, reserved=0, granted=0)
+    entry = ((window or {}).get("holders") or {}).get(share.holder, {})
+    if entry.get("n") != share.command_number:
+        return WindowReply(is_ours=False, spent=0, reserved=0, granted=0)
     answer = entry["answer"]
-    return Answer(is_ours=True, spent=int(answer["spent"]), reserved=int(answer["reserved"]), granted=answer["granted"])
+    return WindowReply(is_ours=True, spent=int(answer["spent"]), reserved=int(answer["reserved"]), granted=answer["granted"])
 
 
-def left(place: Place, part: Part) -> UpdateOne:
-    entry = f"holders.{part.holder}"
+def leave_command(budget_window: BudgetWindow, share: ProcessShare) -> UpdateOne:
+    entry = f"holders.{share.holder}"
     # Not only its last command's: that one may never have arrived.
-    ours = {"_id": place.id, f"{entry}.n": {"$lte": part.n}, "$expr": {"$gt": [f"${entry}.until", "$$NOW"]}}
-    return UpdateOne(ours, [{"$set": {"folded": {"$add": ["$folded", part.spent]}}}, {"$unset": entry}, STILL_HELD])
+    ours = {"_id": budget_window.id, f"{entry}.n": {"$lte": share.command_number}, "$expr": {"$gt": [f"${entry}.until", "$$NOW"]}}
+    return UpdateOne(ours, [{"$set": {"folded": {"$add": ["$folded", share.spent]}}}, {"$unset": entry}, UPDATE_IS_HELD])
 
 
-def command(place: Place, part: Part, asked: Sequence[int], limit: int | None) -> Pipeline:
-    entry = f"holders.{part.holder}"
+def share_command(window: BudgetWindow, share: ProcessShare, amounts: Sequence[int], limit: int | None) -> Pipeline:
+    entry = f"holders.{share.holder}"
     number = {
-        "spent": part.spent,
-        "reserved": {"$add": [part.reserved, "$answer.sum"]},
+        "spent": share.spent,
+        "reserved": {"$add": [share.reserved, "$answer.sum"]},
         "answer": "$answer",
-        "until": {"$add": ["$$NOW", HELD_FOR_S * 1000]},
-        "since": part.since,
-        "n": part.n,
+        "until": {"$add": ["$$NOW", RESERVATION_TTL_S * 1000]},
+        "since": share.since,
+        "n": share.command_number,
     }
     is_there: Document = {
         name: {"$ifNull": [f"${name}", value]} for name, value in (("base", 0), ("folded", 0), ("holders", {}))
     }
-    if place.spent_before:  # nobody could look it up first: the store was away
+    if window.has_earlier_spending:  # nobody could look it up first: the store was away
         is_new = {"$eq": [{"$type": "$base"}, "missing"]}
         is_there["is_young"] = {"$cond": [is_new, True, {"$ifNull": ["$is_young", "$$REMOVE"]}]}
     return [
-        {"$set": {**{name: {"$literal": value} for name, value in place.labels().items()}, **is_there}},
-        {"$set": {"answer": _answer(part, asked, limit)}},
+        {"$set": {**{name: {"$literal": value} for name, value in window.labels().items()}, **is_there}},
+        {"$set": {"answer": _reply_expression(share, amounts, limit)}},
         {"$set": {entry: {"$cond": ["$answer.is_ours", number, {"$ifNull": [f"${entry}", "$$REMOVE"]}]}}},
         {"$unset": "answer"},
-        STILL_HELD,
+        UPDATE_IS_HELD,
     ]
 
 
-def _answer(part: Part, asked: Sequence[int], limit: int | None) -> Document:
-    entry = f"$holders.{part.holder}"
-    others = {"$filter": {"input": _ENTRIES, "as": "each", "cond": {"$ne": ["$$each.k", part.holder]}}}
-    goes_on = {"$and": [{"$gt": [f"{entry}.until", "$$NOW"]}, {"$lt": [f"{entry}.n", part.n]}]}
-    is_ours = {"$cond": [{"$eq": [{"$type": entry}, "missing"]}, part.is_new, goes_on]}
-    own = {"$cond": ["$$is_ours", part.spent, {"$ifNull": [f"{entry}.spent", 0]}]}
-    spent = {"$add": ["$base", "$folded", _sum_of("$$others", "$$each.v.spent"), own]}
-    reserved = {"$add": [_sum_of("$$others", _LIVE_RESERVED), {"$cond": ["$$is_ours", part.reserved, 0]}]}
+def _reply_expression(share: ProcessShare, amounts: Sequence[int], limit: int | None) -> Document:
+    entry = f"$holders.{share.holder}"
+    others = {"$filter": {"input": _ENTRIES, "as": "each", "cond": {"$ne": ["$$each.k", share.holder]}}}
+    goes_on = {"$and": [{"$gt": [f"{entry}.until", "$$NOW"]}, {"$lt": [f"{entry}.n", share.command_number]}]}
+    is_ours = {"$cond": [{"$eq": [{"$type": entry}, "missing"]}, share.is_new, goes_on]}
+    own = {"$cond": ["$$is_ours", share.spent, {"$ifNull": [f"{entry}.spent", 0]}]}
+    spent = {"$add": ["$base", "$folded", _sum_expression("$$others", "$$each.v.spent"), own]}
+    reserved = {"$add": [_sum_expression("$$others", _LIVE_RESERVED), {"$cond": ["$$is_ours", share.reserved, 0]}]}
     answer = {
         "is_ours": "$$is_ours",
         "spent": "$$spent",
@@ -111,12 +111,12 @@ def _answer(part: Part, asked: Sequence[int], limit: int | None) -> Document:
         "sum": "$$got.sum",
         "granted": "$$got.count",
     }
-    got = {"$let": {"vars": {"got": _granted(asked, limit)}, "in": answer}}
+    got = {"$let": {"vars": {"got": _grant_expression(amounts, limit)}, "in": answer}}
     sums = {"$let": {"vars": {"spent": spent, "reserved": reserved}, "in": got}}
     return {"$let": {"vars": {"is_ours": is_ours, "others": others}, "in": sums}}
 
 
-def _granted(asked: Sequence[int], limit: int | None) -> Document:
+def _grant_expression(amounts: Sequence[int], limit: int | None) -> Document:
     """As many as fit, in their order: one that does not is not overtaken. One that is alone need not fit, as long as
     anything is left: else what is left could never be spent, and nobody would know that it is too little."""
     fits: Any = True
@@ -127,4 +127,4 @@ def _granted(asked: Sequence[int], limit: int | None) -> Document:
     more = {"sum": {"$add": ["$$value.sum", "$$this"]}, "count": {"$add": ["$$value.count", 1]}, "open": True}
     closed = {"$mergeObjects": ["$$value", {"open": False}]}
     step = {"$cond": [{"$and": ["$$is_ours", "$$value.open", fits]}, more, closed]}
-    return {"$reduce": {"input": list(asked), "initialValue": {"sum": 0, "count": 0, "open": True}, "in": step}}
+    return {"$reduce": {"input": list(amounts), "initialValue": {"sum": 0, "count": 0, "open": True}, "in": step}}

@@ -17,23 +17,23 @@ import pymongo
 from pymongo import ASCENDING, IndexModel, ReturnDocument, UpdateOne
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.places import Place
+from accounting.budgets.places import BudgetWindow
 from accounting.budgets.window_commands import (
     RESERVED,
     SPENT,
-    Answer,
+    WindowReply,
     Document,
-    Part,
+    ProcessShare,
     Pipeline,
-    answer_in,
-    command,
-    left,
+    parse_reply,
+    share_command,
+    leave_command,
 )
-from accounting.grouped import Grouped, each_written
-from accounting.totals.reading import Wanted, usage_totals
+from accounting.grouped import BulkWriter, collect_bulk_errors
+from accounting.totals.reading import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 
-Send = tuple[Place, Part, Pipeline]
+ShareCommand = tuple[BudgetWindow, ProcessShare, Pipeline]
 
 COLLECTION = "budget_windows"
 STORE_WITHIN_S = 5.0  # a command that takes longer is not waited for, and not carried out later
@@ -50,7 +50,7 @@ INDEXES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class WindowUsage:
     spent: int = 0
     reserved: int = 0
 
@@ -63,25 +63,25 @@ class WindowStore:
     def __init__(self, database: AsyncDatabase[Document]) -> None:
         self._database = database
         self._windows = database[COLLECTION]
-        self._sends = Grouped(self._send_all)
-        self._leaves = Grouped(self._leave_all)
+        self._share_writer = BulkWriter(self._send_shares)
+        self._leave_writer = BulkWriter(self._leave_windows)
 
     async def ensure_indexes(self) -> None:
         await self._windows.create_indexes(list(INDEXES))
 
-    async def open(self, place: Place) -> None:
+    async def open(self, window: BudgetWindow) -> None:
         """Of a window in which something was spent before: that is looked up once, by whoever is first."""
-        if await self._windows.find_one({"_id": place.id}, {"_id": 1}) is not None:
+        if await self._windows.find_one({"_id": window.id}, {"_id": 1}) is not None:
             return
-        spent = await recorded_before(self._database, place.labels())
-        new = {**place.labels(), "base": spent, "folded": 0, "holders": {}, "is_young": True}
-        await self._windows.update_one({"_id": place.id}, {"$setOnInsert": new}, upsert=True)
+        spent = await sum_recorded_before(self._database, window.labels())
+        new = {**window.labels(), "base": spent, "folded": 0, "holders": {}, "is_young": True}
+        await self._windows.update_one({"_id": window.id}, {"$setOnInsert": new}, upsert=True)
 
-    async def send(self, place: Place, part: Part, asked: Sequence[int] = (), *, limit: int | None = None) -> Answer:
+    async def send_share(self, window: BudgetWindow, share: ProcessShare, amounts: Sequence[int] = (), *, limit: int | None = None) -> WindowReply:
         """The numbers of this process, and what it wants to reserve beside them; `limit` None takes whatever comes."""
-        return await self._sends.do((place, part, command(place, part, asked, limit)))
+        return await self._share_writer.submit((window, share, share_command(window, share, amounts, limit)))
 
-    async def _send_all(self, sends: Sequence[Send]) -> Sequence[Answer | Exception]:
+    async def _send_shares(self, sends: Sequence[ShareCommand]) -> Sequence[WindowReply | Exception]:
         """One round trip when it is one. Each answer stands in its own entry, which only its process writes to."""
         shown = {f"holders.{part.holder}": 1 for _, part, _ in sends}
         with pymongo.timeout(STORE_WITHIN_S):
@@ -90,74 +90,74 @@ class WindowStore:
                 after = await self._windows.find_one_and_update(
                     {"_id": place.id}, command, shown, upsert=True, return_document=ReturnDocument.AFTER
                 )
-                return [answer_in(after, part)]
+                return [parse_reply(after, part)]
             writes = [UpdateOne({"_id": place.id}, command, upsert=True) for place, _, command in sends]
-            errors = await each_written(self._windows.bulk_write(writes, ordered=False), len(writes))
+            errors = await collect_bulk_errors(self._windows.bulk_write(writes, ordered=False), len(writes))
             found = self._windows.find({"_id": {"$in": [place.id for place, _, _ in sends]}}, shown)
             after_all = {window["_id"]: window async for window in found}
         answered = zip(sends, errors, strict=True)
-        return [error or answer_in(after_all.get(place.id), part) for (place, part, _), error in answered]
+        return [error or parse_reply(after_all.get(place.id), part) for (place, part, _), error in answered]
 
-    async def leave(self, place: Place, part: Part) -> None:
+    async def leave(self, window: BudgetWindow, share: ProcessShare) -> None:
         """What this process has spent stays; of its entry nothing does. Once, however often it is sent."""
-        await self._leaves.do((place, part))
+        await self._leave_writer.submit((window, share))
 
-    async def _leave_all(self, leaves: Sequence[tuple[Place, Part]]) -> Sequence[Exception | None]:
+    async def _leave_windows(self, leaves: Sequence[tuple[BudgetWindow, ProcessShare]]) -> Sequence[Exception | None]:
         with pymongo.timeout(STORE_WITHIN_S):
-            writes = [left(place, part) for place, part in leaves]
-            return await each_written(self._windows.bulk_write(writes, ordered=False), len(writes))
+            writes = [leave_command(place, part) for place, part in leaves]
+            return await collect_bulk_errors(self._windows.bulk_write(writes, ordered=False), len(writes))
 
-    async def used(self, places: Sequence[Place]) -> Mapping[str, Used]:
+    async def read_usage(self, windows: Sequence[BudgetWindow]) -> Mapping[str, WindowUsage]:
         """By the places' ids."""
-        found = await self._found(places)
-        unopened = [place for place in places if place.spent_before and place.id not in found]
+        found = await self._aggregate_usage(windows)
+        unopened = [place for place in windows if place.has_earlier_spending and place.id not in found]
         for place in unopened:
             await self.open(place)
-        more = await self._found(unopened) if unopened else {}
-        return {place.id: more.get(place.id) or found.get(place.id) or Used() for place in places}
+        more = await self._aggregate_usage(unopened) if unopened else {}
+        return {place.id: more.get(place.id) or found.get(place.id) or WindowUsage() for place in windows}
 
-    async def _found(self, places: Sequence[Place]) -> Mapping[str, Used]:
+    async def _aggregate_usage(self, windows: Sequence[BudgetWindow]) -> Mapping[str, WindowUsage]:
         asked: list[Mapping[str, Any]] = [
-            {"$match": {"_id": {"$in": [place.id for place in places]}}},
+            {"$match": {"_id": {"$in": [place.id for place in windows]}}},
             {"$project": {"spent": SPENT, "reserved": RESERVED}},
         ]
         with pymongo.timeout(STORE_WITHIN_S):
             found = await self._windows.aggregate(asked)
-            return {row["_id"]: Used(int(row["spent"]), int(row["reserved"])) async for row in found}
+            return {row["_id"]: WindowUsage(int(row["spent"]), int(row["reserved"])) async for row in found}
 
-    async def say_once(self, place: Place, what: str) -> bool:
+    async def claim_alert(self, window: BudgetWindow, event: str) -> bool:
         """Whether nobody has said this of the window and its limit."""
-        limit = place.budget.limit
-        unsaid = {"_id": place.id, f"said.{what}.limit": {"$ne": limit}}
-        said = [{"$set": {f"said.{what}": {"limit": limit, "at": "$$NOW"}}}]
+        limit = window.budget.limit
+        unsaid = {"_id": window.id, f"said.{event}.limit": {"$ne": limit}}
+        said = [{"$set": {f"said.{event}": {"limit": limit, "at": "$$NOW"}}}]
         return (await self._windows.update_one(unsaid, said)).modified_count == 1
 
-    async def add_rejections(self, rejected: Sequence[tuple[Place, int]]) -> None:
+    async def add_rejections(self, counts: Sequence[tuple[BudgetWindow, int]]) -> None:
         """Of the window; and of all time, in a document that stays when the window is deleted."""
         changes = [
             UpdateOne({"_id": each}, {"$inc": {"rejections": count}}, upsert=each != place.id)
-            for place, count in rejected
-            for each in (place.id, ever_id(place.budget.id, place.app_id))
+            for place, count in counts
+            for each in (place.id, all_time_id(place.budget.id, place.app_id))
         ]
         await self._windows.bulk_write(changes, ordered=False)
 
 
-def ever_id(budget_id: str, app_id: str | None) -> str:
+def all_time_id(budget_id: str, app_id: str | None) -> str:
     """The document of what is counted for all time; a space is in no part of another id where this one has it."""
     return f"ever {budget_id} {'' if app_id is None else app_id}"
 
 
-async def recorded_before(database: AsyncDatabase[Document], labels: Mapping[str, Any]) -> int:
+async def sum_recorded_before(database: AsyncDatabase[Document], labels: Mapping[str, Any]) -> int:
     """In the window, by calls that began before its budget counted."""
     start = labels["start"]
-    wanted = Wanted(
+    wanted = UsageFilter(
         app_id=labels["app_id"],
         workflow=labels["workflow"],
         since=start if labels["end"] is not None else None,
         until=labels["since"],
     )
-    return sum(amount_of(each, labels["unit"]) for each in await usage_totals(database, [], wanted))
+    return sum(amount_in_unit(each, labels["unit"]) for each in await usage_totals(database, [], wanted))
 
 
-def amount_of(totals: UsageTotals, unit: str) -> int:
+def amount_in_unit(totals: UsageTotals, unit: str) -> int:
     return totals.cost_nano_usd if unit == "usd" else totals.input_tokens + totals.output_tokens

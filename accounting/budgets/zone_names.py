@@ -3,13 +3,13 @@
 from difflib import get_close_matches
 from zoneinfo import available_timezones
 
-OF_THE_MACHINE = "localtime"  # another one on each
+MACHINE_ZONE = "localtime"  # another one on each
 
 
-def no_zone(given: object) -> str:
+def describe_unknown_zone(name: object) -> str:
     """What to say of a name that is none."""
-    written = str(given).strip().lower().replace(" ", "_")
-    zones = sorted(available_timezones() - {OF_THE_MACHINE}, key=lambda zone: ("/" not in zone, zone))
+    written = str(name).strip().lower().replace(" ", "_")
+    zones = sorted(available_timezones() - {MACHINE_ZONE}, key=lambda zone: ("/" not in zone, zone))
     same = [zone for zone in zones if zone.lower() == written]
     of_city = same or [zone for zone in zones if zone.lower().rpartition("/")[2] == written]
     lower = {zone.lower(): zone for zone in zones}

@@ -22,21 +22,21 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from accounting.grouped import Grouped, each_written
+from accounting.grouped import BulkWriter, collect_bulk_errors
 from accounting.ledger.rows import (
     COLLECTION,
     INDEXES,
-    NOT_THE_MODELS,
+    NON_MODEL_ERRORS,
     OPEN,
     WORKER_LOST,
     Row,
     closed_row,
-    correction_of,
+    build_correction,
     open_row,
 )
 from accounting.prices import PriceTable
-from accounting.store_errors import store_is_away
-from accounting.uninterrupted import to_its_end
+from accounting.store_errors import is_unavailable
+from accounting.uninterrupted import run_shielded
 from accounting.usage import BegunCall, ModelCall, RunOwner
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,9 @@ log = logging.getLogger(__name__)
 Write = InsertOne[Row] | ReplaceOne[Row] | DeleteOne
 
 FIRST_PAUSE_S = 0.25
-LONGEST_PAUSE_S = 5.0
+MAX_PAUSE_S = 5.0
 BEGINS_WITHIN_S = 10.0
-MOST_WAITING = 2_000
+MAX_WAITING_WRITES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,19 @@ class Ledger:
         prices: PriceTable,
         *,
         holder: Callable[[], str] = str,
-        begins_closed: bool = True,
+        fails_closed: bool = True,
     ) -> None:
         """`holder` names this process, for budgets. `begins_closed`: no call is made while its row cannot be written;
         else it is made, and its row written when the store is back."""
         self._rows: AsyncCollection[Row] = database[COLLECTION]
         self._prices = prices
         self._holder = holder
-        self._begins_closed = begins_closed
-        self._writes = Grouped(self._write_all)
-        self._room = asyncio.Semaphore(MOST_WAITING)
-        self._writing = 0
-        self._nothing_left = asyncio.Event()
-        self._taking_back: set[asyncio.Task[None]] = set()
+        self._fails_closed = fails_closed
+        self._writer = BulkWriter(self._write_all)
+        self._slots = asyncio.Semaphore(MAX_WAITING_WRITES)
+        self._pending_writes = 0
+        self._all_written = asyncio.Event()
+        self._delete_tasks: set[asyncio.Task[None]] = set()
 
     async def ensure_indexes(self) -> None:
         await self._rows.create_indexes(list(INDEXES))
@@ -87,16 +87,16 @@ class Ledger:
         """Raises when the call must not be made: then there is no row of it either."""
         row = open_row(owner, lease_token=lease_token, call=call, holder=self._holder())
         try:
-            await self._written(InsertOne(row), row["_id"], within_s=BEGINS_WITHIN_S)
+            await self._write_with_retries(InsertOne(row), row["_id"], timeout_s=BEGINS_WITHIN_S)
         except DuplicateKeyError:
             return  # an earlier try arrived though its answer did not
         except PyMongoError as error:
-            self._take_back(row)
-            if self._begins_closed or not store_is_away(error):
+            self._start_delete(row)
+            if self._fails_closed or not is_unavailable(error):
                 raise
             log.warning("call_made_without_row", extra={"row": row["_id"], "error": type(error).__name__})
         except asyncio.CancelledError:
-            await to_its_end(self._taken_back(row))  # before its run says what it has used
+            await run_shielded(self._delete_open_row(row))  # before its run says what it has used
             raise
 
     async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str | None = None) -> None:
@@ -105,69 +105,69 @@ class Ledger:
         row = closed_row(owner, lease_token=lease_token, call=call, holder=signed, prices=self._prices)
         complete = ReplaceOne({"_id": row["_id"], "rollup": OPEN}, row, upsert=True)
         try:
-            await self._written(complete, row["_id"])
+            await self._write_with_retries(complete, row["_id"])
         except DuplicateKeyError:
-            await self._corrected(row)
+            await self._correct_row(row)
 
-    async def drained(self, *, within_s: float) -> bool:
+    async def drain(self, *, timeout_s: float) -> bool:
         """Whether all that this process has to write is written."""
         try:
-            async with asyncio.timeout(within_s):
-                while self._writing:
-                    self._nothing_left.clear()
-                    await self._nothing_left.wait()
+            async with asyncio.timeout(timeout_s):
+                while self._pending_writes:
+                    self._all_written.clear()
+                    await self._all_written.wait()
         except TimeoutError:
-            log.error("usage_rows_left", extra={"rows": self._writing})
-        return not self._writing
+            log.error("usage_rows_left", extra={"rows": self._pending_writes})
+        return not self._pending_writes
 
-    async def _written(self, write: Write, row_id: str, *, within_s: float = float("inf")) -> None:
+    async def _write_with_retries(self, write: Write, row_id: str, *, timeout_s: float = float("inf")) -> None:
         loop = asyncio.get_running_loop()
-        pause_s, give_up_at = FIRST_PAUSE_S, loop.time() + within_s
-        with self._counted():
-            async with self._room:
+        pause_s, give_up_at = FIRST_PAUSE_S, loop.time() + timeout_s
+        with self._count_write():
+            async with self._slots:
                 while True:
                     try:
-                        await self._writes.do(write)
+                        await self._writer.submit(write)
                     except PyMongoError as error:
-                        if not store_is_away(error) or loop.time() + pause_s > give_up_at:
+                        if not is_unavailable(error) or loop.time() + pause_s > give_up_at:
                             raise
                         log.warning("usage_row_waits", extra={"row": row_id, "error": type(error).__name__})
                     else:
                         return
                     await asyncio.sleep(pause_s)
-                    pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                    pause_s = min(pause_s * 2, MAX_PAUSE_S)
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._writing += 1
+    def _count_write(self) -> Iterator[None]:
+        self._pending_writes += 1
         try:
             yield
         finally:
-            self._writing -= 1
-            if not self._writing:
-                self._nothing_left.set()
+            self._pending_writes -= 1
+            if not self._pending_writes:
+                self._all_written.set()
 
-    def _take_back(self, row: Row) -> None:
-        task = asyncio.ensure_future(self._taken_back(row))
-        self._taking_back.add(task)
-        task.add_done_callback(self._taking_back.discard)
+    def _start_delete(self, row: Row) -> None:
+        task = asyncio.ensure_future(self._delete_open_row(row))
+        self._delete_tasks.add(task)
+        task.add_done_callback(self._delete_tasks.discard)
 
-    async def _taken_back(self, row: Row) -> None:
+    async def _delete_open_row(self, row: Row) -> None:
         """Behind the row, should that be on its way still. What cannot be taken back is closed as missing later."""
-        with self._counted():
+        with self._count_write():
             try:
-                await self._writes.do(DeleteOne({"_id": row["_id"], "rollup": OPEN}))
+                await self._writer.submit(DeleteOne({"_id": row["_id"], "rollup": OPEN}))
             except PyMongoError as error:
                 log.warning("usage_row_left_open", extra={"row": row["_id"], "error": type(error).__name__})
 
-    async def _corrected(self, row: Row) -> None:
+    async def _correct_row(self, row: Row) -> None:
         """It is closed already: by a write of ours whose answer got lost, or since we were taken for dead."""
         lost = {"_id": row["_id"], "error": WORKER_LOST}
         while True:
             try:
-                written = await self._rows.update_one(lost, correction_of(row))
+                written = await self._rows.update_one(lost, build_correction(row))
             except PyMongoError as error:
-                if not store_is_away(error):
+                if not is_unavailable(error):
                     raise
                 await asyncio.sleep(FIRST_PAUSE_S)
             else:
@@ -176,10 +176,10 @@ class Ledger:
                 return
 
     async def _write_all(self, writes: Sequence[Write]) -> Sequence[Exception | None]:
-        return await each_written(self._rows.bulk_write([*writes], ordered=False), len(writes))
+        return await collect_bulk_errors(self._rows.bulk_write([*writes], ordered=False), len(writes))
 
-    async def earlier_calls(self, run_id: str) -> EarlierCalls:
-        failed = {"$and": [{"$not": "$ok"}, {"$not": {"$in": ["$error", [*NOT_THE_MODELS]]}}]}
+    async def read_earlier_calls(self, run_id: str) -> EarlierCalls:
+        failed = {"$and": [{"$not": "$ok"}, {"$not": {"$in": ["$error", [*NON_MODEL_ERRORS]]}}]}
         sums = {
             "calls": {"$sum": 1},
             "tokens": {"$sum": {"$add": ["$input_tokens", "$output_tokens"]}},

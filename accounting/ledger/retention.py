@@ -33,15 +33,15 @@ class LedgerRetention:
 
     async def run_pass(self, counts: Counter[str]) -> None:
         for _ in range(MAX_BATCHES):
-            pruned = await self._prune_some()
+            pruned = await self._prune_batch()
             if pruned:
                 counts[PRUNED] += pruned
             if pruned < BATCH:
                 return
 
-    async def _prune_some(self) -> int:
-        hour = await self._oldest_that_is_over()
-        if hour is None or await self._waits_for_totals(hour) or not await self._note(hour + HOUR):
+    async def _prune_batch(self) -> int:
+        hour = await self._find_oldest_expired_hour()
+        if hour is None or await self._has_unadded_rows(hour) or not await self._record_kept_since(hour + HOUR):
             return 0
         within = {"at": {"$lt": hour + HOUR}}
         found = self._rows.find(within, {"_id": 1}, hint=BY_TIME).sort("at", ASCENDING).limit(BATCH)
@@ -52,7 +52,7 @@ class LedgerRetention:
             log.info("usage_rows_pruned", extra={"rows": gone.deleted_count, "hour": hour.isoformat()})
         return gone.deleted_count
 
-    async def _oldest_that_is_over(self) -> datetime | None:
+    async def _find_oldest_expired_hour(self) -> datetime | None:
         """By the database's clock: the hour of the oldest row, when all of that hour was kept long enough."""
         over = {"$expr": {"$lt": ["$at", {"$subtract": ["$$NOW", self._keep_ms + 3_600_000]}]}}
         found = self._rows.find({}, {"at": 1}, hint=BY_TIME).sort("at", ASCENDING).limit(1)
@@ -61,11 +61,11 @@ class LedgerRetention:
             return None
         return hour_of(oldest[0]["at"])
 
-    async def _waits_for_totals(self, hour: datetime) -> bool:
+    async def _has_unadded_rows(self, hour: datetime) -> bool:
         within = {"at": {"$lt": hour + HOUR}, "rollup": {"$exists": True}}
         return await self._rows.find_one(within, {"_id": 1}, hint="by_rollup") is not None
 
-    async def _note(self, kept_since: datetime) -> bool:
+    async def _record_kept_since(self, kept_since: datetime) -> bool:
         """False while the totals are being built for the first time."""
         noted = await self._state.update_one({"_id": STATE_ID, "ready": True}, {"$max": {"kept_since": kept_since}})
         return noted.matched_count > 0

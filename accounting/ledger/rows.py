@@ -20,14 +20,14 @@ Row = dict[str, Any]
 COLLECTION = "usage"
 
 OPEN, DUE, CORRECTS = 0, 1, 2
-TO_BE_ADDED = {"$in": [DUE, CORRECTS]}
+NOT_ADDED = {"$in": [DUE, CORRECTS]}
 NOT_OPEN = {"$ne": OPEN}
 WORKER_LOST = "WorkerLost"
 # Errors that are none of the model's: what is asked again then is not asked by a model that has failed.
-NOT_THE_MODELS = (None, "Cancelled", WORKER_LOST)
+NON_MODEL_ERRORS = (None, "Cancelled", WORKER_LOST)
 
-CLOSED_AFTER_S = 60.0  # for what a library does behind its own deadline, and for the row's way to the store
-USUALLY_WITHIN_S = 600.0
+CLOSE_DELAY_S = 60.0  # for what a library does behind its own deadline, and for the row's way to the store
+DEFAULT_CALL_TIMEOUT_S = 600.0
 
 BY_ROLLUP = "by_rollup"
 BY_TIME = "by_time"
@@ -49,7 +49,7 @@ def row_id(owner: RunOwner, *, lease_token: int, number: int) -> str:
 
 
 def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str) -> Row:
-    within_s = (call.within_s or USUALLY_WITHIN_S) + CLOSED_AFTER_S
+    within_s = (call.within_s or DEFAULT_CALL_TIMEOUT_S) + CLOSE_DELAY_S
     return {
         **_labels(owner, lease_token, call, holder),
         **_tokens(Tokens()),
@@ -66,19 +66,19 @@ def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str)
     }
 
 
-def left_open() -> dict[str, Any]:
+def expired_open_rows() -> dict[str, Any]:
     """Rows whose time is over by the store's clock, however wrong the one of their worker is."""
     open_for = {"$subtract": ["$open_until", "$at"]}
     return {"rollup": OPEN, "$expr": {"$lt": [{"$add": [{"$toDate": "$begun"}, open_for]}, "$$NOW"]}}
 
 
-def closed_as_lost() -> dict[str, Any]:
+def close_as_lost() -> dict[str, Any]:
     return {"$set": {"rollup": DUE, "error": WORKER_LOST}, "$unset": {"open_until": "", "begun": ""}}
 
 
 def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str, prices: PriceTable) -> Row:
     """A missing call has no price, since nobody knows what of."""
-    priced = prices.priced(call.tokens, provider=call.provider, model=call.model, at=call.started_at)
+    priced = prices.price_call(call.tokens, provider=call.provider, model=call.model, at=call.started_at)
     is_known = call.status != "missing"
     return {
         **_labels(owner, lease_token, call, holder),
@@ -94,7 +94,7 @@ def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: st
     }
 
 
-def correction_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+def build_correction(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Of a row that was closed as missing, for good in the totals or not yet."""
     known = {name: {"$literal": value} for name, value in row.items() if name not in ("_id", "rollup")}
     is_added = {"$eq": [{"$type": "$rollup"}, "missing"]}

@@ -13,8 +13,8 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.ledger.rows import COLLECTION, CORRECTS, DUE, NOT_OPEN, Row
-from accounting.one_moment import at_one_moment
-from accounting.totals.sums import HOURS, LABELS, STATE, STATE_ID, SUMMED, TOTALS, Sums, additions, hour_of, sum_up
+from accounting.one_moment import snapshot_read
+from accounting.totals.sums import HOURS, LABELS, STATE, STATE_ID, SUMMED, TOTALS, Sums, additions, hour_of, add_sums
 from accounting.usage import UsageTotals
 
 Database = AsyncDatabase[dict[str, Any]]
@@ -26,19 +26,19 @@ _DAY, _HOUR = "%Y-%m-%d", "%Y-%m-%dT%H:00Z"
 _LAST_HOUR = datetime(9999, 12, 31, 23, tzinfo=UTC)
 
 
-def _time(field: str) -> Mapping[str, Any]:
+def _time_groups(field: str) -> Mapping[str, Any]:
     return {
         "day": {"$dateToString": {"date": f"${field}", "format": _DAY}},
         "hour": {"$dateToString": {"date": f"${field}", "format": _HOUR}},
     }
 
 
-GROUPS: Mapping[str, Any] = {**_BY_LABEL, **_time("at"), "run_id": "$run_id"}
-_GROUPS_OF_HOURS: Mapping[str, Any] = {**_BY_LABEL, **_time("hour")}
+GROUPS: Mapping[str, Any] = {**_BY_LABEL, **_time_groups("at"), "run_id": "$run_id"}
+_GROUPS_OF_HOURS: Mapping[str, Any] = {**_BY_LABEL, **_time_groups("hour")}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UsageFilter:
     """Which calls are summed. What is None matches everything; `since` and `until` are about when a call began."""
 
     app_id: str | None = None
@@ -58,33 +58,33 @@ class Wanted:
         return {**query, time: within} if within else query
 
 
-EVERYTHING = Wanted()
+EVERYTHING = UsageFilter()
 
 
-async def usage_totals(database: Database, keys: Sequence[str], wanted: Wanted = EVERYTHING) -> list[UsageTotals]:
+async def usage_totals(database: Database, keys: Sequence[str], usage_filter: UsageFilter = EVERYTHING) -> list[UsageTotals]:
     async def ask(session: AsyncClientSession) -> list[UsageTotals]:
-        return await totals_at(database, keys, wanted, session)
+        return await totals_in_snapshot(database, keys, usage_filter, session)
 
-    return await at_one_moment(database, ask)
+    return await snapshot_read(database, ask)
 
 
-async def totals_at(
-    database: Database, keys: Sequence[str], wanted: Wanted, session: AsyncClientSession
+async def totals_in_snapshot(
+    database: Database, keys: Sequence[str], usage_filter: UsageFilter, session: AsyncClientSession
 ) -> list[UsageTotals]:
     """In a snapshot of the caller's."""
     state = await database[STATE].find_one({"_id": STATE_ID, "ready": True}, session=session)
-    reader = Reader(database, keys, session)
+    reader = TotalsReader(database, keys, session)
     if state is None or "run_id" in keys:
-        await reader.add_rows({**wanted.query(), "rollup": NOT_OPEN})
-    elif wanted.since is None and wanted.until is None and not {"day", "hour"} & set(keys):
-        await reader.add(TOTALS, GROUPS, wanted.query())
-        await reader.add_waiting(wanted)
+        await reader.add_rows({**usage_filter.query(), "rollup": NOT_OPEN})
+    elif usage_filter.since is None and usage_filter.until is None and not {"day", "hour"} & set(keys):
+        await reader.add(TOTALS, GROUPS, usage_filter.query())
+        await reader.add_pending(usage_filter)
     else:
-        await reader.add_hours(wanted, kept_since=state.get("kept_since"))
+        await reader.add_hours(usage_filter, kept_since=state.get("kept_since"))
     return reader.totals()
 
 
-class Reader:
+class TotalsReader:
     """Sums up, by these keys, what it is told to add."""
 
     def __init__(self, database: Database, keys: Sequence[str], session: AsyncClientSession) -> None:
@@ -99,37 +99,37 @@ class Reader:
             [{"$match": dict(query)}, {"$group": group}], session=self._session
         )
         async for row in found:
-            sum_up(self._sums, self._key(row["_id"]), {name: row[name] for name in SUMMED})
+            add_sums(self._sums, self._key(row["_id"]), {name: row[name] for name in SUMMED})
 
     async def add_rows(self, query: Query) -> None:
         found = await self._database[COLLECTION].aggregate(totals_pipeline(self._keys, query), session=self._session)
         async for row in found:
-            sum_up(self._sums, self._key(row["_id"]), {name: row[name] for name in SUMMED})
+            add_sums(self._sums, self._key(row["_id"]), {name: row[name] for name in SUMMED})
 
-    async def add_waiting(self, wanted: Wanted) -> None:
+    async def add_pending(self, usage_filter: UsageFilter) -> None:
         """What the roll-up will add, as it will add it."""
-        await self.add_rows({**wanted.query(), "rollup": DUE})
-        correcting = self._database[COLLECTION].find({**wanted.query(), "rollup": CORRECTS}, session=self._session)
+        await self.add_rows({**usage_filter.query(), "rollup": DUE})
+        correcting = self._database[COLLECTION].find({**usage_filter.query(), "rollup": CORRECTS}, session=self._session)
         async for row in correcting:
             for added, sums in additions([row]):
-                sum_up(self._sums, self._key_of_row(added), sums)
+                add_sums(self._sums, self._key_of_row(added), sums)
 
-    async def add_hours(self, wanted: Wanted, *, kept_since: datetime | None) -> None:
+    async def add_hours(self, usage_filter: UsageFilter, *, kept_since: datetime | None) -> None:
         """Whole hours from their totals; before and after them rows, which are older than no retention."""
-        since, until = wanted.since, wanted.until
+        since, until = usage_filter.since, usage_filter.until
         if since is not None and kept_since is not None and since < kept_since:
             since = hour_of(since)  # of an hour whose rows are gone there is only the whole
         first = None if since is None else _next_hour(since)
         last = None if until is None else hour_of(until)
         if first is not None and last is not None and first > last:
-            await self.add_rows({**replace(wanted, since=since).query(), "rollup": NOT_OPEN})
+            await self.add_rows({**replace(usage_filter, since=since).query(), "rollup": NOT_OPEN})
             return
-        whole = replace(wanted, since=first, until=last)
+        whole = replace(usage_filter, since=first, until=last)
         await self.add(HOURS, _GROUPS_OF_HOURS, whole.query("hour"))
-        await self.add_waiting(whole)
+        await self.add_pending(whole)
         for begin, end in ((since, first), (last, until)):
             if begin is not None and end is not None and begin < end:
-                await self.add_rows({**replace(wanted, since=begin, until=end).query(), "rollup": NOT_OPEN})
+                await self.add_rows({**replace(usage_filter, since=begin, until=end).query(), "rollup": NOT_OPEN})
 
     def totals(self) -> list[UsageTotals]:
         found = sorted(self._sums.items(), key=lambda item: [(value is None, value) for value in item[0]])
@@ -170,21 +170,21 @@ def totals_pipeline(keys: Sequence[str], match: Query) -> list[dict[str, Any]]:
     return [{"$match": dict(match)}, {"$group": group}]
 
 
-async def run_totals(database: Database, run_id: str, *, going_on: bool = False) -> UsageTotals:
+async def run_totals(database: Database, run_id: str, *, is_running: bool = False) -> UsageTotals:
     """What a run document's `usage` says when its run ends or parks: a call that is still open then is a lost one.
     `going_on`: what it has used up to now; the call that is being made is not over."""
-    [totals] = await _of_runs(database, [run_id], {"rollup": NOT_OPEN} if going_on else {})
+    [totals] = await _sum_by_run(database, [run_id], {"rollup": NOT_OPEN} if is_running else {})
     return totals
 
 
-async def totals_of_runs(database: Database, run_ids: Sequence[str]) -> list[UsageTotals]:
+async def run_totals_by_id(database: Database, run_ids: Sequence[str]) -> list[UsageTotals]:
     """Of each that ends, in their order."""
-    return await _of_runs(database, run_ids, {})
+    return await _sum_by_run(database, run_ids, {})
 
 
-async def _of_runs(database: Database, run_ids: Iterable[str], also: Query) -> list[UsageTotals]:
+async def _sum_by_run(database: Database, run_ids: Iterable[str], extra_query: Query) -> list[UsageTotals]:
     asked = [*run_ids]
-    rows = await database[COLLECTION].aggregate(totals_pipeline(["run_id"], {"run_id": {"$in": asked}, **also}))
+    rows = await database[COLLECTION].aggregate(totals_pipeline(["run_id"], {"run_id": {"$in": asked}, **extra_query}))
     found: dict[str, dict[str, Any]] = {}
     async for row in rows:
         found[row["_id"]["run_id"]] = {name: int(row[name]) for name in SUMMED}

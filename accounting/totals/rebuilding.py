@@ -22,7 +22,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from accounting.ledger.rows import BY_TIME, COLLECTION, CORRECTS, INDEXES
-from accounting.one_moment import at_one_moment
+from accounting.one_moment import snapshot_read
 from accounting.totals.reading import totals_pipeline
 from accounting.totals.sums import (
     HOUR_INDEXES,
@@ -38,16 +38,16 @@ from accounting.totals.sums import (
     hour_of,
     key_of,
     labels_of,
-    named,
-    sum_up,
-    taken_back,
+    label_fields,
+    add_sums,
+    reversal_of,
 )
 
 Database = AsyncDatabase[dict[str, Any]]
-Told = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 ByLabels = dict[LabelValues, Sums]
 HOURS_AT_ONCE = 50_000  # totals of hours that one transaction sums up; a large ledger has as many of one app
-RightAndKept = tuple[ByLabels, ByLabels]
+RightAndStored = tuple[ByLabels, ByLabels]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,43 +67,43 @@ async def ensure_indexes(database: Database) -> None:
         await database[collection].create_indexes([*indexes])
 
 
-async def verify(database: Database, on_hour: Told = lambda _done, _all: None) -> Sequence[Difference]:
+async def find_differences(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> Sequence[Difference]:
     """What a rebuild would change: `right` is the ledger's sum, or that of the hours, `kept` is the total's."""
     await ensure_indexes(database)
     found: list[Difference] = []
-    hours = await _hours(database)
+    hours = await _list_hours(database)
     for number, hour in enumerate(hours, 1):
-        right, kept = await at_one_moment(database, partial(_of_hour, database, hour))
-        found += differences(hour, right, kept)
+        right, kept = await snapshot_read(database, partial(_read_hour, database, hour))
+        found += compare_totals(hour, right, kept)
         on_hour(number, len(hours))
-    async for app_ids in _apps(database):
-        right, kept = await at_one_moment(database, partial(_of_apps, database, app_ids))
-        found += differences(None, right, kept)
+    async for app_ids in _list_app_batches(database):
+        right, kept = await snapshot_read(database, partial(_read_apps, database, app_ids))
+        found += compare_totals(None, right, kept)
     return found
 
 
-async def rebuild(database: Database, on_hour: Told = lambda _done, _all: None) -> int:
+async def rebuild(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> int:
     """How many totals were changed."""
-    return sum([changed async for changed in rebuilding(database, on_hour)])
+    return sum([changed async for changed in rebuild_in_steps(database, on_hour)])
 
 
-async def rebuilding(database: Database, on_hour: Told = lambda _done, _all: None) -> AsyncGenerator[int]:
+async def rebuild_in_steps(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> AsyncGenerator[int]:
     """Step by step: how many totals each has changed. Totals are read from when all are there (`ready`), before that
     from the rows."""
     await ensure_indexes(database)
     state = database[STATE]
-    first = {"seq": 0, **await _only_totals_before(database)}
+    first = {"seq": 0, **await _initial_state(database)}
     await state.update_one({"_id": STATE_ID}, {"$setOnInsert": first}, upsert=True)
-    hours = await _hours(database)
+    hours = await _list_hours(database)
     for number, hour in enumerate(hours, 1):
-        yield await _in_transaction(database, partial(_mend_hour, database, hour))
+        yield await _in_transaction(database, partial(_repair_hour, database, hour))
         on_hour(number, len(hours))
-    async for app_ids in _apps(database):
-        yield await _in_transaction(database, partial(_mend_apps, database, app_ids))
+    async for app_ids in _list_app_batches(database):
+        yield await _in_transaction(database, partial(_repair_apps, database, app_ids))
     await state.update_one({"_id": STATE_ID}, {"$set": {"ready": True}})
 
 
-async def _only_totals_before(database: Database) -> Mapping[str, datetime]:
+async def _initial_state(database: Database) -> Mapping[str, datetime]:
     """A state that was lost knew which rows are gone. Of hours before the oldest row there are only totals: made anew
     out of no rows they would be nothing."""
     last = await database[HOURS].find_one({}, {"hour": 1}, sort=[("hour", DESCENDING)])
@@ -113,7 +113,7 @@ async def _only_totals_before(database: Database) -> Mapping[str, datetime]:
     return {"kept_since": last["hour"] + timedelta(hours=1) if row is None else hour_of(row["at"])}
 
 
-async def _hours(database: Database) -> Sequence[datetime]:
+async def _list_hours(database: Database) -> Sequence[datetime]:
     """All that have rows, or totals that have none any more though retention was not there."""
     state = await database[STATE].find_one({"_id": STATE_ID})
     kept_since = (state or {}).get("kept_since")
@@ -131,7 +131,7 @@ async def _hours(database: Database) -> Sequence[datetime]:
     return sorted(hours)
 
 
-async def _apps(database: Database) -> AsyncGenerator[Sequence[str]]:
+async def _list_app_batches(database: Database) -> AsyncGenerator[Sequence[str]]:
     """All of them, so many at a time as have few hours together, and one at least."""
     some: list[str] = []
     count = 0
@@ -146,30 +146,30 @@ async def _apps(database: Database) -> AsyncGenerator[Sequence[str]]:
         yield some
 
 
-async def _of_hour(database: Database, hour: datetime, session: AsyncClientSession) -> RightAndKept:
+async def _read_hour(database: Database, hour: datetime, session: AsyncClientSession) -> RightAndStored:
     state = await database[STATE].find_one({"_id": STATE_ID}, session=session)
     kept_since = (state or {}).get("kept_since")
-    kept = await _summed(database, HOURS, {"hour": hour}, session)
+    kept = await _sum_documents(database, HOURS, {"hour": hour}, session)
     if kept_since is not None and hour < kept_since:
         return kept, kept
     right: ByLabels = {}
     within = {"at": {"$gte": hour, "$lt": hour + timedelta(hours=1)}}
     added = totals_pipeline(LABELS, {**within, "rollup": {"$exists": False}})
     async for row in await database[COLLECTION].aggregate(added, session=session, hint=BY_TIME):
-        sum_up(right, labels_of(row["_id"]), {name: int(row[name]) for name in SUMMED})
+        add_sums(right, labels_of(row["_id"]), {name: int(row[name]) for name in SUMMED})
     # What corrects a row is still to be added: up to now it was one without usage.
     async for row in database[COLLECTION].find({**within, "rollup": CORRECTS}, session=session):
-        before, sums = taken_back(row)
-        sum_up(right, labels_of(before), {name: -value for name, value in sums.items()})
+        before, sums = reversal_of(row)
+        add_sums(right, labels_of(before), {name: -value for name, value in sums.items()})
     return right, kept
 
 
-async def _of_apps(database: Database, app_ids: Sequence[str], session: AsyncClientSession) -> RightAndKept:
-    right = await _summed(database, HOURS, {"app_id": {"$in": app_ids}}, session)
-    return right, await _summed(database, TOTALS, {"app_id": {"$in": app_ids}}, session)
+async def _read_apps(database: Database, app_ids: Sequence[str], session: AsyncClientSession) -> RightAndStored:
+    right = await _sum_documents(database, HOURS, {"app_id": {"$in": app_ids}}, session)
+    return right, await _sum_documents(database, TOTALS, {"app_id": {"$in": app_ids}}, session)
 
 
-async def _summed(
+async def _sum_documents(
     database: Database, collection: str, query: Mapping[str, Any], session: AsyncClientSession
 ) -> ByLabels:
     group = {"_id": {name: f"${name}" for name in LABELS}, **{name: {"$sum": f"${name}"} for name in SUMMED}}
@@ -177,36 +177,36 @@ async def _summed(
     return {labels_of(row["_id"]): {name: int(row[name]) for name in SUMMED} async for row in found}
 
 
-def differences(hour: datetime | None, right: ByLabels, kept: ByLabels) -> list[Difference]:
+def compare_totals(hour: datetime | None, right: ByLabels, stored: ByLabels) -> list[Difference]:
     nothing = dict.fromkeys(SUMMED, 0)
     return [
-        Difference(hour, named(labels), field, sums[field], kept.get(labels, nothing)[field])
-        for labels, sums in _wrong(right, kept)
+        Difference(hour, label_fields(labels), field, sums[field], stored.get(labels, nothing)[field])
+        for labels, sums in _find_wrong(right, stored)
         for field in SUMMED
-        if sums[field] != kept.get(labels, nothing)[field]
+        if sums[field] != stored.get(labels, nothing)[field]
     ]
 
 
-async def _mend_hour(database: Database, hour: datetime, session: AsyncClientSession, _seq: int) -> int:
-    wrong = _wrong(*await _of_hour(database, hour, session))
+async def _repair_hour(database: Database, hour: datetime, session: AsyncClientSession, _seq: int) -> int:
+    wrong = _find_wrong(*await _read_hour(database, hour, session))
     await _write(
-        database[HOURS], [(key_of(labels, hour), named(labels, hour), sums) for labels, sums in wrong], session
+        database[HOURS], [(key_of(labels, hour), label_fields(labels, hour), sums) for labels, sums in wrong], session
     )
     return len(wrong)
 
 
-async def _mend_apps(database: Database, app_ids: Sequence[str], session: AsyncClientSession, seq: int) -> int:
-    wrong = _wrong(*await _of_apps(database, app_ids, session))
-    totals = [(key_of(labels), {**named(labels), "seq": seq}, sums) for labels, sums in wrong]
+async def _repair_apps(database: Database, app_ids: Sequence[str], session: AsyncClientSession, seq: int) -> int:
+    wrong = _find_wrong(*await _read_apps(database, app_ids, session))
+    totals = [(key_of(labels), {**label_fields(labels), "seq": seq}, sums) for labels, sums in wrong]
     await _write(database[TOTALS], totals, session)
     return len(wrong)
 
 
-def _wrong(right: ByLabels, kept: ByLabels) -> list[tuple[LabelValues, Sums]]:
+def _find_wrong(right: ByLabels, stored: ByLabels) -> list[tuple[LabelValues, Sums]]:
     """As they should be. What has nothing any more is 0 and stays, so that those who follow the totals hear of it."""
     nothing = dict.fromkeys(SUMMED, 0)
-    labels = sorted({*right, *kept}, key=key_of)
-    return [(each, right.get(each, nothing)) for each in labels if right.get(each, nothing) != kept.get(each, nothing)]
+    labels = sorted({*right, *stored}, key=key_of)
+    return [(each, right.get(each, nothing)) for each in labels if right.get(each, nothing) != stored.get(each, nothing)]
 
 
 async def _write(

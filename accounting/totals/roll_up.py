@@ -23,8 +23,8 @@ from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from accounting.ledger.rows import BY_ROLLUP, COLLECTION, TO_BE_ADDED, Row, closed_as_lost, left_open
-from accounting.totals.rebuilding import ensure_indexes, rebuilding
+from accounting.ledger.rows import BY_ROLLUP, COLLECTION, NOT_ADDED, Row, close_as_lost, expired_open_rows
+from accounting.totals.rebuilding import ensure_indexes, rebuild_in_steps
 from accounting.totals.sums import (
     HOURS,
     STATE,
@@ -36,8 +36,8 @@ from accounting.totals.sums import (
     hour_of,
     key_of,
     labels_of,
-    named,
-    sum_up,
+    label_fields,
+    add_sums,
 )
 
 log = logging.getLogger(__name__)
@@ -63,80 +63,80 @@ class RollUp:
         self._outbox = outbox
         self._batch = batch
         self._is_prepared = False
-        self._building: AsyncGenerator[int] | None = None
+        self._rebuild: AsyncGenerator[int] | None = None
 
     async def run_pass(self, counts: Counter[str] | None = None) -> None:
         counts = Counter() if counts is None else counts
-        if not await self._prepared():
+        if not await self._prepare():
             return
-        closed = await self._close_left_open()
+        closed = await self._close_expired_rows()
         if closed:
             counts[CLOSED] += closed
         for _ in range(MAX_BATCHES):
-            if await self._rows.find_one({"rollup": TO_BE_ADDED}, {"_id": 1}, hint=BY_ROLLUP) is None:
+            if await self._rows.find_one({"rollup": NOT_ADDED}, {"_id": 1}, hint=BY_ROLLUP) is None:
                 return
-            added = await self.add_some()
+            added = await self.add_batch()
             if added == 0:
                 return
             counts[ADDED] += added
 
-    async def _prepared(self) -> bool:
+    async def _prepare(self) -> bool:
         """Where totals were lost, rows without marks are in none. Those are built first, and in several passes if there
         are many."""
         if self._is_prepared:
             return True
-        if self._building is None:
+        if self._rebuild is None:
             await ensure_indexes(self._database)
             if await self._database[STATE].find_one({"_id": STATE_ID, "ready": True}) is None:
-                self._building = rebuilding(self._database)
-        if self._building is not None and not await self._built(self._building):
+                self._rebuild = rebuild_in_steps(self._database)
+        if self._rebuild is not None and not await self._advance_rebuild(self._rebuild):
             return False
-        self._is_prepared, self._building = True, None
+        self._is_prepared, self._rebuild = True, None
         return True
 
-    async def _built(self, building: AsyncGenerator[int]) -> bool:
+    async def _advance_rebuild(self, rebuild: AsyncGenerator[int]) -> bool:
         until = time.monotonic() + BUILDS_FOR_S
         try:
-            async for _ in building:
+            async for _ in rebuild:
                 if time.monotonic() > until:
                     return False
         except BaseException:
-            self._building = None  # it ends with its error, and is begun anew
+            self._rebuild = None  # it ends with its error, and is begun anew
             raise
         return True
 
-    async def _close_left_open(self) -> int:
-        closed = (await self._rows.update_many(left_open(), closed_as_lost(), hint=BY_ROLLUP)).modified_count
+    async def _close_expired_rows(self) -> int:
+        closed = (await self._rows.update_many(expired_open_rows(), close_as_lost(), hint=BY_ROLLUP)).modified_count
         if closed:
             log.warning("usage_rows_closed", extra={"rows": closed, "reason": "no answer was recorded in time"})
         return closed
 
-    async def add_some(self) -> int:
+    async def add_batch(self) -> int:
         """One transaction, tried once: 0 when nothing is due, or when another process is adding."""
         try:
             async with (
                 self._database.client.start_session() as session,
                 await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", wtimeout=10_000)),
             ):
-                return await self._add_in(session)
+                return await self._add_in_transaction(session)
         except OperationFailure as error:
             if not error.has_error_label("TransientTransactionError"):
                 raise
             log.debug("roll_up_postponed", extra={"code": error.code})
             return 0
 
-    async def _add_in(self, session: AsyncClientSession) -> int:
+    async def _add_in_transaction(self, session: AsyncClientSession) -> int:
         state = await self._database[STATE].find_one_and_update(
             {"_id": STATE_ID}, {"$inc": {"seq": 1}}, return_document=ReturnDocument.AFTER, session=session
         )
-        found = self._rows.find({"rollup": TO_BE_ADDED}, session=session, hint=BY_ROLLUP).limit(self._batch)
+        found = self._rows.find({"rollup": NOT_ADDED}, session=session, hint=BY_ROLLUP).limit(self._batch)
         rows = await found.to_list(None)
         if state is None:
             self._is_prepared = False  # somebody has taken the totals away
         if state is None or not rows:
             await session.abort_transaction()
             return 0
-        hours, totals = changes(rows, seq=state["seq"])
+        hours, totals = build_updates(rows, seq=state["seq"])
         await self._database[HOURS].bulk_write(hours, ordered=False, session=session)
         await self._database[TOTALS].bulk_write(totals, ordered=False, session=session)
         if self._outbox is not None:
@@ -146,21 +146,21 @@ class RollUp:
         return len(rows)
 
 
-def changes(rows: Sequence[Row], *, seq: int) -> tuple[list[UpdateOne], list[UpdateOne]]:
+def build_updates(rows: Sequence[Row], *, seq: int) -> tuple[list[UpdateOne], list[UpdateOne]]:
     """Of the hours and of all time."""
     by_hour: dict[tuple[datetime, LabelValues], Sums] = {}
     by_labels: dict[LabelValues, Sums] = {}
     for row, sums in additions(rows):
         labels = labels_of(row)
-        sum_up(by_hour, (hour_of(row["at"]), labels), sums)
-        sum_up(by_labels, labels, sums)
+        add_sums(by_hour, (hour_of(row["at"]), labels), sums)
+        add_sums(by_labels, labels, sums)
     hours = [
-        UpdateOne({"_id": key_of(labels, hour)}, {"$setOnInsert": named(labels, hour), "$inc": sums}, upsert=True)
+        UpdateOne({"_id": key_of(labels, hour)}, {"$setOnInsert": label_fields(labels, hour), "$inc": sums}, upsert=True)
         for (hour, labels), sums in by_hour.items()
     ]
     totals = [
         UpdateOne(
-            {"_id": key_of(labels)}, {"$setOnInsert": named(labels), "$inc": sums, "$set": {"seq": seq}}, upsert=True
+            {"_id": key_of(labels)}, {"$setOnInsert": label_fields(labels), "$inc": sums, "$set": {"seq": seq}}, upsert=True
         )
         for labels, sums in by_labels.items()
     ]

@@ -48,7 +48,7 @@ def key_of(labels: Iterable[Any], hour: datetime | None = None) -> str:
     return "/".join([*parts, *(quote(str(each), safe="") for each in labels)])
 
 
-def named(labels: LabelValues, hour: datetime | None = None) -> dict[str, Any]:
+def label_fields(labels: LabelValues, hour: datetime | None = None) -> dict[str, Any]:
     by_name = dict(zip(LABELS, labels, strict=True))
     return by_name if hour is None else {"hour": hour, **by_name}
 
@@ -68,7 +68,7 @@ def sums_of(row: Row) -> Sums:
     }
 
 
-def taken_back(row: Row) -> tuple[Row, Sums]:
+def reversal_of(row: Row) -> tuple[Row, Sums]:
     """Of a row that corrects: what it was when it was added, a call that had failed without usage."""
     return {**row, "ok": False}, {"calls": -1, "missing": -1}
 
@@ -77,11 +77,11 @@ def additions(rows: Iterable[Row]) -> Iterator[tuple[Row, Sums]]:
     """What is to be added now, and to the sums of which row's labels."""
     for row in rows:
         if row["rollup"] == CORRECTS:
-            yield taken_back(row)
+            yield reversal_of(row)
         yield row, sums_of(row)
 
 
-def sum_up(target: dict[Key, Sums], key: Key, sums: Mapping[str, int]) -> None:
+def add_sums(target: dict[Key, Sums], key: Key, sums: Mapping[str, int]) -> None:
     have = target.setdefault(key, dict.fromkeys(SUMMED, 0))
     for name, value in sums.items():
         have[name] += value

@@ -2,28 +2,28 @@
 
 from collections.abc import Iterable
 
-_UNITS = ((10**3, "k"), (10**6, "M"), (10**9, "G"), (10**12, "T"), (10**15, "P"))
+_UNIT_SIZES = ((10**3, "k"), (10**6, "M"), (10**9, "G"), (10**12, "T"), (10**15, "P"))
 
 
-def whole(number: int) -> str:
+def format_count(number: int) -> str:
     return f"{number:,}"
 
 
-def short(number: int) -> str:
+def format_short_count(number: int) -> str:
     """Three digits and a unit: 12.3k."""
     if number < 10_000:
-        return whole(number)
-    scaled = [(f"{number / size:#.3g}".rstrip("."), unit) for size, unit in _UNITS]
-    return next((f"{text}{unit}" for text, unit in scaled if float(text) < 1000), whole(number))
+        return format_count(number)
+    scaled = [(f"{number / size:#.3g}".rstrip("."), unit) for size, unit in _UNIT_SIZES]
+    return next((f"{text}{unit}" for text, unit in scaled if float(text) < 1000), format_count(number))
 
 
-def decimals_for(amounts: Iterable[float | None]) -> int:
+def usd_decimals(amounts: Iterable[float | None]) -> int:
     """So many that the largest of them has three digits that count, and cents are always shown."""
     largest = max((abs(amount) for amount in amounts if amount is not None), default=0.0)
     return 2 if largest >= 10 or not largest else 4 if largest >= 0.1 else 6
 
 
-def usd_text(amount: float | None, decimals: int = 2) -> str:
+def format_usd(amount: float | None, decimals: int = 2) -> str:
     if amount is None:
         return "unknown"
     least = 10.0**-decimals

@@ -12,8 +12,8 @@ PROGRAM = "unattended"
 class Command(click.Command):
     """`examples`: whole lines for a shell. `related`: other commands, as one types them after the program."""
 
-    def __init__(self, *given: Any, examples: Sequence[str] = (), related: Sequence[str] = (), **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *args: Any, examples: Sequence[str] = (), related: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
         self.related = tuple(related)
 
@@ -33,8 +33,8 @@ class Group(click.Group):
 
     command_class = Command
 
-    def __init__(self, *given: Any, sections: Mapping[str, Sequence[str]] | None = None, **more: Any) -> None:
-        super().__init__(*given, **more)
+    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.sections = sections
 
     @override

@@ -6,16 +6,16 @@ from typing import Any
 import click
 
 
-class Deferred(click.Command):
+class DeferredCommand(click.Command):
     """Stands in a group for a command whose libraries take longer to import than the command to run."""
 
-    def __init__(self, name: str, place: str, first_words: str) -> None:
+    def __init__(self, name: str, target: str, summary: str) -> None:
         """`place`: module and attribute, as ops.cli.keys:keys. `first_words`: the first sentence of its help."""
-        super().__init__(name, help=first_words)
-        self.place = place
+        super().__init__(name, help=summary)
+        self.target = target
 
-    def command(self) -> click.Command:
-        module, _, attribute = self.place.partition(":")
+    def load(self) -> click.Command:
+        module, _, attribute = self.target.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
@@ -23,4 +23,4 @@ class Deferred(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Whose command is the real one: what is then parsed, invoked, completed or asked for help."""
-        return self.command().make_context(info_name, args, parent, **extra)
+        return self.load().make_context(info_name, args, parent, **extra)

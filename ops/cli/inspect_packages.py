@@ -6,17 +6,17 @@ from typing import Any
 import click
 
 from ops.cli.command import Group
-from ops.cli.completing import completed_by, workflows
-from ops.cli.deferred import Deferred
+from ops.cli.completing import complete_with, find_workflows
+from ops.cli.deferred import DeferredCommand
 from ops.cli.output import json_option, print_json, print_table
-from ops.cli.verdicts import as_data, encodable, print_verdict
-from ops.unmet_needs import with_unmet_needs
+from ops.cli.verdicts import inspection_json, to_encodable, print_verdict
+from ops.unmet_needs import add_unmet_needs
 from workers.settings import load_settings
 from workflows.package.catalog import Catalog, package_directories
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
 
-_NOT_STARTED = "not started in this state; running processes keep the last good version"
+_NOT_STARTED_TEXT = "not started in this state; running processes keep the last good version"
 
 
 @click.group(cls=Group)
@@ -38,28 +38,28 @@ def list_packages(as_json: bool) -> None:
     """
     rows: list[dict[str, Any]] = [
         {
-            "name": encodable(each.name),
+            "name": to_encodable(each.name),
             "verdict": each.verdict,
             "started": started is not None,
             "findings": len(each.findings),
             "agents": each.counts.agents,
             "version": started.version if started is not None else "",
-            "folder": encodable(str(each.folder)),
+            "folder": to_encodable(str(each.folder)),
         }
-        for each, started in _inspections()
+        for each, started in _inspect_packages()
     ]
-    _show(as_json, "Packages", rows)
+    _print_rows(as_json, "Packages", rows)
 
 
 @packages.command("show", examples=["unattended packages show DailyDigest"], related=["validate", "packages list"])
-@click.argument("name", shell_complete=completed_by(workflows))
+@click.argument("name", shell_complete=complete_with(find_workflows))
 @json_option
 def show_package(name: str, as_json: bool) -> None:
     """Tells every finding about one package.
 
     Exit code 1 when it is refused.
     """
-    found = [(each, started) for each, started in _inspections() if name in (each.name, each.folder.name)]
+    found = [(each, started) for each, started in _inspect_packages() if name in (each.name, each.folder.name)]
     if not found:
         click.echo(f"unattended: there is no package {name}; `unattended packages list` shows them", err=True)
         raise SystemExit(1)
@@ -69,24 +69,24 @@ def show_package(name: str, as_json: bool) -> None:
     version = started.version if started is not None else ""
     if as_json:
         more = {"started": started is not None, "version": version, "refused": refused}
-        print_json({**as_data(inspection, inspection.folder), **more})
+        print_json({**inspection_json(inspection, inspection.folder), **more})
     else:
         print_verdict(inspection, inspection.folder)
-        click.echo(f"version {version}" if version else _NOT_STARTED)
+        click.echo(f"version {version}" if version else _NOT_STARTED_TEXT)
     raise SystemExit(1 if refused else 0)
 
 
-def _inspections() -> list[tuple[Inspection, Package | None]]:
+def _inspect_packages() -> list[tuple[Inspection, Package | None]]:
     """Each package folder as it is on disk, and what is started of it: a broken edit keeps the last good version."""
     settings = load_settings()
     catalog = Catalog(package_directories(settings.packages))
     by_folder = {package.folder: package for package in catalog.packages().values()}
     found = catalog.inspections()
     names = {each.name for each in found}
-    return [(with_unmet_needs(each, settings, workflows=names), by_folder.get(each.folder)) for each in found]
+    return [(add_unmet_needs(each, settings, workflows=names), by_folder.get(each.folder)) for each in found]
 
 
-def _show(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:
+def _print_rows(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:
     if as_json:
         print_json(list(rows))
         return
@@ -96,5 +96,5 @@ def _show(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 packages.add_command(
-    Deferred("schema", "ops.cli.schemas:export_schema", "Prints the JSON Schema of one package file, or of all.")
+    DeferredCommand("schema", "ops.cli.schemas:export_schema", "Prints the JSON Schema of one package file, or of all.")
 )

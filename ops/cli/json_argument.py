@@ -9,7 +9,7 @@ class JsonArgumentError(ValueError):
     """The text says what is wrong with it."""
 
 
-def json_object(text: str) -> dict[str, Any]:
+def parse_json_object(text: str) -> dict[str, Any]:
     try:
         raw = Path(text[1:]).read_text(encoding="utf-8-sig") if text.startswith("@") else text
         value = json.loads(raw)

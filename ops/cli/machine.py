@@ -8,7 +8,7 @@ import click
 
 from ops.cli.command import command
 from ops.cli.output import json_option, print_json, print_table
-from ops.cli.progress import progress
+from ops.cli.progress import show_progress
 from workers.logs import configure_logging
 from workers.settings import SettingsError, load_settings
 
@@ -60,20 +60,20 @@ def doctor(data_dir: Path | None, as_json: bool) -> None:
 
     Checks settings, Redis, MongoDB, packages, models, ports and billing. Exit code 1 when something would break.
     """
-    from ops.doctor.checks import would_break
-    from ops.doctor.examine import examine, unusable_settings
+    from ops.doctor.checks import has_problem
+    from ops.doctor.examine import examine, settings_problem
 
     configure_logging(role="doctor", log_format="console", log_level="error")
     try:
-        with progress("examining"):
+        with show_progress("examining"):
             checks = asyncio.run(examine(load_settings(data_dir=data_dir)))
     except SettingsError as error:
-        checks = [unusable_settings(error)]
+        checks = [settings_problem(error)]
     rows: list[dict[str, Any]] = [
         {"check": each.name, "level": each.level, "found": each.found, "advice": each.advice} for each in checks
     ]
     if as_json:
-        print_json({"ok": not would_break(checks), "checks": rows})
+        print_json({"ok": not has_problem(checks), "checks": rows})
     else:
         print_table("Doctor", ["check", "level", "found", "what to do"], [list(row.values()) for row in rows])
-    raise SystemExit(1 if would_break(checks) else 0)
+    raise SystemExit(1 if has_problem(checks) else 0)

@@ -12,9 +12,9 @@ import click
 from typing_extensions import override
 
 from ops.cli.command import PROGRAM, Group
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 COMPLETE_VARIABLE = "_UNATTENDED_COMPLETE"
 
 SECTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
@@ -50,35 +50,35 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
 }
 
 
-class Program(Group):
+class RootGroup(Group):
     """Who reads a pipe may have had enough, as `head` has after ten lines: that is nobody's mistake."""
 
     @override
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        with _without_readers():
+        with _exit_on_broken_pipe():
             return super().make_context(info_name, args, parent, **extra)
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
-        with _without_readers():
+        with _exit_on_broken_pipe():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _without_readers() -> Iterator[None]:
+def _exit_on_broken_pipe() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        from ops.cli.runs.lines import nobody_reads
+        from ops.cli.runs.lines import discard_stdout
 
-        nobody_reads()
+        discard_stdout()
         raise click.exceptions.Exit(0) from None
 
 
 @click.group(
-    cls=Program,
+    cls=RootGroup,
     sections={title: [name for name, _, _ in section] for title, section in SECTIONS.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
     epilog="""
@@ -93,13 +93,13 @@ def cli() -> None:
 
 for section in SECTIONS.values():
     for name, place, first_words in section:
-        cli.add_command(Deferred(name, place, first_words))
+        cli.add_command(DeferredCommand(name, place, first_words))
 
 
 def run() -> None:
     """Runs the command; a user's mistake is one line on stderr, never a traceback."""
     # What starts it may have closed them.
-    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    sys.stdout, sys.stderr = sys.stdout or _open_devnull(), sys.stderr or _open_devnull()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that a terminal has not
     try:
@@ -109,32 +109,32 @@ def run() -> None:
             completing.leave_if_completed()
         raise
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
     except Exception as error:
-        if (said := _said(error)) is None:
+        if (said := _report_error(error)) is None:
             raise
         sys.exit(said)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _nowhere() -> TextIO:
+def _open_devnull() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 
-def _said(error: Exception) -> int | None:
+def _report_error(error: Exception) -> int | None:
     """The exit code; None of what is nobody's mistake but ours."""
-    from ops.cli.explained import explained  # it knows errors of libraries that most commands do not need
+    from ops.cli.explained import describe_error  # it knows errors of libraries that most commands do not need
 
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return error.exit_code
-    said = explained(error)
+    said = describe_error(error)
     if said is None:
         return None
     message, code = said
     click.echo(f"{PROGRAM}: {message}", err=True)
     if isinstance(error, OSError):
-        from ops.cli.runs.lines import nobody_reads
+        from ops.cli.runs.lines import discard_stdout
 
-        nobody_reads()  # what could not be written would be tried again at the end
+        discard_stdout()  # what could not be written would be tried again at the end
     return code

@@ -8,50 +8,50 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ops.cli.verdicts import printable
+from ops.cli.verdicts import to_printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-LEGIBLE = 8  # letters beside each other, where a column has more
+MIN_COLUMN_WIDTH = 8  # letters beside each other, where a column has more
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout.")
 
 
 def print_json(value: Any) -> None:
-    click.echo(_as_json(value, indent=2))
+    click.echo(_to_json(value, indent=2))
 
 
 def print_json_line(value: Any) -> None:
     """For what goes on: one object per line, at once."""
-    click.echo(_as_json(value, indent=None))
+    click.echo(_to_json(value, indent=None))
 
 
-def _as_json(value: Any, *, indent: int | None) -> str:
+def _to_json(value: Any, *, indent: int | None) -> str:
     """With null for NaN and Infinity, which JSON has not and an input may hold; the API does the same."""
     try:
-        return json.dumps(value, default=_plain, ensure_ascii=False, indent=indent, allow_nan=False)
+        return json.dumps(value, default=_to_json_value, ensure_ascii=False, indent=indent, allow_nan=False)
     except ValueError:
-        finite = json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
+        finite = json.loads(json.dumps(value, default=_to_json_value), parse_constant=lambda _: None)
         return json.dumps(finite, ensure_ascii=False, indent=indent)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, whole: Iterable[str] = ()
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, unfolded: Iterable[str] = ()
 ) -> None:
     """Tab-separated when piped, so that `cut` and `awk` work. `whole`: columns that are not folded."""
-    lines = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    lines = [["" if cell is None else to_printable(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in [list(columns), *lines]:
             click.echo("\t".join(line))
         return
-    console, kept = plain_or_coloured(), set(whole)
-    if _least_width(columns, lines, kept) > console.width:
-        _print_one_by_one(console, title, columns, lines)
+    console, kept = make_console(), set(unfolded)
+    if _min_width(columns, lines, kept) > console.width:
+        _print_records(console, title, columns, lines)
         return
     from rich.table import Table
     from rich.text import Text
@@ -66,15 +66,15 @@ def print_table(
     console.print(table)
 
 
-def _least_width(columns: Sequence[str], lines: Sequence[Sequence[str]], whole: Collection[str]) -> int:
+def _min_width(columns: Sequence[str], lines: Sequence[Sequence[str]], unfolded: Collection[str]) -> int:
     from rich.cells import cell_len
 
     widest = [max(map(cell_len, cells)) for cells in zip(columns, *lines, strict=True)]
-    least = (width if name in whole else min(width, LEGIBLE) for name, width in zip(columns, widest, strict=True))
+    least = (width if name in unfolded else min(width, MIN_COLUMN_WIDTH) for name, width in zip(columns, widest, strict=True))
     return sum(least) + 2 * (len(columns) - 1)
 
 
-def _print_one_by_one(console: "Console", title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+def _print_records(console: "Console", title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Each row as lines of its own, without what is empty: columns of a few letters cannot be read."""
     from rich.table import Table
     from rich.text import Text
@@ -90,7 +90,7 @@ def _print_one_by_one(console: "Console", title: str, columns: Sequence[str], li
         console.print(Text(), fields, sep="\n")
 
 
-def plain_or_coloured(**options: Any) -> "Console":
+def make_console(**options: Any) -> "Console":
     """In colours on a terminal; plain when piped or when NO_COLOR says so."""
     from rich.console import Console
 
@@ -104,11 +104,11 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).replace(",", "").removeprefix("$").isdigit()
 
 
-def moment(value: Any) -> str:
+def format_moment(value: Any) -> str:
     return value.strftime("%Y-%m-%d %H:%M:%S") if isinstance(value, datetime) else ""
 
 
-def usd(value: float | None) -> str:
+def format_exact_usd(value: float | None) -> str:
     """What costs anything is not shown as nothing."""
     if value is None:
         return "unknown"

@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 @contextmanager
-def own_output() -> Iterator[TextIO]:
+def reserve_stdout() -> Iterator[TextIO]:
     """For good in this process: a thread that a tool has left behind may print at any time."""
     stdout = sys.stdout
     try:

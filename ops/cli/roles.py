@@ -22,7 +22,7 @@ class AddressType(click.ParamType[Address]):
             self.fail(f"write {error}", param, ctx)
 
 
-def _settings(role: str, *, redis: bool = True, **flags: Any) -> Settings:
+def _load_role_settings(role: str, *, redis: bool = True, **flags: Any) -> Settings:
     settings = load_settings(**flags)
     configure_logging(role=role, log_format=settings.log_format, log_level=settings.log_level)
     return with_services(settings, redis=redis)
@@ -46,7 +46,7 @@ def worker(**flags: Any) -> None:
     """Works on runs: claims them, holds chats, counts tokens."""
     from workers.serve import serve
 
-    serve(_settings("worker", **flags))
+    serve(_load_role_settings("worker", **flags))
 
 
 @command("scheduler", examples=["unattended scheduler"], related=["triggers list", "worker"])
@@ -58,7 +58,7 @@ def scheduler(**flags: Any) -> None:
     """
     from triggers.schedule.serve import serve
 
-    asyncio.run(serve(_settings("scheduler", **flags)))
+    asyncio.run(serve(_load_role_settings("scheduler", **flags)))
 
 
 @command("watcher", examples=["unattended watcher"], related=["triggers list", "triggers resume"])
@@ -70,7 +70,7 @@ def watcher(**flags: Any) -> None:
     """
     from triggers.change_stream.serve import serve
 
-    asyncio.run(serve(_settings("watcher", **flags)))
+    asyncio.run(serve(_load_role_settings("watcher", **flags)))
 
 
 @command("gateway", examples=["unattended gateway --listen 0.0.0.0:8400"], related=["keys create", "triggers list"])
@@ -80,7 +80,7 @@ def gateway(**flags: Any) -> None:
     from ops.console.app import console_routes
     from triggers.gateway.serve import run
 
-    run(_settings("gateway", **flags), console_routes)
+    run(_load_role_settings("gateway", **flags), console_routes)
 
 
 @command("exporter", examples=["unattended exporter --metrics-listen 127.0.0.1:9400"], related=["usage", "doctor"])
@@ -92,4 +92,4 @@ def exporter(**flags: Any) -> None:
     """
     from ops.exporter.serve import serve
 
-    asyncio.run(serve(_settings("exporter", redis=False, **flags)))
+    asyncio.run(serve(_load_role_settings("exporter", redis=False, **flags)))

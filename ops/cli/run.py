@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from ops.cli.command import command
-from ops.cli.completing import completed_by, workflows
-from ops.cli.json_argument import JsonArgumentError, json_object
+from ops.cli.completing import complete_with, find_workflows
+from ops.cli.json_argument import JsonArgumentError, parse_json_object
 from ops.cli.output import json_option
-from ops.cli.own_output import own_output
-from workers.logs import configure_logging, hide_in_logs, hiding_in_streams
+from ops.cli.own_output import reserve_stdout
+from workers.logs import configure_logging, redact_logs, redact_streams
 from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ops.one_run.report import RunReport
     from ops.one_run.request import Request
 
-SAID_NO, WRONG_USE, INTERRUPTED = 1, 2, 130
-_FILE = click.Path(path_type=Path)
+EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+_FILE_TYPE = click.Path(path_type=Path)
 
 
 @command(
@@ -35,15 +35,15 @@ _FILE = click.Path(path_type=Path)
     ],
     related=["validate", "enqueue"],
 )
-@click.argument("workflow", shell_complete=completed_by(workflows))
+@click.argument("workflow", shell_complete=complete_with(find_workflows))
 @click.option("--app", "app_id", default="local", show_default=True, help="Whose run it is.")
 @click.option(
     "--chat-id", help="The chat's id, so that a RandomPattern chooses the same speakers again. Default: the run's."
 )
 @click.option("--input", "input_text", default="{}", help="JSON, or @file with JSON in it.")
-@click.option("--script", type=_FILE, help="A file with answers, for every model that the package names.")
+@click.option("--script", type=_FILE_TYPE, help="A file with answers, for every model that the package names.")
 @click.option("--production", is_flag=True, help="As ENVIRONMENT=production: environment variables are absent.")
-@click.option("--models", type=_FILE, help="The models file. Default: the one a worker uses.")
+@click.option("--models", type=_FILE_TYPE, help="The models file. Default: the one a worker uses.")
 @click.option("--message", help="In place of the package's initial message.")
 @click.option(
     "--context", "context_text", default="{}", help="Values of variables, as JSON or @file, instead of reading them."
@@ -51,7 +51,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--ui-responses", "ui_text", default="{}", help="What people answer, by tool and key, as JSON or @file.")
 @click.option("--verbose", is_flag=True, help="With the traceback of whatever failed in the package's own code.")
 @json_option
-def run_locally(workflow: str, as_json: bool, verbose: bool, **given: Any) -> None:
+def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> None:
     """Runs WORKFLOW in this process, without any service.
 
     No database is read or written. WORKFLOW is the name of a package, or its directory. Exit code 0 when the run
@@ -64,29 +64,29 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **given: Any) -> No
     from ops.one_run.request import NotStartedError, WrongUseError
 
     try:
-        raise SystemExit(_run(workflow, given, as_json=as_json, verbose=verbose))
+        raise SystemExit(_run_package(workflow, options, as_json=as_json, verbose=verbose))
     except NotStartedError as error:
-        code, text = SAID_NO, str(error)
+        code, text = EXIT_FAILURE, str(error)
     except (WrongUseError, JsonArgumentError) as error:
-        code, text = WRONG_USE, str(error)
+        code, text = EXIT_USAGE, str(error)
     click.echo(f"unattended: {text}", err=True)
     raise SystemExit(code)
 
 
-def _run(workflow: str, given: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
+def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
     from ops.one_run.chosen import chosen_package
     from ops.one_run.live_view import LiveView
     from ops.one_run.request import NobodyWatches
     from ops.one_run.run import one_run, with_flags
 
-    request = _request(given)
-    settings = with_flags(load_settings(models=given["models"]), production=given["production"])
+    request = _parse_request(options)
+    settings = with_flags(load_settings(models=options["models"]), production=options["production"])
     package = chosen_package(workflow, settings)
     redactor = Redactor()
     reports: list[RunReport] = []
 
     async def work(out: TextIO) -> None:
-        view = NobodyWatches(_note) if as_json else LiveView(out, note=_note, verbose=verbose)
+        view = NobodyWatches(_print_note) if as_json else LiveView(out, note=_print_note, verbose=verbose)
         async with one_run(package, request, settings, watch=view, redactor=redactor) as run:
             try:
                 await run.work()
@@ -97,40 +97,40 @@ def _run(workflow: str, given: dict[str, Any], *, as_json: bool, verbose: bool) 
                 else:
                     _print_json(reports[0], out)
 
-    with own_output() as out, hiding_in_streams(redactor):
+    with reserve_stdout() as out, redact_streams(redactor):
         _configure_logging(settings, redactor, verbose=verbose)
         try:
             with asyncio.Runner(loop_factory=WorkerLoop) as runner:
                 runner.run(work(out))
         except KeyboardInterrupt:
-            return INTERRUPTED
-    return 0 if reports[0].succeeded else SAID_NO
+            return EXIT_INTERRUPTED
+    return 0 if reports[0].succeeded else EXIT_FAILURE
 
 
-def _request(given: dict[str, Any]) -> "Request":
+def _parse_request(options: dict[str, Any]) -> "Request":
     from ops.one_run.request import Request, WrongUseError
 
-    if given["script"] is not None and given["models"] is not None:
+    if options["script"] is not None and options["models"] is not None:
         raise WrongUseError("--script answers for every model; leave --models out")
     return Request(
-        input=_json(given["input_text"], "--input"),
-        context=_json(given["context_text"], "--context"),
-        ui_responses=_json(given["ui_text"], "--ui-responses"),
-        script=given["script"],
-        message=given["message"],
-        app_id=given["app_id"],
-        chat_id=given["chat_id"],
+        input=_parse_json_option(options["input_text"], "--input"),
+        context=_parse_json_option(options["context_text"], "--context"),
+        ui_responses=_parse_json_option(options["ui_text"], "--ui-responses"),
+        script=options["script"],
+        message=options["message"],
+        app_id=options["app_id"],
+        chat_id=options["chat_id"],
     )
 
 
-def _json(text: str, option: str) -> dict[str, Any]:
+def _parse_json_option(text: str, option: str) -> dict[str, Any]:
     try:
-        return json_object(text)
+        return parse_json_object(text)
     except JsonArgumentError as error:
         raise JsonArgumentError(f"{option}: {error}") from None
 
 
-def _note(text: str) -> None:
+def _print_note(text: str) -> None:
     click.echo(f"note: {text}", err=True)
 
 
@@ -152,7 +152,7 @@ def _configure_logging(settings: Settings, redactor: Redactor, *, verbose: bool)
     """Quiet unless somebody asks: the view says what happens, and of what failed where."""
     asked = "UNATTENDED_LOG_LEVEL" in settings.environ
     configure_logging(role="run", log_format=settings.log_format, log_level=settings.log_level if asked else "warning")
-    hide_in_logs(redactor)
+    redact_logs(redactor)
     if settings.verbose_debug and not asked:
         logging.getLogger("ops.one_run.context_log").setLevel(logging.INFO)
     if not (asked or verbose):

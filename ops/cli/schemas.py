@@ -6,7 +6,7 @@ import click
 
 from ops.cli.command import command
 from ops.cli.output import print_json
-from workflows.package.schemas.all import SCHEMA_NAMES, schema_of
+from workflows.package.schemas.all import SCHEMA_NAMES, build_schema
 
 
 @command(
@@ -29,14 +29,14 @@ def export_schema(file: str | None, output: Path | None) -> None:
     """
     wanted = [file] if file else list(SCHEMA_NAMES)
     if output is None:
-        print_json(schema_of(file) if file else {name: schema_of(name) for name in wanted})
+        print_json(build_schema(file) if file else {name: build_schema(name) for name in wanted})
         return
     import json
 
     try:
         output.mkdir(parents=True, exist_ok=True)
         for name in wanted:
-            text = json.dumps(schema_of(name), indent=2, ensure_ascii=False)
+            text = json.dumps(build_schema(name), indent=2, ensure_ascii=False)
             (output / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise click.BadParameter(

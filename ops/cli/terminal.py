@@ -5,24 +5,24 @@ from typing import Any
 
 import click
 
-from ops.cli.output import plain_or_coloured
+from ops.cli.output import make_console
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
     width: int
-    coloured: bool
-    unicode: bool
+    has_colours: bool
+    has_unicode: bool
 
     def print(self, text: str) -> None:
         """In colours where they are wanted in a pipe as well, as FORCE_COLOR says."""
-        click.echo(text, color=self.coloured)
+        click.echo(text, color=self.has_colours)
 
-    def styled(self, text: str, **style: Any) -> str:
-        return click.style(text, **style) if self.coloured and text else text
+    def style(self, text: str, **attributes: Any) -> str:
+        return click.style(text, **attributes) if self.has_colours and text else text
 
 
-def terminal() -> Terminal:
+def current_terminal() -> Terminal:
     """Plain where NO_COLOR says so, and ASCII where its encoding has no more."""
-    console = plain_or_coloured()
+    console = make_console()
     return Terminal(console.width, console.color_system is not None, not console.options.ascii_only)

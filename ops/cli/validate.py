@@ -8,11 +8,11 @@ import click
 
 from ops.cli.command import command
 from ops.cli.output import json_option, print_json
-from ops.cli.progress import progress
-from ops.cli.verdicts import as_data, print_strict, print_totals, print_verdict
-from ops.unmet_needs import with_unmet_needs
+from ops.cli.progress import show_progress
+from ops.cli.verdicts import inspection_json, print_strict_result, print_totals, print_verdict
+from ops.unmet_needs import add_unmet_needs
 from workers.settings import Settings, load_settings
-from workflows.package.catalog import folders_in, name_taken, package_directories
+from workflows.package.catalog import find_package_folders, name_taken_finding, package_directories
 from workflows.package.loader import Inspection, inspect_package
 
 
@@ -37,26 +37,26 @@ def validate(paths: tuple[Path, ...], as_json: bool, production: bool, strict: b
     Package code is parsed, never run. Exit code 1 when a package is refused, with --strict also when one has a warning.
     """
     settings = load_settings()
-    found = _inspected(paths, settings, production=production or settings.production)
+    found = _inspect_all(paths, settings, production=production or settings.production)
     inspections = [inspection for _, inspection in found]
     warnings = sum(each.level == "warning" for inspection in inspections for each in inspection.findings)
     if as_json:
         counted = {"strict": True, "warnings": warnings} if strict else {}
-        print_json({"packages": [as_data(inspection, path) for path, inspection in found], **counted})
+        print_json({"packages": [inspection_json(inspection, path) for path, inspection in found], **counted})
     else:
         for path, inspection in found:
             print_verdict(inspection, path)
         print_totals(inspections)
         if strict:
-            print_strict(warnings)
+            print_strict_result(warnings)
     refused = any(each.verdict == "refused" for each in inspections)
     raise SystemExit(1 if refused or (strict and warnings) else 0)
 
 
-def _inspected(paths: Sequence[Path], settings: Settings, *, production: bool) -> list[tuple[Path, Inspection]]:
-    folders = list(_folders(paths or package_directories(settings.packages), given=bool(paths)))
+def _inspect_all(paths: Sequence[Path], settings: Settings, *, production: bool) -> list[tuple[Path, Inspection]]:
+    folders = list(_package_folders(paths or package_directories(settings.packages), is_argument=bool(paths)))
     inspected: dict[Path, Inspection] = {}
-    with progress("packages checked", len(folders)) as told:
+    with show_progress("packages checked", len(folders)) as told:
         for path in folders:
             inspected[path] = inspect_package(path, production=production)
             told(len(inspected))
@@ -65,26 +65,26 @@ def _inspected(paths: Sequence[Path], settings: Settings, *, production: bool) -
     found: list[tuple[Path, Inspection]] = []
     holders: dict[str, Path] = {}
     for path, each in inspected.items():
-        inspection = with_unmet_needs(each, settings, workflows=names)
+        inspection = add_unmet_needs(each, settings, workflows=names)
         if inspection.package is not None:
             holder = holders.setdefault(inspection.name, path)
             if holder != path:
                 file = inspection.package.file_names.get("orchestrator", "orchestrator")
-                clash = name_taken(inspection.name, holder, file=file)
+                clash = name_taken_finding(inspection.name, holder, file=file)
                 inspection = replace(inspection, findings=(clash, *inspection.findings))
         found.append((path, inspection))
     return found
 
 
-def _folders(directories: Sequence[Path], *, given: bool) -> Iterator[Path]:
+def _package_folders(directories: Sequence[Path], *, is_argument: bool) -> Iterator[Path]:
     """Each folder once, however many paths lead to it."""
     seen: set[Path] = set()
     for directory in directories:
         if not directory.is_dir():
             what = "is a file; name the directory of its package" if directory.exists() else "does not exist"
-            hint = "PATH" if given else "UNATTENDED_PACKAGES"
+            hint = "PATH" if is_argument else "UNATTENDED_PACKAGES"
             raise click.BadParameter(f"{directory} {what}", param_hint=hint)
-        for folder in folders_in(directory) or [directory]:
+        for folder in find_package_folders(directory) or [directory]:
             if folder.resolve() not in seen:
                 seen.add(folder.resolve())
                 yield folder

@@ -15,46 +15,46 @@ if TYPE_CHECKING:
 _COLOURS = {"refused": "red", "findings": "yellow", "ready": "green", "error": "red", "warning": "yellow"}
 
 
-def as_data(inspection: "Inspection", path: Path) -> dict[str, Any]:
+def inspection_json(inspection: "Inspection", path: Path) -> dict[str, Any]:
     return {
-        "name": encodable(inspection.name),
-        "path": encodable(str(path)),
+        "name": to_encodable(inspection.name),
+        "path": to_encodable(str(path)),
         "verdict": inspection.verdict,
         "counts": asdict(inspection.counts),
-        "findings": [finding_as_data(each) for each in inspection.findings],
+        "findings": [finding_json(each) for each in inspection.findings],
     }
 
 
-def finding_as_data(finding: "Finding") -> dict[str, str]:
+def finding_json(finding: "Finding") -> dict[str, str]:
     words = (finding.level, finding.code, finding.file, finding.path, finding.message)
-    return dict(zip(("level", "code", "file", "path", "message"), map(encodable, words), strict=True))
+    return dict(zip(("level", "code", "file", "path", "message"), map(to_encodable, words), strict=True))
 
 
-def encodable(text: str) -> str:
+def to_encodable(text: str) -> str:
     """JSON may hold half of a surrogate pair, and a file name any byte; no terminal or pipe takes either."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """One line without anything that a terminal would act on."""
     if text.isprintable():  # nearly all of it is, and goes a hundred times as fast
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in encodable(text))
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in to_encodable(text))
 
 
 def print_verdict(inspection: "Inspection", path: Path) -> None:
-    from ops.cli.terminal import terminal
-    from workflows.package.raw.lines import with_lines
+    from ops.cli.terminal import current_terminal
+    from workflows.package.raw.lines import locate_findings
 
-    shown = terminal()
+    shown = current_terminal()
 
     counted = ", ".join(f"{name} {number}" for name, number in asdict(inspection.counts).items())
-    verdict = shown.styled(inspection.verdict, fg=_COLOURS[inspection.verdict], bold=True)
+    verdict = shown.style(inspection.verdict, fg=_COLOURS[inspection.verdict], bold=True)
     held = ", not started" if inspection.verdict == "findings" and inspection.obstacles else ""
-    shown.print(f"{printable(inspection.name)}: {verdict}{held} ({printable(str(path))}): {counted}")
-    for each in with_lines(inspection.findings, inspection.folder):
-        level, _, rest = printable(str(each)).partition(": ")
-        shown.print(f"  {shown.styled(level, fg=_COLOURS.get(level))}: {rest}")
+    shown.print(f"{to_printable(inspection.name)}: {verdict}{held} ({to_printable(str(path))}): {counted}")
+    for each in locate_findings(inspection.findings, inspection.folder):
+        level, _, rest = to_printable(str(each)).partition(": ")
+        shown.print(f"  {shown.style(level, fg=_COLOURS.get(level))}: {rest}")
 
 
 def print_totals(inspections: "Sequence[Inspection]") -> None:
@@ -64,6 +64,6 @@ def print_totals(inspections: "Sequence[Inspection]") -> None:
     click.echo(f"{len(inspections)} {noun}: {', '.join(words)}")
 
 
-def print_strict(warnings: int) -> None:
+def print_strict_result(warnings: int) -> None:
     counted = {0: "no warning", 1: "1 warning, which counts as an error"}
     click.echo(f"--strict: {counted.get(warnings, f'{warnings} warnings, which count as errors')}")

@@ -17,7 +17,7 @@ from triggers.gateway.problems import ProblemError
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-def text(query: QueryParams, name: str) -> str | None:
+def text_param(query: QueryParams, name: str) -> str | None:
     """An empty field asks for nothing."""
     value = query.get(name, "").strip()
     if len(value) > MAX_NAME:
@@ -25,8 +25,8 @@ def text(query: QueryParams, name: str) -> str | None:
     return value or None
 
 
-def one_of(query: QueryParams, name: str, choices: type[Choice]) -> Choice | None:
-    value = text(query, name)
+def choice_param(query: QueryParams, name: str, choices: type[Choice]) -> Choice | None:
+    value = text_param(query, name)
     if value is None:
         return None
     try:
@@ -35,29 +35,29 @@ def one_of(query: QueryParams, name: str, choices: type[Choice]) -> Choice | Non
         raise ProblemError(422, f"{name}: must be one of {', '.join(choices)}") from None
 
 
-def one_word(query: QueryParams, name: str, words: tuple[str, ...], usual: str | None = None) -> str | None:
-    value = text(query, name)
-    if value is not None and value not in words:
-        raise ProblemError(422, f"{name}: must be one of {', '.join(words)}")
-    return value or usual
+def word_param(query: QueryParams, name: str, choices: tuple[str, ...], default: str | None = None) -> str | None:
+    value = text_param(query, name)
+    if value is not None and value not in choices:
+        raise ProblemError(422, f"{name}: must be one of {', '.join(choices)}")
+    return value or default
 
 
-def moment(query: QueryParams, name: str) -> datetime | None:
+def moment_param(query: QueryParams, name: str) -> datetime | None:
     """An age such as 2h or 7d, or a date, as `unattended runs list --since` takes it."""
-    value = text(query, name)
+    value = text_param(query, name)
     if value is None:
         return None
     try:
-        return age(value)
+        return parse_moment(value)
     except click.BadParameter as error:
         raise ProblemError(422, f"{name}: {error.message}") from None
 
 
-def age(value: str) -> datetime:
+def parse_moment(value: str) -> datetime:
     return MOMENT.convert(value, None, None)
 
 
-def address_here(request: Request) -> str:
+def current_path(request: Request) -> str:
     """Of this page. Starlette has its path decoded, where a `%2F` in a name would become a part more."""
     query = request.scope["query_string"].decode("ascii", "replace")
     return quote(request.scope["path"]) + (f"?{query}" if query else "")

@@ -4,29 +4,29 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.standing import standings
-from ops.cli.budgets.words import consequence_words, limit_words
+from accounting.budgets.standing import read_statuses
+from ops.cli.budgets.words import describe_consequence, describe_limit
 from triggers.api.access import Caller
-from triggers.api.budgets import told_to
+from triggers.api.budgets import visible_row
 
-WARNS_AT = 0.8
-MOST_SHOWN = 200
+WARNING_SHARE = 0.8
+MAX_ROWS = 200
 
 Row = dict[str, Any]
 
 
 async def budget_rows(database: AsyncDatabase[dict[str, Any]], caller: Caller) -> list[Row]:
     """The fullest first. Of one that several apps share, a visitor of one app learns no amounts."""
-    found = await standings(database, caller.scope)
+    found = await read_statuses(database, caller.scope)
     rows = [
         {
-            **(told := told_to(caller, each)),
-            "words": limit_words(each.budget),
-            "consequence": consequence_words(each.budget),
-            "kind": "bad" if each.exhausted else "warn" if (told["share"] or 0.0) >= WARNS_AT else "good",
+            **(told := visible_row(caller, each)),
+            "words": describe_limit(each.budget),
+            "consequence": describe_consequence(each.budget),
+            "kind": "bad" if each.is_exhausted else "warn" if (told["share"] or 0.0) >= WARNING_SHARE else "good",
         }
         for each in found
     ]
     # By what is told alone: also their order would say which of two is the fuller one.
     rows.sort(key=lambda row: -(row["share"] or 0.0) if row["window_start"] else 1.0)
-    return rows[:MOST_SHOWN]
+    return rows[:MAX_ROWS]

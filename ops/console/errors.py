@@ -10,16 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ops.console import asked
-from ops.console.pages import Pages
+from ops.console.pages import PageRenderer
 from triggers.control.errors import NotForThisKeyError, UnfitTriggerError, UnknownTriggerError, UnknownWorkflowError
-from triggers.gateway.problems import ProblemError, on_store_error, unavailable
+from triggers.gateway.problems import ProblemError, on_store_error, unavailable_problem
 from workers.control.answer import UnfitAnswerError
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.storable import NotStorableError
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 # What is said where it is not the error's own text. Another app's run is as unknown as one that never was.
-_KNOWN: Mapping[type[Exception], tuple[int, str | None]] = {
+_STATUS_BY_ERROR: Mapping[type[Exception], tuple[int, str | None]] = {
     UnfitTriggerError: (422, None),
     UnfitAnswerError: (422, None),
     NotStorableError: (422, None),
@@ -34,15 +34,15 @@ _KNOWN: Mapping[type[Exception], tuple[int, str | None]] = {
 }
 
 
-def error_pages(pages: Pages) -> Mapping[Any, Handler]:
+def error_handlers(renderer: PageRenderer) -> Mapping[Any, Handler]:
     def page(request: Request, problem: ProblemError) -> Response:
-        answer = pages.page(
+        answer = renderer.render(
             "error",
             getattr(request.state, "visitor", None),
             status=problem.status,
             title=HTTPStatus(problem.status).phrase,
             said=problem.detail,
-            back=_one_up(asked.address_here(request).partition("?")[0]),
+            back=_parent_path(asked.current_path(request).partition("?")[0]),
         )
         answer.headers.update(problem.headers)
         return answer
@@ -58,7 +58,7 @@ def error_pages(pages: Pages) -> Mapping[Any, Handler]:
 
     async def on_store(request: Request, error: Exception) -> Response:
         await on_store_error(request, error)
-        return page(request, unavailable())
+        return page(request, unavailable_problem())
 
     def on_known(status: int, said: str | None) -> Handler:
         async def tell(request: Request, error: Exception) -> Response:
@@ -70,11 +70,11 @@ def error_pages(pages: Pages) -> Mapping[Any, Handler]:
         ProblemError: on_problem,
         HTTPException: on_wrong_address,
         PyMongoError: on_store,
-        **{type_: on_known(*known) for type_, known in _KNOWN.items()},
+        **{type_: on_known(*known) for type_, known in _STATUS_BY_ERROR.items()},
     }
 
 
-def _one_up(path: str) -> str:
+def _parent_path(path: str) -> str:
     """What an action is about, or the list that a thing is in."""
     parts = path.rstrip("/").split("/")
     is_trigger = parts[2:3] == ["triggers"] and len(parts) == 5  # its name is two parts

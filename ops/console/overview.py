@@ -9,35 +9,35 @@ from pymongo import ASCENDING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accounting.totals.reading import Wanted as WantedUsage
-from ops.cli.runs.lines import lasting
+from accounting.totals.reading import UsageFilter as WantedUsage
+from ops.cli.runs.lines import format_duration
 from ops.console import asked
-from ops.console.budgets import WARNS_AT, budget_rows
-from ops.console.desk import Desk
-from ops.console.runs import row_of
-from ops.console.triggers import rows_of
-from ops.console.usage_chart import chart_of
+from ops.console.budgets import WARNING_SHARE, budget_rows
+from ops.console.desk import ConsoleContext
+from ops.console.runs import run_row
+from ops.console.triggers import trigger_rows
+from ops.console.usage_chart import read_usage_chart
 from ops.console.visitor import Visitor
 from triggers.api.paging import Paging
-from triggers.api.run_reading import newest_runs
-from triggers.control.listing import Wanted, made_query
+from triggers.api.run_reading import find_newest_runs
+from triggers.control.listing import TriggerFilter, runtime_query
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
-LATELY = timedelta(hours=24)
-MOST_COUNTED = 1_000
-NEWEST = 8
-MOST_PAUSED = 8
+RECENT_PERIOD = timedelta(hours=24)
+MAX_COUNTED = 1_000
+MAX_NEWEST = 8
+MAX_PAUSED = 8
 MAX_WAITING = 8
-MAX_QUESTION = 300  # characters
-TROUBLED = (
+MAX_QUESTION_CHARACTERS = 300  # characters
+FAILURE_STATES = (
     RunState.FAILED,
     RunState.CANCELLED,
     RunState.PARKED,
 )  # runs that wait for a person have a list of their own
-MOST_LOOKED_AT = 500  # of triggers made at run time: no index knows which are inactive
+MAX_TRIGGERS_SCANNED = 500  # of triggers made at run time: no index knows which are inactive
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Tile:
     label: str
     kind: str
     path: str
-    matching: Matching
+    run_filter: Matching
 
 
 def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
     def tile(label: str, kind: str, **query: str) -> Tile:
         hold = HoldKind(query["hold"]) if "hold" in query else None
-        since = now - LATELY if "since" in query else None
+        since = now - RECENT_PERIOD if "since" in query else None
         matching = Matching(app_id=app_id, states=(RunState(query["state"]),), hold=hold, since=since)
         return Tile(label, kind, asked.with_query("/console/runs", query), matching)
 
@@ -68,55 +68,55 @@ def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
     )  # fmt: skip
 
 
-async def overview(desk: Desk, _request: Request, visitor: Visitor) -> Response:
-    store, app_id, now = desk.ground.store, visitor.scope, datetime.now(UTC)
+async def show_overview(context: ConsoleContext, _request: Request, visitor: Visitor) -> Response:
+    store, app_id, now = context.role.store, visitor.scope, datetime.now(UTC)
     tiles = _tiles(app_id, now)
-    chart, budgets, newest, troubled, waiting, paused, inactive, made, *counts = await _together(
-        chart_of(desk.ground.database, WantedUsage(app_id=app_id, since=now - LATELY), None, now=now),
-        budget_rows(desk.ground.database, visitor.caller),
-        _runs(store, Matching(app_id=app_id)),
-        _troubled(store, app_id, now - LATELY),
-        _longest_waiting(store, app_id, now),
-        rows_of(desk, visitor, Wanted(app_id, state="paused"), limit=MOST_PAUSED),
-        rows_of(desk, visitor, Wanted(app_id, state="inactive"), limit=MOST_PAUSED, looks=MOST_LOOKED_AT),
-        desk.ground.triggers.triggers.count_documents(made_query(Wanted(app_id), ""), limit=MOST_LOOKED_AT + 1),
-        *(_count(store, each.matching) for each in tiles),
+    chart, budgets, newest, troubled, waiting, paused, inactive, made, *counts = await _gather(
+        read_usage_chart(context.role.database, WantedUsage(app_id=app_id, since=now - RECENT_PERIOD), None, now=now),
+        budget_rows(context.role.database, visitor.caller),
+        _find_newest_runs(store, Matching(app_id=app_id)),
+        _find_failed_runs(store, app_id, now - RECENT_PERIOD),
+        _find_longest_waiting(store, app_id, now),
+        trigger_rows(context, visitor, TriggerFilter(app_id, state="paused"), limit=MAX_PAUSED),
+        trigger_rows(context, visitor, TriggerFilter(app_id, state="inactive"), limit=MAX_PAUSED, max_scanned=MAX_TRIGGERS_SCANNED),
+        context.role.triggers.triggers.count_documents(runtime_query(TriggerFilter(app_id), ""), limit=MAX_TRIGGERS_SCANNED + 1),
+        *(_count_runs(store, each.run_filter) for each in tiles),
     )
-    return desk.pages.page(
+    return context.renderer.render(
         "overview",
         visitor,
         title="Overview",
         section="",
         tiles=[
-            _shown(tile, count) for tile, count in zip(tiles, counts, strict=True) if count or not tile.matching.hold
+            _tile_fields(tile, count) for tile, count in zip(tiles, counts, strict=True) if count or not tile.run_filter.hold
         ],
         newest=newest,
         troubled=troubled,
         waiting=waiting,
         paused=paused,
         inactive=inactive,
-        looked_at=MOST_LOOKED_AT if made > MOST_LOOKED_AT else None,
-        budgets=[each for each in budgets if each["exhausted"] or (each["share"] or 0.0) >= WARNS_AT],
+        looked_at=MAX_TRIGGERS_SCANNED if made > MAX_TRIGGERS_SCANNED else None,
+        budgets=[each for each in budgets if each["exhausted"] or (each["share"] or 0.0) >= WARNING_SHARE],
         chart=chart,
     )
 
 
-async def _together(*asked_for: Awaitable[Any]) -> list[Any]:
+async def _gather(*awaitables: Awaitable[Any]) -> list[Any]:
     """Of several types, at once: each answer is waited for on its way, and little else."""
-    return await together(asked_for)
+    return await gather_all(awaitables)
 
 
-async def _count(store: RunStore, matching: Matching) -> int:
+async def _count_runs(store: RunStore, run_filter: Matching) -> int:
     """At most one more than are counted: how many there are beyond a thousand, Prometheus knows."""
-    return await store.runs.count_documents(matching.query(), limit=MOST_COUNTED + 1)
+    return await store.runs.count_documents(run_filter.query(), limit=MAX_COUNTED + 1)
 
 
-def _shown(tile: Tile, count: int) -> Mapping[str, Any]:
-    text = f"{MOST_COUNTED:,}+" if count > MOST_COUNTED else f"{count:,}"
+def _tile_fields(tile: Tile, count: int) -> Mapping[str, Any]:
+    text = f"{MAX_COUNTED:,}+" if count > MAX_COUNTED else f"{count:,}"
     return {"label": tile.label, "kind": tile.kind if count else "none", "path": tile.path, "count": text}
 
 
-async def _longest_waiting(store: RunStore, app_id: str | None, now: datetime) -> list[dict[str, Any]]:
+async def _find_longest_waiting(store: RunStore, app_id: str | None, now: datetime) -> list[dict[str, Any]]:
     """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
     query = {**Matching(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
     shown = (
@@ -140,20 +140,20 @@ def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         "app_id": run["app_id"],
         "workflow": run["workflow"],
         "agent": question.get("agent") or "",
-        "question": str(question.get("title") or question.get("text") or "")[:MAX_QUESTION],
+        "question": str(question.get("title") or question.get("text") or "")[:MAX_QUESTION_CHARACTERS],
         "further": max(len(run.get("questions") or ()) - 1, 0),  # a run of an older version asks one at most
         "since": run["finished_at"],
-        "waited": lasting(run["finished_at"], now),
+        "waited": format_duration(run["finished_at"], now),
     }
 
 
-async def _runs(store: RunStore, matching: Matching) -> list[dict[str, Any]]:
-    paging = Paging(NEWEST - 1, None, "", ())
-    return [row_of(run) async for run in newest_runs(store, matching, paging)]
+async def _find_newest_runs(store: RunStore, run_filter: Matching) -> list[dict[str, Any]]:
+    paging = Paging(MAX_NEWEST - 1, None, "", ())
+    return [run_row(run) async for run in find_newest_runs(store, run_filter, paging)]
 
 
-async def _troubled(store: RunStore, app_id: str | None, since: datetime) -> list[dict[str, Any]]:
+async def _find_failed_runs(store: RunStore, app_id: str | None, since: datetime) -> list[dict[str, Any]]:
     """One query per state: MongoDB takes the index of runs at rest for one state or for all four, not for three."""
-    queries = [_runs(store, Matching(app_id=app_id, states=(state,), since=since)) for state in TROUBLED]
-    found = [row for rows in await together(queries) for row in rows]
-    return sorted(found, key=lambda row: (row["created_at"], row["run_id"]), reverse=True)[:NEWEST]
+    queries = [_find_newest_runs(store, Matching(app_id=app_id, states=(state,), since=since)) for state in FAILURE_STATES]
+    found = [row for rows in await gather_all(queries) for row in rows]
+    return sorted(found, key=lambda row: (row["created_at"], row["run_id"]), reverse=True)[:MAX_NEWEST]

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ops.console.visitor import Visitor
-from ops.console.words import FILTERS
+from ops.console.words import TEMPLATE_FILTERS
 
-HERE = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent
 HEADERS: Mapping[str, str] = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; "
@@ -29,7 +29,7 @@ HEADERS: Mapping[str, str] = {
 SECTIONS = (("", "Overview"), ("runs", "Runs"), ("triggers", "Triggers"), ("usage", "Usage"), ("runbook", "Runbook"))
 
 
-class WithHeaders:
+class SecurityHeaders:
     """On every answer, also those that are no page."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -44,19 +44,19 @@ class WithHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-class Pages:
+class PageRenderer:
     def __init__(self) -> None:
         self._environment = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
+            loader=FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
             undefined=ChainableUndefined,  # what a run of another version does not say is left out
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(FILTERS)
+        self._environment.filters.update(TEMPLATE_FILTERS)
         self._environment.globals["sections"] = SECTIONS
 
-    def page(self, name: str, visitor: Visitor | None, *, status: int = 200, **values: Any) -> Response:
+    def render(self, name: str, visitor: Visitor | None, *, status: int = 200, **values: Any) -> Response:
         """`values` has the page's `title`; `section` is the one it belongs to."""
         known = {"visitor": visitor, "section": None, **values}
         html = self._environment.get_template(f"{name}.html").render(known)

@@ -9,17 +9,17 @@ from triggers.gateway.body import parse_json
 from triggers.gateway.problems import ProblemError
 from workers.control.questions import is_meant, question_key, question_name, waiting_questions
 
-KEY = "key."  # in the names of fields: of what a tool gets
-WHOLE = "responses"
-CHOICE = "choice"
+KEY_PREFIX = "key."  # in the names of fields: of what a tool gets
+RESPONSES_FIELD = "responses"
+CHOICE_FIELD = "choice"
 MAX_NUMBER_DIGITS = 9
-MAX_NAME = 200  # of a question's id
+MAX_QUESTION_ID_LENGTH = 200  # of a question's id
 
-Run = Mapping[str, Any]
+RunFields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ShownQuestion:
+class QuestionView:
     """`name` goes into the form: the question's id, or the number where an older version asked. `called`: the function
     that asks, and `arguments` what the model gave it; `keys` are fields of the form, beside `choices` as buttons."""
 
@@ -31,25 +31,25 @@ class ShownQuestion:
     turn: int
     is_message: bool
     tool: str
-    called: str
+    function: str
     arguments: Any
     payload: Any
     choices: tuple[str, ...]
     keys: tuple[str, ...]
 
 
-def shown_questions(run: Run) -> list[ShownQuestion]:
+def question_views(run: RunFields) -> list[QuestionView]:
     """Those that wait, by number."""
-    return [_shown(question) for question in waiting_questions(run)]
+    return [_question_view(question) for question in waiting_questions(run)]
 
 
-def _shown(question: Mapping[str, Any]) -> ShownQuestion:
+def _question_view(question: Mapping[str, Any]) -> QuestionView:
     text, title = str(question.get("text") or ""), str(question.get("title") or "")
     agent, tool = question.get("agent"), str(question.get("tool") or "tool")
     is_message = question.get("kind") != "tool"
     choices = tuple(question.get("choices") or ())
     used = question_key(question) if choices else None
-    return ShownQuestion(
+    return QuestionView(
         name=str(question_name(question)),
         number=question["number"],
         heading=title or (f"{agent or 'The run'} asks" if is_message or not text else text),
@@ -58,7 +58,7 @@ def _shown(question: Mapping[str, Any]) -> ShownQuestion:
         turn=question.get("turn") or 0,
         is_message=is_message,
         tool=tool,
-        called=str(question.get("function") or tool),
+        function=str(question.get("function") or tool),
         arguments=question.get("arguments"),
         payload=question.get("payload"),
         choices=choices,
@@ -66,25 +66,25 @@ def _shown(question: Mapping[str, Any]) -> ShownQuestion:
     )
 
 
-def given_answer(run: Run, form: Form) -> dict[str, Any]:
+def parse_answer(run: RunFields, form: Form) -> dict[str, Any]:
     """The question that the form names, and `message` or `responses` for it and no other."""
-    named = _named(form.get("question", ""))
+    named = _parse_question(form.get("question", ""))
     if "message" in form:
         return {"question": named, "message": form["message"]}
     question = next((each for each in _known_questions(run) if is_meant(each, named)), {})
     tool = str(question.get("tool") or "tool")
-    return {"question": named, "responses": {tool: _keys(question, form)}}
+    return {"question": named, "responses": {tool: _parse_responses(question, form)}}
 
 
-def _named(text: str) -> int | str:
+def _parse_question(text: str) -> int | str:
     if text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_DIGITS:
         return int(text)
-    if not text or len(text) > MAX_NAME or text.isdigit():
+    if not text or len(text) > MAX_QUESTION_ID_LENGTH or text.isdigit():
         raise ProblemError(422, "question: the form names no question of this run; open the page again")
     return text
 
 
-def _known_questions(run: Run) -> Iterator[Mapping[str, Any]]:
+def _known_questions(run: RunFields) -> Iterator[Mapping[str, Any]]:
     """Also those that have an answer: a form that is sent twice says the same again."""
     yield from waiting_questions(run)
     yield from answered_questions(run.get("answers") or ())
@@ -96,23 +96,23 @@ def answered_questions(answers: Iterable[Mapping[str, Any]]) -> Iterator[Mapping
             yield {**answer["question"], "number": answer.get("number")}
 
 
-def _keys(question: Mapping[str, Any], form: Form) -> Mapping[str, Any]:
+def _parse_responses(question: Mapping[str, Any], form: Form) -> Mapping[str, Any]:
     """A field for each key that the package waits for, the button that was pressed, or JSON where there is neither."""
-    if WHOLE in form:
+    if RESPONSES_FIELD in form:
         try:
-            whole = parse_json(form[WHOLE].encode())
+            whole = parse_json(form[RESPONSES_FIELD].encode())
         except ProblemError:
             whole = None
         if not isinstance(whole, dict):
             raise ProblemError(422, 'the answer: write keys and values as JSON, such as {"approved": true}')
         return whole
-    keys = {name.removeprefix(KEY): _value(text) for name, text in form.items() if name.startswith(KEY)}
-    if CHOICE in form:
-        keys[question_key(question)] = form[CHOICE]
+    keys = {name.removeprefix(KEY_PREFIX): _parse_value(text) for name, text in form.items() if name.startswith(KEY_PREFIX)}
+    if CHOICE_FIELD in form:
+        keys[question_key(question)] = form[CHOICE_FIELD]
     return keys
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """JSON where it is JSON, else text, as `unattended runs answer --response` takes it."""
     try:
         return parse_json(text.encode())

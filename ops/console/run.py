@@ -9,45 +9,45 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accounting.ledger.rows import COLLECTION
-from ops.cli.runs.story_lines import own_facts, why_so
+from ops.cli.runs.story_lines import run_facts, state_facts
 from ops.console import asked
-from ops.console.desk import Desk
-from ops.console.questions import shown_questions
-from ops.console.run_orders import allowed_orders
-from ops.console.timeline import owners_of
+from ops.console.desk import ConsoleContext
+from ops.console.questions import question_views
+from ops.console.run_orders import allowed_run_actions
+from ops.console.timeline import owner_views
 from ops.console.visitor import Visitor
 from workers.control.story import story_of
 from workers.store.run import RunState
 
-MOST_TURNS = 300
-MOST_CALLS = 2_000
-MOST_SHOWN = 40
-_OF_A_CALL = ("agent", "model", "at", "ok", "input_tokens", "output_tokens", "cost_nano_usd")
+MAX_TURNS = 300
+MAX_CALLS = 2_000
+MAX_ITEMS_SHOWN = 40
+_CALL_FIELDS = ("agent", "model", "at", "ok", "input_tokens", "output_tokens", "cost_nano_usd")
 
 Story = Mapping[str, Any]
 
 
-async def show_run(desk: Desk, request: Request, visitor: Visitor) -> Response:
-    store = desk.ground.store
-    story = await story_of(store, request.path_params["run_id"], app_id=visitor.scope, most_turns=MOST_TURNS)
-    calls = store.database[COLLECTION].find({"run_id": story["run_id"]}, dict.fromkeys(_OF_A_CALL, 1))
-    rows = await calls.sort([("at", ASCENDING), ("_id", ASCENDING)]).limit(MOST_CALLS).to_list(None)
-    owners = [*owners_of(story, rows, now=datetime.now(UTC))]
-    return desk.pages.page(
+async def show_run(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
+    store = context.role.store
+    story = await story_of(store, request.path_params["run_id"], app_id=visitor.scope, most_turns=MAX_TURNS)
+    calls = store.database[COLLECTION].find({"run_id": story["run_id"]}, dict.fromkeys(_CALL_FIELDS, 1))
+    rows = await calls.sort([("at", ASCENDING), ("_id", ASCENDING)]).limit(MAX_CALLS).to_list(None)
+    owners = [*owner_views(story, rows, now=datetime.now(UTC))]
+    return context.renderer.render(
         "run",
         visitor,
         title=f"Run …{story['run_id'][-6:]}",
         section="runs",
         run=story,
-        facts=[*own_facts(story), *why_so(story)],
+        facts=[*run_facts(story), *state_facts(story)],
         links=_links(story),
         owners=owners,
         unseen=story["turn"] - len(story["turns"]),
-        orders=allowed_orders(story, visitor),
-        questions=shown_questions(story),
+        orders=allowed_run_actions(story, visitor),
+        questions=question_views(story),
         path=asked.run_path(story["run_id"]),
         is_going_on=story["state"] in {RunState.QUEUED, RunState.RUNNING},
-        most_shown=MOST_SHOWN,
+        most_shown=MAX_ITEMS_SHOWN,
     )
 
 

@@ -11,42 +11,42 @@ Story = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ConsoleAction:
     """`does` is said before it is done; `is_end`: it cannot be taken back; `is_approval`: only a key that may approve
     does it."""
 
     name: str
     label: str
-    does: str
-    is_end: bool = False
+    effect: str
+    is_final: bool = False
     is_approval: bool = False
 
 
-_ENDS = "It ends at once as cancelled, and no agent speaks any more. This cannot be taken back."
-_REPLAY = Order(
+_CANCEL_TEXT = "It ends at once as cancelled, and no agent speaks any more. This cannot be taken back."
+_REPLAY = ConsoleAction(
     "replay",
     "Replay",
     "What this run was asked to do is asked once more, from its first turn, as a new run with the same input. Its "
     "model calls cost again, and people are asked again for what they have answered. Asked for twice, it starts one "
     "run.",
 )
-_CANCEL = Order("cancel", "Cancel", _ENDS, is_end=True)
-_CANCEL_RUNNING = Order(
+_CANCEL = ConsoleAction("cancel", "Cancel", _CANCEL_TEXT, is_final=True)
+_CANCEL_RUNNING = ConsoleAction(
     "cancel",
     "Cancel",
     "Its worker is asked to stop, closes the chat with its next heartbeat and ends the run as cancelled. What its "
     "tools have done stays done. This cannot be taken back.",
-    is_end=True,
+    is_final=True,
 )
-_DISCARD = Order(
+_DISCARD = ConsoleAction(
     "discard",
     "Discard",
     "The run is given up and ends as cancelled; its turns and its outcome stay to be read. This cannot be taken back.",
-    is_end=True,
+    is_final=True,
     is_approval=True,
 )
-_RETRY = Order("retry-now", "Retry now", "The run does not wait for its time any more: it is due at once.")
-_ANSWER = Order(
+_RETRY_NOW = ConsoleAction("retry-now", "Retry now", "The run does not wait for its time any more: it is due at once.")
+_ANSWER = ConsoleAction(
     "answer",
     "Answer",
     "An answer is for the question above it and for no other call. When each question has its answer, the run goes on "
@@ -54,7 +54,7 @@ _ANSWER = Order(
     is_approval=True,
 )
 
-_BY_STATE: Mapping[str, tuple[Order, ...]] = {
+_ACTIONS_BY_STATE: Mapping[str, tuple[ConsoleAction, ...]] = {
     RunState.QUEUED: (_CANCEL,),
     RunState.RUNNING: (_CANCEL_RUNNING,),
     RunState.PARKED: (_REPLAY, _DISCARD),
@@ -65,16 +65,16 @@ _BY_STATE: Mapping[str, tuple[Order, ...]] = {
 }
 
 
-def allowed_orders(run: Story, visitor: Visitor) -> list[Order]:
+def allowed_run_actions(run: Story, visitor: Visitor) -> list[ConsoleAction]:
     """Those that the visitor's key may give. A session that may answer has the forms on the page of the run itself."""
     if not visitor.may_write:
         return []
-    orders = [order for order in possible_orders(run) if visitor.may_approve or not order.is_approval]
+    orders = [order for order in possible_run_actions(run) if visitor.may_approve or not order.is_approval]
     return [order for order in orders if not (visitor.may_act and order is _ANSWER)]
 
 
-def possible_orders(run: Story) -> list[Order]:
-    orders = list(_BY_STATE[run["state"]])
+def possible_run_actions(run: Story) -> list[ConsoleAction]:
+    orders = list(_ACTIONS_BY_STATE[run["state"]])
     if run["state"] == RunState.QUEUED and run.get("not_before") and not run.get("hold"):
-        orders.insert(0, _RETRY)
+        orders.insert(0, _RETRY_NOW)
     return orders

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ops.console.desk import Endpoint
-from ops.console.pages import Pages
+from ops.console.pages import PageRenderer
 
-RUNBOOK = Path(__file__).resolve().parents[1] / "runbook.md"
-_NO_PART_OF_A_SLUG = re.compile(r"[^\w\- ]")
+RUNBOOK_FILE = Path(__file__).resolve().parents[1] / "runbook.md"
+_NON_SLUG_CHARACTERS = re.compile(r"[^\w\- ]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +28,29 @@ class Heading:
     text: str
 
 
-def runbook(pages: Pages, file: Path = RUNBOOK) -> Endpoint:
+def runbook_endpoint(renderer: PageRenderer, file: Path = RUNBOOK_FILE) -> Endpoint:
     @cache
     def rendered() -> tuple[Markup, Sequence[Heading]]:
-        return as_html(file.read_text(encoding="utf-8"))
+        return render_markdown(file.read_text(encoding="utf-8"))
 
     async def show(_request: Request) -> Response:
         html, headings = await asyncio.to_thread(rendered)
-        return pages.page("runbook", None, title="Runbook", section="runbook", html=html, headings=headings)
+        return renderer.render("runbook", None, title="Runbook", section="runbook", html=html, headings=headings)
 
     return show
 
 
-def as_html(markdown: str) -> tuple[Markup, Sequence[Heading]]:
+def render_markdown(markdown: str) -> tuple[Markup, Sequence[Heading]]:
     """Tags in the text are text. Links to other files of the repository lead nowhere here, and become text too."""
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     tokens = parser.parse(markdown)
-    headings = _with_anchors(tokens)
+    headings = _add_anchors(tokens)
     for token in tokens:
-        _without_dead_links(token)
+        _remove_dead_links(token)
     return Markup(parser.renderer.render(tokens, parser.options, {})), headings  # noqa: S704 -- escaped by the parser
 
 
-def _with_anchors(tokens: Sequence[Token]) -> list[Heading]:
+def _add_anchors(tokens: Sequence[Token]) -> list[Heading]:
     """As GitHub names them: of two with one name the second ends in -1."""
     found: list[Heading] = []
     seen: dict[str, int] = {}
@@ -58,7 +58,7 @@ def _with_anchors(tokens: Sequence[Token]) -> list[Heading]:
         if token.type != "heading_open":
             continue
         text = "".join(each.content for each in inline.children or () if each.type in {"text", "code_inline"})
-        slug = _NO_PART_OF_A_SLUG.sub("", text.strip().lower()).replace(" ", "-")
+        slug = _NON_SLUG_CHARACTERS.sub("", text.strip().lower()).replace(" ", "-")
         number = seen.get(slug, 0)
         seen[slug] = number + 1
         slug = f"{slug}-{number}" if number else slug
@@ -67,7 +67,7 @@ def _with_anchors(tokens: Sequence[Token]) -> list[Heading]:
     return found
 
 
-def _without_dead_links(token: Token) -> None:
+def _remove_dead_links(token: Token) -> None:
     is_dead = False
     for each in token.children or ():
         if each.type == "link_open":

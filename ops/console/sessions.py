@@ -13,12 +13,12 @@ from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
 COLLECTION = "console_sessions"
-LASTS = timedelta(hours=12)
-ACTIONS_LAST = timedelta(minutes=15)
-MOST_ORDERS_KEPT = 200
-MAX_NOTICE = 1_000
+SESSION_LIFETIME = timedelta(hours=12)
+ACTIONS_LIFETIME = timedelta(minutes=15)
+MAX_USED_ACTIONS = 200
+MAX_NOTICE_CHARACTERS = 1_000
 _RANDOM_BYTES = 32
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 32 bytes in unpadded base64
+_TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # 32 bytes in unpadded base64
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Session:
         """In each form. It is made of the cookie's token, so that no other session's is any good."""
         return hmac.digest(self.token.encode(), b"forms of the console", "sha256").hex()
 
-    def owns(self, form_token: str) -> bool:
+    def is_own_form(self, form_token: str) -> bool:
         return hmac.compare_digest(self.form_token.encode(), form_token.encode("utf-8", "replace"))
 
-    def may_act(self, at: datetime) -> bool:
-        return self.actions_until is not None and at < self.actions_until
+    def can_act(self, now: datetime) -> bool:
+        return self.actions_until is not None and now < self.actions_until
 
 
 class Sessions:
@@ -50,52 +50,52 @@ class Sessions:
         await self._sessions.create_index([("expires_at", ASCENDING)], name="until_expired", expireAfterSeconds=0)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), key_hash)
         now = datetime.now(UTC)
-        document = {"_id": _id(session.token), "key_hash": key_hash, "created_at": now, "expires_at": now + LASTS}
+        document = {"_id": _token_hash(session.token), "key_hash": key_hash, "created_at": now, "expires_at": now + SESSION_LIFETIME}
         await self._sessions.insert_one(document)
         return session
 
     async def find(self, token: str) -> Session | None:
         """MongoDB deletes what has expired within a minute; here it is over at once."""
-        if _TOKEN.fullmatch(token) is None:
+        if _TOKEN_PATTERN.fullmatch(token) is None:
             return None
         found = await self._sessions.find_one(
-            {"_id": _id(token), "expires_at": {"$gt": datetime.now(UTC)}}, {"used": 0}
+            {"_id": _token_hash(token), "expires_at": {"$gt": datetime.now(UTC)}}, {"used": 0}
         )
-        return None if found is None else _session(token, found)
+        return None if found is None else _to_session(token, found)
 
     async def end(self, session: Session) -> None:
-        await self._sessions.delete_one({"_id": _id(session.token)})
+        await self._sessions.delete_one({"_id": _token_hash(session.token)})
 
     async def allow_actions(self, session: Session) -> None:
-        await self._set(session, {"actions_until": datetime.now(UTC) + ACTIONS_LAST})
+        await self._set(session, {"actions_until": datetime.now(UTC) + ACTIONS_LIFETIME})
 
     async def end_actions(self, session: Session) -> None:
         await self._set(session, {"actions_until": None})
 
-    async def tell(self, session: Session, notice: str) -> None:
-        await self._set(session, {"notice": notice[:MAX_NOTICE]})
+    async def set_notice(self, session: Session, notice: str) -> None:
+        await self._set(session, {"notice": notice[:MAX_NOTICE_CHARACTERS]})
 
-    async def told(self, session: Session) -> None:
+    async def clear_notice(self, session: Session) -> None:
         await self._set(session, {"notice": None})
 
-    async def use(self, session: Session, order: str) -> bool:
+    async def claim_action(self, session: Session, action_id: str) -> bool:
         """False when this order was carried out before: a second click, or a page that was sent again."""
-        unused = {"_id": _id(session.token), "used": {"$ne": order}}
-        kept = {"$push": {"used": {"$each": [order], "$slice": -MOST_ORDERS_KEPT}}}
+        unused = {"_id": _token_hash(session.token), "used": {"$ne": action_id}}
+        kept = {"$push": {"used": {"$each": [action_id], "$slice": -MAX_USED_ACTIONS}}}
         return (await self._sessions.update_one(unused, kept)).matched_count == 1
 
     async def _set(self, session: Session, change: Mapping[str, Any]) -> None:
-        await self._sessions.update_one({"_id": _id(session.token)}, {"$set": dict(change)})
+        await self._sessions.update_one({"_id": _token_hash(session.token)}, {"$set": dict(change)})
 
 
-def new_order() -> str:
+def new_action_id() -> str:
     """Names what a confirmation page offers, so that it is done once."""
     return secrets.token_urlsafe(16)
 
 
-def _id(token: str) -> str:
+def _token_hash(token: str) -> str:
     return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 
-def _session(token: str, document: Mapping[str, Any]) -> Session:
+def _to_session(token: str, document: Mapping[str, Any]) -> Session:
     return Session(token, document["key_hash"], document.get("actions_until"), document.get("notice"))

@@ -6,59 +6,59 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ops.cli.triggers.reasons import reason_in_words
-from ops.cli.triggers.show_lines import facts, outlook_facts
+from ops.cli.triggers.reasons import describe_reason
+from ops.cli.triggers.show_lines import trigger_facts, outlook_facts
 from ops.console import asked
-from ops.console.desk import Desk
-from ops.console.trigger_orders import possible_orders
+from ops.console.desk import ConsoleContext
+from ops.console.trigger_orders import possible_trigger_actions
 from ops.console.visitor import Visitor
-from triggers.control.known import Known
-from triggers.control.naming import exact, find
+from triggers.control.known import TriggerEntry
+from triggers.control.naming import find_exact, find_trigger
 from triggers.control.showing import show
 
-MOST_NOTES = 50
-MOST_PAUSED_APPS = 20
+MAX_NOTES = 50
+MAX_PAUSED_APPS = 20
 
 
-async def known_trigger(desk: Desk, request: Request, visitor: Visitor) -> tuple[Known, str | None]:
+async def find_trigger(context: ConsoleContext, request: Request, visitor: Visitor) -> tuple[TriggerEntry, str | None]:
     """With the app that is looked at: the visitor's own, or the one in the address."""
     workflow, name = request.path_params["workflow"], request.path_params["name"]
-    app_id = visitor.caller.within(asked.text(request.query_params, "app_id"))
+    app_id = visitor.caller.resolve_optional_app(asked.text_param(request.query_params, "app_id"))
     if "@" in name:
-        return await find(desk.ground, f"{workflow}/{name}", app_id=app_id), app_id
-    return await exact(desk.ground, workflow, name, app_id=app_id), app_id
+        return await find_trigger(context.role, f"{workflow}/{name}", app_id=app_id), app_id
+    return await find_exact(context.role, workflow, name, app_id=app_id), app_id
 
 
-async def show_trigger(desk: Desk, request: Request, visitor: Visitor) -> Response:
-    known, app_id = await known_trigger(desk, request, visitor)
-    shown = await show(desk.ground, known, app_id=app_id, viewer=visitor.scope)
+async def show_trigger(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
+    known, app_id = await find_trigger(context, request, visitor)
+    shown = await show(context.role, known, app_id=app_id, viewer=visitor.scope)
     of_app = None if known.app_id is not None or visitor.scope is not None else app_id
-    outlook = _outlook(shown["outlook"])
-    return desk.pages.page(
+    outlook = _with_secret_states(shown["outlook"])
+    return context.renderer.render(
         "trigger",
         visitor,
         title=f"{known.workflow}/{known.name}",
         section="triggers",
         trigger=shown,
         app_id=of_app,
-        facts=[*facts(shown)],
+        facts=[*trigger_facts(shown)],
         outlook=[*outlook_facts(outlook, is_paused=shown["state"] == "paused")],
         warning=outlook.get("warning"),
-        paused_apps=[*shown["paused_apps"].items()][:MOST_PAUSED_APPS],
-        notes=[{"at": note.get("at"), "words": reason_in_words(note)} for note in shown["notes"][:MOST_NOTES]],
-        orders=possible_orders(shown) if visitor.may_write else (),
-        path=lambda action="": _path(known, action, of_app),
+        paused_apps=[*shown["paused_apps"].items()][:MAX_PAUSED_APPS],
+        notes=[{"at": note.get("at"), "words": describe_reason(note)} for note in shown["notes"][:MAX_NOTES]],
+        orders=possible_trigger_actions(shown) if visitor.may_write else (),
+        path=lambda action="": _action_path(known, action, of_app),
         runs=asked.with_query(
             "/console/runs", {"workflow": known.workflow, "trigger": known.name, "app_id": known.app_id or app_id}
         ),
     )
 
 
-def _path(known: Known, action: str, app_id: str | None) -> str:
+def _action_path(known: TriggerEntry, action: str, app_id: str | None) -> str:
     return asked.with_query(asked.trigger_path(known.id) + (f"/{action}" if action else ""), {"app_id": app_id})
 
 
-def _outlook(outlook: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_secret_states(outlook: Mapping[str, Any]) -> Mapping[str, Any]:
     """The gateway looks in its own environment, which is the one that counts for secrets."""
     secrets: Sequence[Mapping[str, Any]] = outlook.get("secrets") or ()
     said = [f"{each['secret']}  {each['problem']}" if each["problem"] else each["secret"] for each in secrets]

@@ -3,24 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ops.console.run_orders import Order
+from ops.console.run_orders import ConsoleAction
 
-_PAUSE = Order(
+_PAUSE = ConsoleAction(
     "pause",
     "Pause",
     "Nothing more starts by it until somebody resumes it. Calls to a paused webhook or form are told to come back "
     "later; times and changes that pass meanwhile start nothing. Runs that have started go on.",
 )
-_RESUME = Order("resume", "Resume", "It starts runs again from now on.")
-_FIRE = Order(
+_RESUME = ConsoleAction("resume", "Resume", "It starts runs again from now on.")
+_FIRE = ConsoleAction(
     "fire",
     "Fire",
     "A run starts now, as if what it waits for had happened. Its model calls cost, and what its tools do is real.",
 )
-ORDERS: Mapping[str, Order] = {each.name: each for each in (_PAUSE, _RESUME, _FIRE)}
+TRIGGER_ACTIONS: Mapping[str, ConsoleAction] = {each.name: each for each in (_PAUSE, _RESUME, _FIRE)}
 
 
-def possible_orders(trigger: Mapping[str, Any]) -> Sequence[Order]:
+def possible_trigger_actions(trigger: Mapping[str, Any]) -> Sequence[ConsoleAction]:
     """Also a trigger that is paused may be fired: whoever fires it by hand means it."""
     is_stopped = (
         trigger["state"] == "paused" or trigger["paused_apps"] or trigger["outlook"].get("state") == "suspended"

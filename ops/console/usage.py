@@ -6,50 +6,50 @@ from typing import Any, get_args
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accounting.totals.reading import Wanted, usage_totals
-from ops.cli.amounts import decimals_for
+from accounting.totals.reading import UsageFilter, usage_totals
+from ops.cli.amounts import usd_decimals
 from ops.console import asked
 from ops.console.budgets import budget_rows
-from ops.console.desk import Desk
-from ops.console.usage_chart import chart_of
+from ops.console.desk import ConsoleContext
+from ops.console.usage_chart import read_usage_chart
 from ops.console.visitor import Visitor
-from triggers.api.usage_models import Key
+from triggers.api.usage_models import UsageKey
 
-MOST_ROWS = 200
-USUAL_SINCE = "7d"
-FILTERS = ("app_id", "workflow", "agent", "model", "since", "until")
-TIMES = ("day", "hour")
-KEYS: tuple[str, ...] = get_args(Key)
-_SUMMED = ("calls", "input_tokens", "cached_input_tokens", "output_tokens", "missing", "estimated", "unpriced")
+MAX_ROWS = 200
+DEFAULT_SINCE = "7d"
+FILTER_PARAMS = ("app_id", "workflow", "agent", "model", "since", "until")
+TIME_KEYS = ("day", "hour")
+KEYS: tuple[str, ...] = get_args(UsageKey)
+_SUM_FIELDS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens", "missing", "estimated", "unpriced")
 NEXT_KEY = {"app_id": "workflow", "workflow": "agent", "model": "agent", "agent": "day"}  # looked at more closely
 PERIODS = (("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days"))
 
 
-async def show_usage(desk: Desk, request: Request, visitor: Visitor) -> Response:
-    query, now, database = request.query_params, datetime.now(UTC), desk.ground.database
-    key = str(asked.one_word(query, "by", KEYS, "app_id" if visitor.scope is None else "workflow"))
-    given = {name: query.get(name, "") for name in FILTERS} | {"since": query.get("since", "") or USUAL_SINCE}
-    wanted = _wanted(request, visitor)
+async def show_usage(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
+    query, now, database = request.query_params, datetime.now(UTC), context.role.database
+    key = str(asked.word_param(query, "by", KEYS, "app_id" if visitor.scope is None else "workflow"))
+    given = {name: query.get(name, "") for name in FILTER_PARAMS} | {"since": query.get("since", "") or DEFAULT_SINCE}
+    wanted = _parse_usage_filter(request, visitor)
     rows = [
         row.as_json() | {"name": str(row.key[key] or "none")} for row in await usage_totals(database, [key], wanted)
     ]
-    if key not in TIMES:
+    if key not in TIME_KEYS:
         rows.sort(key=lambda row: (-(row["cost_usd"] or 0.0), -row["input_tokens"] - row["output_tokens"]))
-    chart = await chart_of(database, wanted, None if key in TIMES else key, now=now)
+    chart = await read_usage_chart(database, wanted, None if key in TIME_KEYS else key, now=now)
     measure = "tokens" if chart is None else chart.measure
-    largest = max((_amount(row, measure) for row in rows), default=0.0)
-    return desk.pages.page(
+    largest = max((_row_amount(row, measure) for row in rows), default=0.0)
+    return context.renderer.render(
         "usage",
         visitor,
         title="Usage",
         section="usage",
         rows=[
-            row | {"bar": round(_amount(row, measure) / largest * 100, 2) if largest else 0.0}
-            for row in rows[:MOST_ROWS]
+            row | {"bar": round(_row_amount(row, measure) / largest * 100, 2) if largest else 0.0}
+            for row in rows[:MAX_ROWS]
         ],
-        unseen=max(len(rows) - MOST_ROWS, 0),
-        totals=_totals(rows),
-        decimals=decimals_for(row["cost_usd"] for row in rows),
+        unseen=max(len(rows) - MAX_ROWS, 0),
+        totals=_sum_rows(rows),
+        decimals=usd_decimals(row["cost_usd"] for row in rows),
         by=key,
         keys=KEYS,
         given=given,
@@ -62,24 +62,24 @@ async def show_usage(desk: Desk, request: Request, visitor: Visitor) -> Response
     )
 
 
-def _wanted(request: Request, visitor: Visitor) -> Wanted:
+def _parse_usage_filter(request: Request, visitor: Visitor) -> UsageFilter:
     query = request.query_params
-    since = asked.moment(query, "since") if query.get("since") else asked.age(USUAL_SINCE)
-    return Wanted(
-        app_id=visitor.caller.within(asked.text(query, "app_id")),
-        workflow=asked.text(query, "workflow"),
-        agent=asked.text(query, "agent"),
-        model=asked.text(query, "model"),
+    since = asked.moment_param(query, "since") if query.get("since") else asked.parse_moment(DEFAULT_SINCE)
+    return UsageFilter(
+        app_id=visitor.caller.resolve_optional_app(asked.text_param(query, "app_id")),
+        workflow=asked.text_param(query, "workflow"),
+        agent=asked.text_param(query, "agent"),
+        model=asked.text_param(query, "model"),
         since=since,
-        until=asked.moment(query, "until"),
+        until=asked.moment_param(query, "until"),
     )
 
 
-def _amount(row: dict[str, Any], measure: str) -> float:
+def _row_amount(row: dict[str, Any], measure: str) -> float:
     return (row["cost_usd"] or 0.0) if measure == "USD" else float(row["input_tokens"] + row["output_tokens"])
 
 
-def _totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _sum_rows(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Of all rows, also those that are not shown. Unknown where the price of no call is known."""
     costs = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
-    return {name: sum(row[name] for row in rows) for name in _SUMMED} | {"cost_usd": sum(costs) if costs else None}
+    return {name: sum(row[name] for row in rows) for name in _SUM_FIELDS} | {"cost_usd": sum(costs) if costs else None}

@@ -8,21 +8,21 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.totals.reading import Wanted, usage_totals
+from accounting.totals.reading import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
-from ops.cli.amounts import short
-from ops.console.words import usd
+from ops.cli.amounts import format_short_count
+from ops.console.words import format_usd_amount
 
 HEIGHT = 160
-MOST_PARTS = 5  # with a colour each; what is smaller shares one
-MOST_COLUMNS = 100
-BY_HOUR_UP_TO = timedelta(hours=49)
-LABELS = 5
-REST = "others"
+MAX_PARTS = 5  # with a colour each; what is smaller shares one
+MAX_COLUMNS = 100
+MAX_HOURLY_SPAN = timedelta(hours=49)
+MAX_LABELS = 5
+REST_LABEL = "others"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ChartPiece:
     """A part of a column, in pixels from the top; its place among the parts is its colour."""
 
     part: int
@@ -31,15 +31,15 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ChartColumn:
     """`x` and `width` are in per cent; `label` is below it where there is room."""
 
     x: float
     width: float
     label: str | None
-    said: str
+    time_text: str
     total: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ChartPiece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +49,22 @@ class Chart:
     top: str
     total: str
     parts: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ChartColumn, ...]
 
 
-async def chart_of(
-    database: AsyncDatabase[dict[str, Any]], wanted: Wanted, key: str | None, *, now: datetime
+async def read_usage_chart(
+    database: AsyncDatabase[dict[str, Any]], usage_filter: UsageFilter, key: str | None, *, now: datetime
 ) -> Chart | None:
     """Of a time with a beginning; None where nothing was used, or it is too long for columns."""
-    since, until = wanted.since, wanted.until or now
+    since, until = usage_filter.since, usage_filter.until or now
     if since is None or until <= since:
         return None
-    bucket = "hour" if until - since <= BY_HOUR_UP_TO else "day"
+    bucket = "hour" if until - since <= MAX_HOURLY_SPAN else "day"
     times = _times(since, until, bucket)
-    rows = await usage_totals(database, [bucket] if key is None else [bucket, key], wanted)
-    if not rows or len(times) > MOST_COLUMNS:
+    rows = await usage_totals(database, [bucket] if key is None else [bucket, key], usage_filter)
+    if not rows or len(times) > MAX_COLUMNS:
         return None
-    return drawn(rows, times, bucket, key)
+    return draw_chart(rows, times, bucket, key)
 
 
 def _times(since: datetime, until: datetime, bucket: str) -> Sequence[str]:
@@ -72,68 +72,68 @@ def _times(since: datetime, until: datetime, bucket: str) -> Sequence[str]:
     first = since.replace(minute=0, second=0, microsecond=0)
     at = first if bucket == "hour" else first.replace(hour=0)
     times: list[str] = []
-    while at < until and len(times) <= MOST_COLUMNS:
+    while at < until and len(times) <= MAX_COLUMNS:
         times.append(at.strftime(form))
         at += step
     return times
 
 
-def drawn(rows: Sequence[UsageTotals], times: Sequence[str], bucket: str, key: str | None) -> Chart:
+def draw_chart(rows: Sequence[UsageTotals], times: Sequence[str], bucket: str, key: str | None) -> Chart:
     """In USD where any price is known, else in tokens."""
     measure = "USD" if any(row.cost_nano_usd for row in rows) else "tokens"
     by_part: dict[str, float] = defaultdict(float)
     by_place: dict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
-        by_part[_part(row, key)] += _amount(row, measure)
+        by_part[_part_name(row, key)] += _row_amount(row, measure)
     largest = sorted(by_part, key=lambda name: (-by_part[name], name))
-    parts = tuple(largest if len(largest) <= MOST_PARTS + 1 else [*largest[:MOST_PARTS], REST])
+    parts = tuple(largest if len(largest) <= MAX_PARTS + 1 else [*largest[:MAX_PARTS], REST_LABEL])
     for row in rows:
-        name = _part(row, key)
-        by_place[row.key[bucket], name if name in parts else REST] += _amount(row, measure)
+        name = _part_name(row, key)
+        by_place[row.key[bucket], name if name in parts else REST_LABEL] += _row_amount(row, measure)
     sums = {time: sum(by_place[time, name] for name in parts) for time in times}
     top = max(sums.values(), default=0.0) or 1.0
     columns = tuple(
-        Column(
+        ChartColumn(
             x=round(index * 100 / len(times), 3),
             width=round(100 / len(times), 3),
-            label=_label(time, bucket) if index % max(-(-len(times) // LABELS), 1) == 0 else None,
-            said=_spelled(time),
-            total=_told(sums[time], measure),
+            label=_axis_label(time, bucket) if index % max(-(-len(times) // MAX_LABELS), 1) == 0 else None,
+            time_text=_format_time(time),
+            total=_format_amount(sums[time], measure),
             pieces=_pieces([by_place[time, name] for name in parts], top),
         )
         for index, time in enumerate(times)
     )
     shown = parts if key is not None else ()
-    return Chart(measure, bucket, _told(top, measure), _told(sum(sums.values()), measure), shown, columns)
+    return Chart(measure, bucket, _format_amount(top, measure), _format_amount(sum(sums.values()), measure), shown, columns)
 
 
-def _pieces(amounts: Sequence[float], top: float) -> tuple[Piece, ...]:
+def _pieces(amounts: Sequence[float], top: float) -> tuple[ChartPiece, ...]:
     """The largest part is at the bottom."""
-    found: list[Piece] = []
+    found: list[ChartPiece] = []
     y = float(HEIGHT)
     for part, amount in enumerate(amounts):
         height = max(amount / top * HEIGHT, 1.0) if amount > 0 else 0.0
         y -= height
         if height:
-            found.append(Piece(part, round(max(y, 0.0), 2), round(height, 2)))
+            found.append(ChartPiece(part, round(max(y, 0.0), 2), round(height, 2)))
     return tuple(found)
 
 
-def _part(row: UsageTotals, key: str | None) -> str:
+def _part_name(row: UsageTotals, key: str | None) -> str:
     return "" if key is None else str(row.key[key] or "none")
 
 
-def _amount(row: UsageTotals, measure: str) -> float:
+def _row_amount(row: UsageTotals, measure: str) -> float:
     return row.cost_nano_usd / 1e9 if measure == "USD" else float(row.input_tokens + row.output_tokens)
 
 
-def _told(amount: float, measure: str) -> str:
-    return usd(amount) if measure == "USD" else short(round(amount))
+def _format_amount(amount: float, measure: str) -> str:
+    return format_usd_amount(amount) if measure == "USD" else format_short_count(round(amount))
 
 
-def _label(time: str, bucket: str) -> str:
+def _axis_label(time: str, bucket: str) -> str:
     return time[11:16] if bucket == "hour" else time[5:10]
 
 
-def _spelled(time: str) -> str:
+def _format_time(time: str) -> str:
     return time.replace("T", " ").replace("Z", " UTC")

@@ -34,13 +34,13 @@ class Visitor:
 
     @property
     def may_act(self) -> bool:
-        return self.may_write and self.session.may_act(datetime.now(UTC))
+        return self.may_write and self.session.can_act(datetime.now(UTC))
 
-    def check_approves(self) -> None:
-        self.check_writes()
+    def check_may_approve(self) -> None:
+        self.check_may_write()
         if not self.may_approve:
             raise ProblemError(403, f"this key may not approve; {HOW_TO_APPROVE}")
 
-    def check_writes(self) -> None:
+    def check_may_write(self) -> None:
         if not self.may_write:
             raise ProblemError(403, "this key may only read; log in with one that was made without --read-only")

@@ -7,79 +7,79 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ops.cli.amounts import short, usd_text, whole
-from ops.cli.bars import percent
-from ops.cli.turn_lines import place_of, shown
-from ops.cli.verdicts import encodable
+from ops.cli.amounts import format_short_count, format_usd, format_count
+from ops.cli.bars import format_percent
+from ops.cli.turn_lines import error_location, format_value
+from ops.cli.verdicts import to_encodable
 
-MAX_TEXT = 2_000
-MAX_LINES = 60
-MAX_JSON = 4_000
-MAX_WHOLE = 200_000  # more than a question has, which is bounded when it is stored
-GOOD = frozenset({"succeeded", "active"})
-BAD = frozenset({"failed", "parked", "inactive"})
-WARN = frozenset({"needs_human", "paused"})
-BUSY = frozenset({"running", "queued"})
+MAX_TEXT_CHARACTERS = 2_000
+MAX_TEXT_LINES = 60
+MAX_JSON_CHARACTERS = 4_000
+MAX_WHOLE_JSON_CHARACTERS = 200_000  # more than a question has, which is bounded when it is stored
+GOOD_STATES = frozenset({"succeeded", "active"})
+BAD_STATES = frozenset({"failed", "parked", "inactive"})
+WARNING_STATES = frozenset({"needs_human", "paused"})
+BUSY_STATES = frozenset({"running", "queued"})
 
 
-def moment(value: Any) -> Markup:
+def moment_html(value: Any) -> Markup:
     if not isinstance(value, datetime):
         return Markup("")
     utc = value.astimezone(UTC)
     return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S}")
 
 
-def seconds(value: float | None) -> str:
+def format_seconds(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s" if value < 60 else f"{value / 60:.1f} min"
 
 
-def usd(value: float | None, decimals: int | None = None) -> str:
+def format_usd_amount(value: float | None, decimals: int | None = None) -> str:
     """What costs anything is not shown as nothing. `decimals`: as the other amounts of a column have them."""
     if decimals is None:
         decimals = 2 if not value or abs(value) >= 1 else 4 if abs(value) >= 0.01 else 6
-    return usd_text(value, decimals)
+    return format_usd(value, decimals)
 
 
-def preview(text: str) -> Markup:
+def preview_html(text: str) -> Markup:
     """The first lines of a text, and how much more there is of it."""
-    lines = encodable(str(text)[:MAX_TEXT]).splitlines()[:MAX_LINES]
+    lines = to_encodable(str(text)[:MAX_TEXT_CHARACTERS]).splitlines()[:MAX_TEXT_LINES]
     cut = "\n".join(lines)
     if len(cut.strip()) >= len(str(text).strip()):
         return Markup('<p class="said">{}</p>').format(cut)
-    return Markup('<p class="said">{}<span class="soft"> … ({} characters)</span></p>').format(cut, whole(len(text)))
+    return Markup('<p class="said">{}<span class="soft"> … ({} characters)</span></p>').format(cut, format_count(len(text)))
 
 
-def as_json_text(value: Any, *, whole: bool = False) -> str:
+def json_text(value: Any, *, whole: bool = False) -> str:
     """`whole`: nothing usual is cut, as of what a person approves."""
-    text, most = json.dumps(value, ensure_ascii=False, default=_plain, indent=2), MAX_WHOLE if whole else MAX_JSON
-    return encodable(text if len(text) <= most else f"{text[:most]}\n… ({len(text):,} characters)")
+    text, most = json.dumps(value, ensure_ascii=False, default=_to_json_value, indent=2), MAX_WHOLE_JSON_CHARACTERS if whole else MAX_JSON_CHARACTERS
+    return to_encodable(text if len(text) <= most else f"{text[:most]}\n… ({len(text):,} characters)")
 
 
-def _plain(value: Any) -> str:
+def _to_json_value(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def badge(state: str, why: str = "") -> Markup:
+def badge_html(state: str, why: str = "") -> Markup:
     """A state in a colour and, for whoever sees none, in words."""
-    kinds: Mapping[str, frozenset[str]] = {"good": GOOD, "bad": BAD, "warn": WARN, "busy": BUSY}
+    kinds: Mapping[str, frozenset[str]] = {"good": GOOD_STATES, "bad": BAD_STATES, "warn": WARNING_STATES, "busy": BUSY_STATES}
     kind = next((name for name, states in kinds.items() if state in states), "plain")
     return Markup('<span class="badge {}">{}{}</span>').format(
         kind, state.replace("_", " "), Markup(" ({})").format(escape(why)) if why else ""
     )
 
 
-FILTERS: Mapping[str, Callable[..., Any]] = {
-    "moment": moment,
-    "seconds": seconds,
-    "usd": usd,
-    "whole": whole,
-    "short": short,
-    "percent": percent,
-    "preview": preview,
-    "shown": shown,
-    "place": place_of,
-    "json_text": as_json_text,
-    "badge": badge,
+TEMPLATE_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "moment": moment_html,
+    "seconds": format_seconds,
+    "usd": format_usd_amount,
+    "whole": format_count,
+    "short": format_short_count,
+    "percent": format_percent,
+    "preview": preview_html,
+    "shown": format_value,
+    "place": error_location,
+    "json_text": json_text,
+    "badge": badge_html,
 }

@@ -11,26 +11,26 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from ops.dashboards import fleet, triggers, usage, workflow
 
 FOLDER = Path(__file__).parent
-BUILT = {"fleet": fleet.build, "usage": usage.build, "triggers": triggers.build, "workflow": workflow.build}
+BUILDERS = {"fleet": fleet.build, "usage": usage.build, "triggers": triggers.build, "workflow": workflow.build}
 
 
-def as_json(made: Dashboard) -> str:
-    return json.dumps(made.build(), cls=JSONEncoder, indent=2, ensure_ascii=False) + "\n"
+def dashboard_json(dashboard: Dashboard) -> str:
+    return json.dumps(dashboard.build(), cls=JSONEncoder, indent=2, ensure_ascii=False) + "\n"
 
 
-def built() -> dict[Path, str]:
-    return {FOLDER / f"{name}.json": as_json(build()) for name, build in BUILT.items()}
+def build_files() -> dict[Path, str]:
+    return {FOLDER / f"{name}.json": dashboard_json(build()) for name, build in BUILDERS.items()}
 
 
-def stale() -> list[Path]:
+def find_stale_files() -> list[Path]:
     """Files that are not what their source says."""
-    wanted = built()
+    wanted = build_files()
     found = {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
     return sorted(path for path in wanted.keys() | found.keys() if wanted.get(path) != found.get(path))
 
 
-def write() -> None:
-    wanted = built()
+def write_files() -> None:
+    wanted = build_files()
     for path in FOLDER.glob("*.json"):
         path.unlink()
     for path, text in wanted.items():
@@ -40,11 +40,11 @@ def write() -> None:
 def main(arguments: Sequence[str]) -> str | None:
     """What is wrong, if anything."""
     if not arguments:
-        write()
+        write_files()
         return None
     if list(arguments) != ["--check"]:
         return "usage: python -m ops.dashboards [--check]"
-    names = ", ".join(path.name for path in stale())
+    names = ", ".join(path.name for path in find_stale_files())
     return f"not what their source says: {names}; run make dashboards" if names else None
 
 

@@ -15,8 +15,8 @@ _BEFORE = "[1h] offset $__range"
 
 # As the objective `success` of ops/alerts/slo.yaml has it: a cancelled run is neither good nor bad, and a
 # stranded run is not good.
-GOOD = "completed|max_turns|no_transition"
-NOT_JUDGED = "cancelled|budget_exhausted|workflow_failed"
+GOOD_OUTCOMES = "completed|max_turns|no_transition"
+EXCLUDED_OUTCOMES = "cancelled|budget_exhausted|workflow_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,43 +48,43 @@ BUDGET_REJECTIONS = StoreCounter("unattended_budget_rejections_total", ("app", "
 
 
 def store_rate(counter: StoreCounter, by: str = "", where: str = "") -> str:
-    rate = f"max by ({', '.join(counter.labels)}) (rate({counter.name}{_matching(where)}[$__rate_interval]))"
-    return f"{_sum(by)} ({rate})"
+    rate = f"max by ({', '.join(counter.labels)}) (rate({counter.name}{_selector(where)}[$__rate_interval]))"
+    return f"{_sum_clause(by)} ({rate})"
 
 
-def store_grown(counter: StoreCounter, by: str = "", where: str = "") -> str:
-    series, most = f"{counter.name}{_matching(where)}", f"max by ({', '.join(counter.labels)})"
+def store_increase(counter: StoreCounter, by: str = "", where: str = "") -> str:
+    series, most = f"{counter.name}{_selector(where)}", f"max by ({', '.join(counter.labels)})"
     now, before = f"{most} ({series})", f"{most} (last_over_time({series}{_BEFORE}))"
-    return f"{_sum(by)} (clamp_min({now} - ({before} or 0 * {now}), 0))"
+    return f"{_sum_clause(by)} (clamp_min({now} - ({before} or 0 * {now}), 0))"
 
 
-def succeeded_share(where: str) -> str:
-    judged = store_grown(RUNS, where=f'{where}, outcome!~"{NOT_JUDGED}"')
-    good = store_grown(RUNS, where=f'{where}, outcome=~"{GOOD}"')
-    stranded = store_grown(STRANDED, where=where)
+def success_share(where: str) -> str:
+    judged = store_increase(RUNS, where=f'{where}, outcome!~"{EXCLUDED_OUTCOMES}"')
+    good = store_increase(RUNS, where=f'{where}, outcome=~"{GOOD_OUTCOMES}"')
+    stranded = store_increase(STRANDED, where=where)
     return f"({good} - ({stranded} or vector(0)) or vector(0)) / ({judged} > 0)"
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:
-    return f"{_sum(by)} (rate({metric}{_matching(where)}[$__rate_interval]))"
+    return f"{_sum_clause(by)} (rate({metric}{_selector(where)}[$__rate_interval]))"
 
 
-def grown(metric: str, by: str = "", where: str = "") -> str:
-    series = f"{metric}{_matching(where)}"
+def increase(metric: str, by: str = "", where: str = "") -> str:
+    series = f"{metric}{_selector(where)}"
     first = f"min_over_time({series}[$__range])"
     since_then = f"(increase({series}[$__range]) or 0 * {first})"
     new = f"({first} unless last_over_time({series}{_BEFORE}) or 0 * {first})"
-    return f"{_sum(by)} ({since_then} + {new})"
+    return f"{_sum_clause(by)} ({since_then} + {new})"
 
 
 def quantile(share: float, histogram: str, by: str = "", where: str = "", *, over: str = "$__rate_interval") -> str:
     labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({share}, sum by ({labels}) (rate({histogram}_bucket{_matching(where)}[{over}])))"
+    return f"histogram_quantile({share}, sum by ({labels}) (rate({histogram}_bucket{_selector(where)}[{over}])))"
 
 
-def _sum(by: str) -> str:
+def _sum_clause(by: str) -> str:
     return f"sum by ({by})" if by else "sum"
 
 
-def _matching(where: str) -> str:
+def _selector(where: str) -> str:
     return f"{{{where}}}" if where else ""

@@ -2,28 +2,28 @@
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from ops.dashboards.expressions import RUNS, grown, quantile, rate, store_grown, store_rate, succeeded_share
-from ops.dashboards.frame import Panel, app, filled, frame, workflows
+from ops.dashboards.expressions import RUNS, increase, quantile, rate, store_increase, store_rate, success_share
+from ops.dashboards.frame import Panel, app_variable, add_rows, make_dashboard, workflows_variable
 from ops.dashboards.look import (
     PER_SECOND,
-    bad_from,
-    by_outcome,
-    counted,
-    good_from,
-    graph,
-    lined,
+    rising_thresholds,
+    colour_by_outcome,
+    count_column,
+    falling_thresholds,
+    graph_panel,
+    add_threshold_lines,
     query,
-    red_from,
-    rows,
-    runbook,
-    stacked,
-    stat_of,
+    critical_threshold,
+    table_panel,
+    runbook_link,
+    stack,
+    stat_panel,
 )
 
-WHO = 'app=~"$app", workflow=~"$workflow"'
+SELECTOR = 'app=~"$app", workflow=~"$workflow"'
 FIRING = 'ALERTS{alertname=~"Unattended.*", alertstate="firing"}'
-SINCE_REPAIRED_S = "time() - max(unattended_reconcile_last_success_timestamp_seconds)"
-SINCE_READ_S = "time() - max(unattended_exporter_last_success_timestamp_seconds)"
+RECONCILE_AGE_S = "time() - max(unattended_reconcile_last_success_timestamp_seconds)"
+EXPORT_AGE_S = "time() - max(unattended_exporter_last_success_timestamp_seconds)"
 
 # By reference of the query: what we call it, its metric, and the label that says more.
 EVENTS = {
@@ -37,20 +37,20 @@ EVENTS = {
 
 def build() -> Dashboard:
     said = "Are we keeping up? What waits and why, what becomes of runs, what was lost, taken over or repeated."
-    return filled(
-        frame("unattended-fleet", said, [app(), workflows()]),
+    return add_rows(
+        make_dashboard("unattended-fleet", said, [app_variable(), workflows_variable()]),
         {
-            "At a glance": _glance(),
-            "Are we keeping up?": _keeping_up(),
-            "Objectives": _objectives(),
-            "What becomes of runs ($app, $workflow)": _outcomes(),
-            "Is anything lost or repeated?": _repairs(),
-            "Roles": _roles(),
+            "At a glance": _summary_panels(),
+            "Are we keeping up?": _queue_panels(),
+            "Objectives": _objective_panels(),
+            "What becomes of runs ($app, $workflow)": _outcome_panels(),
+            "Is anything lost or repeated?": _repair_panels(),
+            "Roles": _role_panels(),
         },
     )
 
 
-def _glance() -> list[Panel]:
+def _summary_panels() -> list[Panel]:
     oldest = (
         "How long the oldest run that may start has waited for a worker. Above a minute: too few workers, or none that "
         "consumes. Runs that are held or not due do not count."
@@ -64,35 +64,35 @@ def _glance() -> list[Panel]:
     seconds = "Age of what the exporter shows. Above 30 s: it does not reach MongoDB, and all numbers of runs are old."
     repaired = "Since a pass over runs ended well. Above a minute: no scheduler repairs, releases or takes over runs."
     return [
-        stat_of(101, "Oldest waiting run", oldest, "max(unattended_oldest_queued_age_seconds)", unit="s")
-        .thresholds(bad_from(30, 60))
-        .links([runbook("Runs stay queued")]),
-        stat_of(
+        stat_panel(101, "Oldest waiting run", oldest, "max(unattended_oldest_queued_age_seconds)", unit="s")
+        .thresholds(rising_thresholds(30, 60))
+        .links([runbook_link("Runs stay queued")]),
+        stat_panel(
             102, "Slots in use", slots, "sum(unattended_worker_runs) / sum(unattended_worker_slots)", unit="percentunit"
         )
         .decimals(0)
-        .thresholds(bad_from(0.8, 0.95))
-        .links([runbook("How many workers")]),
-        stat_of(103, "Ended well", good, succeeded_share(WHO), unit="percentunit")
+        .thresholds(rising_thresholds(0.8, 0.95))
+        .links([runbook_link("How many workers")]),
+        stat_panel(103, "Ended well", good, success_share(SELECTOR), unit="percentunit")
         .decimals(1)
         .no_value("no runs")
-        .thresholds(good_from(0.95, 0.99))
-        .links([runbook("Runs fail")]),
-        stat_of(104, "Parked runs", parked, "max(unattended_runs_parked)", unit="short")
-        .thresholds(bad_from(1, 10))
-        .links([runbook("A run is parked")]),
-        stat_of(105, "Age of the numbers", seconds, SINCE_READ_S, unit="s")
+        .thresholds(falling_thresholds(0.95, 0.99))
+        .links([runbook_link("Runs fail")]),
+        stat_panel(104, "Parked runs", parked, "max(unattended_runs_parked)", unit="short")
+        .thresholds(rising_thresholds(1, 10))
+        .links([runbook_link("A run is parked")]),
+        stat_panel(105, "Age of the numbers", seconds, EXPORT_AGE_S, unit="s")
         .decimals(0)
-        .thresholds(bad_from(30, 120))
-        .links([runbook("The exporter is stale")]),
-        stat_of(106, "Last good repair pass", repaired, SINCE_REPAIRED_S, unit="s")
+        .thresholds(rising_thresholds(30, 120))
+        .links([runbook_link("The exporter is stale")]),
+        stat_panel(106, "Last good repair pass", repaired, RECONCILE_AGE_S, unit="s")
         .decimals(0)
-        .thresholds(bad_from(30, 60))
-        .links([runbook("Nobody reconciles")]),
+        .thresholds(rising_thresholds(30, 60))
+        .links([runbook_link("Nobody reconciles")]),
     ]
 
 
-def _keeping_up() -> list[Panel]:
+def _queue_panels() -> list[Panel]:
     queued = (
         "Runs that are due, by what holds them. `ready` waits for a worker; the others for a cap (`concurrency`), a "
         "rate, a budget, or the run before them (`order`). They start by themselves when that ends."
@@ -104,65 +104,65 @@ def _keeping_up() -> list[Panel]:
     by_hold = 'label_replace(max by (hold) (unattended_runs_queued), "hold", "ready", "hold", "")'
     waited = "unattended_run_wait_seconds"
     return [
-        stacked(graph(111, "Waiting runs by hold", queued, unit="short"))
+        stack(graph_panel(111, "Waiting runs by hold", queued, unit="short"))
         .with_target(query(by_hold, "{{hold}}"))
-        .links([runbook("Runs stay queued")]),
-        lined(graph(112, "Age of the oldest waiting run", age, unit="s"), red_from(60))
+        .links([runbook_link("Runs stay queued")]),
+        add_threshold_lines(graph_panel(112, "Age of the oldest waiting run", age, unit="s"), critical_threshold(60))
         .with_target(query("max(unattended_oldest_queued_age_seconds)", "oldest"))
-        .links([runbook("Runs stay queued")]),
-        graph(113, "In progress and slots", busy, unit="short")
+        .links([runbook_link("Runs stay queued")]),
+        graph_panel(113, "In progress and slots", busy, unit="short")
         .with_target(query("max(unattended_runs_in_progress)", "in progress"))
         .with_target(query("sum(unattended_worker_slots)", "slots", ref="B"))
-        .links([runbook("How many workers")]),
-        lined(graph(114, "Time to start", start, unit="s", width=12), red_from(30))
+        .links([runbook_link("How many workers")]),
+        add_threshold_lines(graph_panel(114, "Time to start", start, unit="s", width=12), critical_threshold(30))
         .with_target(query(quantile(0.5, waited), "half"))
         .with_target(query(quantile(0.95, waited), "95 %", ref="B"))
         .with_target(query(quantile(0.99, waited), "99 %", ref="C"))
-        .links([runbook("Runs start late")]),
-        graph(115, "Given back because of a limit", held, unit=PER_SECOND, width=12).with_target(
+        .links([runbook_link("Runs start late")]),
+        graph_panel(115, "Given back because of a limit", held, unit=PER_SECOND, width=12).with_target(
             query(rate("unattended_runs_held_total", "hold"), "{{hold}}")
         ),
-        *_for_person(),
+        *_person_wait_panels(),
     ]
 
 
-def _for_person() -> list[Panel]:
+def _person_wait_panels() -> list[Panel]:
     waiting = "Runs that have asked a question and go on when a person answers, by workflow. They hold no slot."
     age = "How long the oldest of them has waited. The line is four hours, after which an alert fires."
-    link = runbook("A run waits for a person")
+    link = runbook_link("A run waits for a person")
     return [
-        stacked(graph(116, "Waiting for a person", waiting, unit="short", width=12))
-        .with_target(query(_of_store("unattended_runs_waiting_for_person", "sum"), "{{workflow}}"))
+        stack(graph_panel(116, "Waiting for a person", waiting, unit="short", width=12))
+        .with_target(query(_by_workflow("unattended_runs_waiting_for_person", "sum"), "{{workflow}}"))
         .links([link]),
-        lined(graph(117, "Longest wait for a person", age, unit="s", width=12), red_from(4 * 3600))
-        .with_target(query(_of_store("unattended_oldest_waiting_for_person_age_seconds", "max"), "{{workflow}}"))
+        add_threshold_lines(graph_panel(117, "Longest wait for a person", age, unit="s", width=12), critical_threshold(4 * 3600))
+        .with_target(query(_by_workflow("unattended_oldest_waiting_for_person_age_seconds", "max"), "{{workflow}}"))
         .links([link]),
     ]
 
 
-def _of_store(gauge: str, added: str) -> str:
+def _by_workflow(gauge: str, added: str) -> str:
     """By workflow, of what every exporter shows by app and workflow."""
-    return f"{added} by (workflow) (max by (app, workflow) ({gauge}{{{WHO}}}))"
+    return f"{added} by (workflow) (max by (app, workflow) ({gauge}{{{SELECTOR}}}))"
 
 
-def _objectives() -> list[Panel]:
+def _objective_panels() -> list[Panel]:
     """Out of recording rules, since a month of runs is too much to ask for each time."""
     burn = (
         "How fast the budget of errors burns: 1 uses up a month's in a month, 14.4 in two days. `start`: 99 % of the "
         "runs start within 30 s. `success`: 99.5 % end well. Needs the rules of ops/alerts/slo.yaml in Prometheus."
     )
-    fast, slow = bad_from(6, 14.4), bad_from(1)
+    fast, slow = rising_thresholds(6, 14.4), rising_thresholds(1)
     return [
-        lined(graph(151, "Burn rate, one hour", burn, unit="suffix:x", width=12), fast)
+        add_threshold_lines(graph_panel(151, "Burn rate, one hour", burn, unit="suffix:x", width=12), fast)
         .with_target(query("unattended:slo_burn:1h", "{{slo}}"))
-        .links([runbook("Runs start late"), runbook("Runs fail")]),
-        lined(graph(152, "Burn rate, three days", burn, unit="suffix:x", width=12), slow)
+        .links([runbook_link("Runs start late"), runbook_link("Runs fail")]),
+        add_threshold_lines(graph_panel(152, "Burn rate, three days", burn, unit="suffix:x", width=12), slow)
         .with_target(query("unattended:slo_burn:3d", "{{slo}}"))
-        .links([runbook("Runs start late"), runbook("Runs fail")]),
+        .links([runbook_link("Runs start late"), runbook_link("Runs fail")]),
     ]
 
 
-def _outcomes() -> list[Panel]:
+def _outcome_panels() -> list[Panel]:
     outcomes = (
         "Runs that ended or parked, by outcome. All but `completed` and `cancelled` deserve a look; "
         "`unattended runs list --outcome …` names them."
@@ -170,23 +170,23 @@ def _outcomes() -> list[Panel]:
     by_workflow = "The chosen time range, by workflow and outcome. A workflow's name leads to its dashboard."
     retries = "Attempts that failed and are followed by another one. Many `model_error`: look at the model's provider."
     return [
-        by_outcome(graph(121, "Runs ended by outcome", outcomes, unit=PER_SECOND))
-        .with_target(query(store_rate(RUNS, "outcome", WHO), "{{outcome}}"))
-        .links([runbook("Runs fail"), runbook("Replay after an incident")]),
-        graph(122, "Retries by reason", retries, unit=PER_SECOND).with_target(
+        colour_by_outcome(graph_panel(121, "Runs ended by outcome", outcomes, unit=PER_SECOND))
+        .with_target(query(store_rate(RUNS, "outcome", SELECTOR), "{{outcome}}"))
+        .links([runbook_link("Runs fail"), runbook_link("Replay after an incident")]),
+        graph_panel(122, "Retries by reason", retries, unit=PER_SECOND).with_target(
             query(rate("unattended_run_retries_total", "reason", 'workflow=~"$workflow"'), "{{reason}}")
         ),
-        rows(
+        table_panel(
             123,
             "Runs ended in the time range",
             by_workflow,
             {"workflow": "Workflow", "outcome": "Outcome"},
-            [counted("Runs", f"sort_desc({store_grown(RUNS, 'workflow, outcome', WHO)} > 0)")],
+            [count_column("Runs", f"sort_desc({store_increase(RUNS, 'workflow, outcome', SELECTOR)} > 0)")],
         ).span(8),
     ]
 
 
-def _repairs() -> list[Panel]:
+def _repair_panels() -> list[Panel]:
     events = (
         "What the machinery noticed and put right. `taken over`: a worker died or stood still, another one went on. "
         "`lease lost`: a worker stopped a run that it no longer owned. `sent again`: a wake-up was overdue. "
@@ -196,41 +196,41 @@ def _repairs() -> list[Panel]:
     numbers = "The same, counted over the time range. `parked`: a run killed five workers; look at that run."
     faults = "Steps of repair passes that failed. MongoDB was away, or the log says `reconcile_step_failed`."
     duration = "How long a pass takes: half and 95 % of the passes. Some seconds are too long."
-    lines = graph(131, "Taken over, lost, sent again", events, unit=PER_SECOND, width=12)
+    lines = graph_panel(131, "Taken over, lost, sent again", events, unit=PER_SECOND, width=12)
     for ref, (name, metric, _) in EVENTS.items():
         lines = lines.with_target(query(rate(metric), name, ref=ref))
-    table = rows(
+    table = table_panel(
         132,
         "Counted in the time range",
         numbers,
         {"event": "Event", "what": "What"},
-        [counted("Times", f"sort_desc({_all_events()})")],
+        [count_column("Times", f"sort_desc({_events_expression()})")],
     )
     passed = "unattended_reconcile_seconds"
     return [
-        lines.links([runbook("Workers are lost"), runbook("Wake-ups are lost")]),
+        lines.links([runbook_link("Workers are lost"), runbook_link("Wake-ups are lost")]),
         table.span(12),
-        graph(133, "Duration of a repair pass", duration, unit="s", width=12)
+        graph_panel(133, "Duration of a repair pass", duration, unit="s", width=12)
         .with_target(query(quantile(0.5, passed), "half"))
         .with_target(query(quantile(0.95, passed), "95 %", ref="B")),
-        graph(134, "Failed steps of repair passes", faults, unit=PER_SECOND, width=12)
+        graph_panel(134, "Failed steps of repair passes", faults, unit=PER_SECOND, width=12)
         .with_target(query(rate("unattended_reconcile_faults_total", "step"), "{{step}}"))
-        .links([runbook("Nobody reconciles")]),
+        .links([runbook_link("Nobody reconciles")]),
     ]
 
 
-def _all_events() -> str:
+def _events_expression() -> str:
     return " or ".join(
-        f'label_replace({_renamed(grown(metric, by), by)}, "event", "{name}", "", "")'
+        f'label_replace({_rename_label(increase(metric, by), by)}, "event", "{name}", "", "")'
         for name, metric, by in EVENTS.values()
     )
 
 
-def _renamed(expression: str, label: str) -> str:
+def _rename_label(expression: str, label: str) -> str:
     return f'label_replace({expression}, "what", "$1", "{label}", "(.*)")' if label else expression
 
 
-def _roles() -> list[Panel]:
+def _role_panels() -> list[Panel]:
     up = (
         "Processes that Prometheus reaches, by role. Each role needs one at least; a missing scheduler repairs nothing."
     )
@@ -242,29 +242,29 @@ def _roles() -> list[Panel]:
     cpu = "Cores each worker uses. A worker is one event loop: near 1, its runs wait for each other."
     read = "How long the exporter takes to read the store. Above five seconds it is asked less often."
     worker = 'job="unattended", role="worker"'
-    memory_line = red_from(2048 * 1024 * 1024)
+    memory_line = critical_threshold(2048 * 1024 * 1024)
     return [
-        stacked(graph(141, "Processes by role", up, unit="short"))
+        stack(graph_panel(141, "Processes by role", up, unit="short"))
         .with_target(query('sum by (role) (up{job="unattended"})', "{{role}}"))
         .decimals(0)
-        .links([runbook("A role is down")]),
-        rows(
+        .links([runbook_link("A role is down")]),
+        table_panel(
             142,
             "Alerts that fire",
             alerts,
             {"alertname": "Alert", "severity": "Severity"},
-            [counted("Firing", f"count by (alertname, severity) ({FIRING})")],
+            [count_column("Firing", f"count by (alertname, severity) ({FIRING})")],
         )
         .span(8)
         .no_value("none")
-        .links([runbook("Alerts")]),
-        graph(143, "Time to read the store", read, unit="s")
+        .links([runbook_link("Alerts")]),
+        graph_panel(143, "Time to read the store", read, unit="s")
         .with_target(query("max(unattended_exporter_read_seconds)", "exporter"))
-        .links([runbook("The exporter is stale")]),
-        lined(graph(144, "Memory of workers", memory, unit="bytes", width=12), memory_line)
+        .links([runbook_link("The exporter is stale")]),
+        add_threshold_lines(graph_panel(144, "Memory of workers", memory, unit="bytes", width=12), memory_line)
         .with_target(query(f"max by (instance) (process_resident_memory_bytes{{{worker}}})", "{{instance}}"))
-        .links([runbook("Kubernetes and systemd")]),
-        graph(145, "CPU of workers", cpu, unit="short", width=12)
+        .links([runbook_link("Kubernetes and systemd")]),
+        graph_panel(145, "CPU of workers", cpu, unit="short", width=12)
         .with_target(query(rate("process_cpu_seconds_total", "instance", worker), "{{instance}}"))
-        .links([runbook("How many workers")]),
+        .links([runbook_link("How many workers")]),
     ]

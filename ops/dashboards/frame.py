@@ -19,10 +19,10 @@ TITLES: Mapping[str, str] = {
 TAG = "unattended"
 GATEWAY = "http://127.0.0.1:8400"
 # A workflow that never ended a run may have spent tokens all the same, and the other way round.
-_WHO = '{__name__=~"unattended_(runs|model_calls)_total"}'
+_LABEL_SOURCE = '{__name__=~"unattended_(runs|model_calls)_total"}'
 
 
-def frame(uid: str, description: str, variables: Sequence[Variable], *, since: str = "now-1h") -> dashboard.Dashboard:
+def make_dashboard(uid: str, description: str, variables: Sequence[Variable], *, since: str = "now-1h") -> dashboard.Dashboard:
     made = (
         dashboard.Dashboard(f"Unattended / {TITLES[uid]}")
         .uid(uid)
@@ -34,54 +34,54 @@ def frame(uid: str, description: str, variables: Sequence[Variable], *, since: s
         .refresh("30s")
         .tooltip(models.DashboardCursorSync.CROSSHAIR)
     )
-    for variable in (_data_source(), *variables, _gateway()):
+    for variable in (_data_source_variable(), *variables, _gateway_variable()):
         made = made.with_variable(variable)
-    for link in _links(uid):
+    for link in _dashboard_links(uid):
         made = made.link(link)
     return made
 
 
-def filled(made: dashboard.Dashboard, rows: Mapping[str, Sequence[Panel]]) -> dashboard.Dashboard:
+def add_rows(builder: dashboard.Dashboard, rows: Mapping[str, Sequence[Panel]]) -> dashboard.Dashboard:
     """Rows by their titles; panels stand side by side until a row of 24 columns is full."""
     for place, (title, panels) in enumerate(rows.items(), start=1):
-        made = made.with_row(dashboard.Row(title).id(place))
+        builder = builder.with_row(dashboard.Row(title).id(place))
         for panel in panels:
-            made = made.with_panel(panel)
-    return made
+            builder = builder.with_panel(panel)
+    return builder
 
 
-def app() -> Variable:
-    return _of_labels("app", "App").multi(True).include_all(True).all_value(".*").current(_all())
+def app_variable() -> Variable:
+    return _label_variable("app", "App").multi(True).include_all(True).all_value(".*").current(_all_option())
 
 
-def workflows() -> Variable:
-    return _of_labels("workflow", "Workflow").multi(True).include_all(True).all_value(".*").current(_all())
+def workflows_variable() -> Variable:
+    return _label_variable("workflow", "Workflow").multi(True).include_all(True).all_value(".*").current(_all_option())
 
 
-def one_workflow() -> Variable:
-    return _of_labels("workflow", "Workflow").multi(False).include_all(False)
+def workflow_variable() -> Variable:
+    return _label_variable("workflow", "Workflow").multi(False).include_all(False)
 
 
-def _of_labels(label: str, title: str) -> dashboard.QueryVariable:
+def _label_variable(label: str, title: str) -> dashboard.QueryVariable:
     return (
         dashboard.QueryVariable(label)
         .label(title)
-        .query(f"label_values({_WHO}, {label})")
+        .query(f"label_values({_LABEL_SOURCE}, {label})")
         .datasource(DATA_SOURCE)
         .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(models.VariableSort.ALPHABETICAL_ASC)
     )
 
 
-def _all() -> models.VariableOption:
+def _all_option() -> models.VariableOption:
     return models.VariableOption(selected=True, text=["All"], value=["$__all"])
 
 
-def _data_source() -> Variable:
+def _data_source_variable() -> Variable:
     return dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus")
 
 
-def _gateway() -> Variable:
+def _gateway_variable() -> Variable:
     said = "Where your browser reaches the gateway: links to console and runbook begin with it"
     return (
         dashboard.TextBoxVariable("gateway")
@@ -92,9 +92,9 @@ def _gateway() -> Variable:
     )
 
 
-def _links(own: str) -> Iterator[dashboard.DashboardLink]:
+def _dashboard_links(own_uid: str) -> Iterator[dashboard.DashboardLink]:
     for uid, title in TITLES.items():
-        if uid != own:
+        if uid != own_uid:
             yield dashboard.DashboardLink(title).url(f"/d/{uid}").include_vars(True).keep_time(True).icon("dashboard")
     yield dashboard.DashboardLink("Runbook").url(RUNBOOK).target_blank(True).icon("doc")
     yield dashboard.DashboardLink("Console").url(CONSOLE).target_blank(True).icon("external link")

@@ -49,7 +49,7 @@ def query(expression: str, legend: str = "", *, ref: str = "A", instant: bool = 
     return asked.instant() if instant else asked.range()
 
 
-def stat_of(
+def stat_panel(
     id_: int, title: str, description: str, expression: str, *, unit: str, width: int = 4, legend: str = ""
 ) -> stat.Panel:
     """One number, of now or of the whole time range; with a legend, one for each series."""
@@ -66,11 +66,11 @@ def stat_of(
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
         .color_mode(common_models.BigValueColorMode.VALUE)
         .graph_mode(common_models.BigValueGraphMode.NONE)
-        .thresholds(neutral())
+        .thresholds(neutral_thresholds())
     )
 
 
-def graph(id_: int, title: str, description: str, *, unit: str, width: int = 8) -> timeseries.Panel:
+def graph_panel(id_: int, title: str, description: str, *, unit: str, width: int = 8) -> timeseries.Panel:
     return (
         timeseries.Panel()
         .id(id_)
@@ -85,7 +85,7 @@ def graph(id_: int, title: str, description: str, *, unit: str, width: int = 8) 
         .fill_opacity(10)
         .show_points(common_models.VisibilityMode.NEVER)
         .color_scheme(dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC))
-        .thresholds(neutral())
+        .thresholds(neutral_thresholds())
         .legend(
             common.VizLegendOptions()
             .display_mode(common_models.LegendDisplayMode.TABLE)
@@ -97,19 +97,19 @@ def graph(id_: int, title: str, description: str, *, unit: str, width: int = 8) 
     )
 
 
-def stacked(panel: timeseries.Panel) -> timeseries.Panel:
+def stack(panel: timeseries.Panel) -> timeseries.Panel:
     """For parts of a whole."""
     return panel.fill_opacity(40).stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
 
 
-def by_outcome(panel: timeseries.Panel) -> timeseries.Panel:
+def colour_by_outcome(panel: timeseries.Panel) -> timeseries.Panel:
     for kind, color in OUTCOMES.items():
         fixed = {"mode": "fixed", "fixedColor": color}
         panel = panel.override_by_name(kind.value, [models.DynamicConfigValue(id_val="color", value=fixed)])
-    return stacked(panel)
+    return stack(panel)
 
 
-def bars(id_: int, title: str, description: str, *, unit: str) -> bargauge.Panel:
+def bar_panel(id_: int, title: str, description: str, *, unit: str) -> bargauge.Panel:
     """Who has most of something, of the whole time range or of now."""
     return (
         bargauge.Panel()
@@ -124,12 +124,12 @@ def bars(id_: int, title: str, description: str, *, unit: str) -> bargauge.Panel
         .orientation(common_models.VizOrientation.HORIZONTAL)
         .display_mode(common_models.BarGaugeDisplayMode.BASIC)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
-        .thresholds(neutral())
+        .thresholds(neutral_thresholds())
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A number of a table. Its rows are those of the table's labels."""
 
     title: str
@@ -137,22 +137,22 @@ class Column:
     unit: str = "short"
     decimals: int | None = None
     thresholds: dashboard.ThresholdsConfig | None = None
-    words: dict[str, models.ValueMappingResult] | None = None
+    value_texts: dict[str, models.ValueMappingResult] | None = None
 
 
-def counted(title: str, expression: str, thresholds: dashboard.ThresholdsConfig | None = None) -> Column:
+def count_column(title: str, expression: str, thresholds: dashboard.ThresholdsConfig | None = None) -> TableColumn:
     """Prometheus guesses what happened at both ends of a range, and so gets fractions of what has none."""
-    return Column(title, expression, COUNT, decimals=0, thresholds=thresholds)
+    return TableColumn(title, expression, COUNT, decimals=0, thresholds=thresholds)
 
 
-def rows(id_: int, title: str, description: str, labels: dict[str, str], columns: Sequence[Column]) -> table.Panel:
+def table_panel(id_: int, title: str, description: str, labels: dict[str, str], columns: Sequence[TableColumn]) -> table.Panel:
     """A table of instant values: a row for each combination of labels, a column for each expression."""
     panel = table.Panel().id(id_).title(title).description(description).datasource(DATA_SOURCE)
-    panel = panel.height(GRAPH_HEIGHT).span(24).unit("short").thresholds(neutral())
+    panel = panel.height(GRAPH_HEIGHT).span(24).unit("short").thresholds(neutral_thresholds())
     names = ["Value"] if len(columns) == 1 else [f"Value #{ref}" for ref in _refs(columns)]
     for ref, column in zip(_refs(columns), columns, strict=True):
         asked = query(column.expression, ref=ref, instant=True).format(PromQueryFormat.TABLE)
-        panel = panel.with_target(asked).override_by_name(column.title, _properties(column))
+        panel = panel.with_target(asked).override_by_name(column.title, _column_properties(column))
     if "workflow" in labels:
         panel = panel.override_by_name(labels["workflow"], [_TO_WORKFLOW])
     renamed = {**labels, **dict(zip(names, [each.title for each in columns], strict=True))}
@@ -166,59 +166,59 @@ def rows(id_: int, title: str, description: str, labels: dict[str, str], columns
     )
 
 
-def _refs(columns: Sequence[Column]) -> str:
+def _refs(columns: Sequence[TableColumn]) -> str:
     return "ABCDEFGHIJ"[: len(columns)]
 
 
-def _properties(column: Column) -> list[models.DynamicConfigValue]:
+def _column_properties(column: TableColumn) -> list[models.DynamicConfigValue]:
     found: list[models.DynamicConfigValue] = [models.DynamicConfigValue(id_val="unit", value=column.unit)]
     if column.decimals is not None:
         found.append(models.DynamicConfigValue(id_val="decimals", value=column.decimals))
     if column.thresholds is not None:
         found.append(models.DynamicConfigValue(id_val="thresholds", value=column.thresholds.build()))
-    if column.words is not None:
-        found.append(models.DynamicConfigValue(id_val="mappings", value=[models.ValueMap(options=column.words)]))
-    if column.thresholds is not None or column.words is not None:
+    if column.value_texts is not None:
+        found.append(models.DynamicConfigValue(id_val="mappings", value=[models.ValueMap(options=column.value_texts)]))
+    if column.thresholds is not None or column.value_texts is not None:
         found.append(models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}))
     return found
 
 
-def neutral() -> dashboard.ThresholdsConfig:
-    return _steps(models.Threshold(value=None, color=BLUE))
+def neutral_thresholds() -> dashboard.ThresholdsConfig:
+    return _threshold_steps(models.Threshold(value=None, color=BLUE))
 
 
-def bad_from(warning: float, critical: float | None = None) -> dashboard.ThresholdsConfig:
+def rising_thresholds(warning: float, critical: float | None = None) -> dashboard.ThresholdsConfig:
     steps = [models.Threshold(value=None, color=GREEN), models.Threshold(value=warning, color=YELLOW)]
-    return _steps(*steps, *([models.Threshold(value=critical, color=RED)] if critical is not None else []))
+    return _threshold_steps(*steps, *([models.Threshold(value=critical, color=RED)] if critical is not None else []))
 
 
-def red_from(critical: float) -> dashboard.ThresholdsConfig:
-    return _steps(models.Threshold(value=None, color=GREEN), models.Threshold(value=critical, color=RED))
+def critical_threshold(critical: float) -> dashboard.ThresholdsConfig:
+    return _threshold_steps(models.Threshold(value=None, color=GREEN), models.Threshold(value=critical, color=RED))
 
 
-def good_from(warning: float, good: float) -> dashboard.ThresholdsConfig:
-    return _steps(
+def falling_thresholds(warning: float, good: float) -> dashboard.ThresholdsConfig:
+    return _threshold_steps(
         models.Threshold(value=None, color=RED),
         models.Threshold(value=warning, color=YELLOW),
         models.Threshold(value=good, color=GREEN),
     )
 
 
-def _steps(*steps: models.Threshold) -> dashboard.ThresholdsConfig:
+def _threshold_steps(*steps: models.Threshold) -> dashboard.ThresholdsConfig:
     return dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(list(steps))
 
 
-def lined(panel: timeseries.Panel, thresholds: dashboard.ThresholdsConfig) -> timeseries.Panel:
+def add_threshold_lines(panel: timeseries.Panel, thresholds: dashboard.ThresholdsConfig) -> timeseries.Panel:
     """With lines where the number becomes bad."""
     style = common.GraphThresholdsStyleConfig().mode(common_models.GraphTresholdsStyleMode.DASHED)
     return panel.thresholds(thresholds).thresholds_style(style)
 
 
-def word(text: str, color: str, index: int) -> models.ValueMappingResult:
+def value_text(text: str, color: str, index: int) -> models.ValueMappingResult:
     return models.ValueMappingResult(text=text, color=color, index=index)
 
 
-def runbook(heading: str) -> dashboard.DashboardLink:
+def runbook_link(heading: str) -> dashboard.DashboardLink:
     """To a section of ops/runbook.md, as the gateway shows it."""
     anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     return dashboard.DashboardLink(f"Runbook: {heading}").url(f"{RUNBOOK}#{anchor}").target_blank(True)

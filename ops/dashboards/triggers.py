@@ -2,56 +2,56 @@
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from ops.dashboards.expressions import grown, quantile, rate
-from ops.dashboards.frame import Panel, filled, frame, workflows
+from ops.dashboards.expressions import increase, quantile, rate
+from ops.dashboards.frame import Panel, add_rows, make_dashboard, workflows_variable
 from ops.dashboards.look import (
     COUNT,
     GREEN,
     PER_SECOND,
     RED,
     YELLOW,
-    Column,
-    bad_from,
-    counted,
-    graph,
-    lined,
+    TableColumn,
+    rising_thresholds,
+    count_column,
+    graph_panel,
+    add_threshold_lines,
     query,
-    red_from,
-    rows,
-    runbook,
-    stacked,
-    stat_of,
-    word,
+    critical_threshold,
+    table_panel,
+    runbook_link,
+    stack,
+    stat_panel,
+    value_text,
 )
 
 # The label `trigger` is workflow/name.
-OF_TRIGGER = 'trigger=~"($workflow)/.*"'
+TRIGGER_SELECTOR = 'trigger=~"($workflow)/.*"'
 STATE = "max by (stream) (unattended_stream_state)"
 POSITION_AGE = "max by (stream) (unattended_stream_token_age_seconds)"
 OPLOG_WINDOW = "max by (stream) (unattended_stream_oplog_window_seconds)"
 STATES = {
-    "0": word("read by nobody", YELLOW, 0),
-    "1": word("read", GREEN, 1),
-    "2": word("suspended", RED, 2),
-    "3": word("refused", RED, 3),
+    "0": value_text("read by nobody", YELLOW, 0),
+    "1": value_text("read", GREEN, 1),
+    "2": value_text("suspended", RED, 2),
+    "3": value_text("refused", RED, 3),
 }
 
 
 def build() -> Dashboard:
     said = "Do schedules fire in time, do change streams keep up, and what do callers of webhooks and forms get?"
-    return filled(
-        frame("unattended-triggers", said, [workflows()]),
+    return add_rows(
+        make_dashboard("unattended-triggers", said, [workflows_variable()]),
         {
-            "At a glance": _glance(),
-            "Schedules": _schedules(),
-            "Change streams": _streams(),
-            "Webhooks, forms and the API": _calls(),
-            "Pauses": _pauses(),
+            "At a glance": _summary_panels(),
+            "Schedules": _schedule_panels(),
+            "Change streams": _stream_panels(),
+            "Webhooks, forms and the API": _call_panels(),
+            "Pauses": _pause_panels(),
         },
     )
 
 
-def _glance() -> list[Panel]:
+def _summary_panels() -> list[Panel]:
     overdue = "For how long the schedule that should have fired first has been due. Above a minute: no scheduler fires."
     unread = "Streams that nobody reads, that are suspended, or that MongoDB refuses. None of them starts runs."
     position = (
@@ -62,54 +62,54 @@ def _glance() -> list[Panel]:
         "Gaps in streams that were recorded in the time range: changes that started nothing. `triggers show` has them."
     )
     return [
-        stat_of(301, "Schedules overdue", overdue, "max(unattended_schedule_overdue_seconds)", width=3, unit="s")
-        .thresholds(bad_from(15, 60))
-        .links([runbook("Schedules are late")]),
-        stat_of(302, "Streams not read", unread, f"count({STATE} != 1) or vector(0)", width=3, unit="short")
-        .thresholds(red_from(1))
-        .links([runbook("A stream is suspended"), runbook("A stream is refused")]),
-        stat_of(
+        stat_panel(301, "Schedules overdue", overdue, "max(unattended_schedule_overdue_seconds)", width=3, unit="s")
+        .thresholds(rising_thresholds(15, 60))
+        .links([runbook_link("Schedules are late")]),
+        stat_panel(302, "Streams not read", unread, f"count({STATE} != 1) or vector(0)", width=3, unit="short")
+        .thresholds(critical_threshold(1))
+        .links([runbook_link("A stream is suspended"), runbook_link("A stream is refused")]),
+        stat_panel(
             303, "Oplog used up", position, f"max({POSITION_AGE} / ({OPLOG_WINDOW} > 0))", width=3, unit="percentunit"
         )
         .decimals(1)
         .no_value("no streams")
-        .thresholds(bad_from(0.3, 0.7))
-        .links([runbook("A stream falls behind"), runbook("Size the oplog")]),
-        stat_of(
-            304, "Gaps in streams", gaps, f"{grown('unattended_stream_gaps_total')} or vector(0)", width=3, unit=COUNT
+        .thresholds(rising_thresholds(0.3, 0.7))
+        .links([runbook_link("A stream falls behind"), runbook_link("Size the oplog")]),
+        stat_panel(
+            304, "Gaps in streams", gaps, f"{increase('unattended_stream_gaps_total')} or vector(0)", width=3, unit=COUNT
         )
         .decimals(0)
-        .thresholds(red_from(1))
-        .links([runbook("A stream has a gap")]),
-        *_calls_and_pauses(),
+        .thresholds(critical_threshold(1))
+        .links([runbook_link("A stream has a gap")]),
+        *_call_and_pause_stats(),
     ]
 
 
-def _calls_and_pauses() -> list[Panel]:
+def _call_and_pause_stats() -> list[Panel]:
     paused = "Pauses of triggers that nobody has ended, by people, budgets or failures."
     seconds = "95 % of the calls to webhooks, forms and the API were answered within this time."
     refused = (
         "Calls of the time range that were answered 5xx or not in time. Senders come again; look at MongoDB first."
     )
     slow = quantile(0.95, "unattended_webhook_seconds", "endpoint", over="$__range")
-    failed = grown("unattended_webhook_requests_total", where='result=~"unavailable|error|timeout"')
+    failed = increase("unattended_webhook_requests_total", where='result=~"unavailable|error|timeout"')
     return [
-        stat_of(305, "Calls that failed", refused, f"{failed} or vector(0)", width=3, unit=COUNT)
+        stat_panel(305, "Calls that failed", refused, f"{failed} or vector(0)", width=3, unit=COUNT)
         .decimals(0)
-        .thresholds(bad_from(1))
-        .links([runbook("Webhooks fail")]),
-        stat_of(
+        .thresholds(rising_thresholds(1))
+        .links([runbook_link("Webhooks fail")]),
+        stat_panel(
             306, "Paused triggers", paused, "sum(max by (reason) (unattended_triggers_paused))", width=3, unit="short"
         )
-        .thresholds(bad_from(1))
-        .links([runbook("A trigger starts nothing")]),
-        stat_of(307, "Answered within (95 %)", seconds, slow, legend="{{endpoint}}", unit="s", width=6).thresholds(
-            bad_from(0.5, 2)
+        .thresholds(rising_thresholds(1))
+        .links([runbook_link("A trigger starts nothing")]),
+        stat_panel(307, "Answered within (95 %)", seconds, slow, legend="{{endpoint}}", unit="s", width=6).thresholds(
+            rising_thresholds(0.5, 2)
         ),
     ]
 
 
-def _schedules() -> list[Panel]:
+def _schedule_panels() -> list[Panel]:
     table = (
         "When each schedule fires next, how late its newest run was, and what was missed or skipped in the time range. "
         "A schedule without a row has no next time. `unattended triggers show NAME` says why something was skipped."
@@ -118,76 +118,76 @@ def _schedules() -> list[Panel]:
     skips = "Times that started no run. `overlap`: the run before was not done. Steady: choose a longer interval."
     misfires = "Times seen only after the grace, since no scheduler ran, by what became of them."
     return [
-        rows(
+        table_panel(
             311,
             "Next fires",
             table,
             {"trigger": "Schedule"},
             [
-                Column("Next", f"sort(1000 * {_by_trigger('min', 'next_fire_timestamp_seconds')})", "dateTimeFromNow"),
-                Column("Lag", _by_trigger("max", "lag_seconds"), "s", thresholds=bad_from(15, 60)),
-                counted("Skipped", grown("unattended_schedule_skips_total", "trigger", OF_TRIGGER)),
-                counted("Late or missed", grown("unattended_schedule_misfires_total", "trigger", OF_TRIGGER)),
+                TableColumn("Next", f"sort(1000 * {_by_trigger('min', 'next_fire_timestamp_seconds')})", "dateTimeFromNow"),
+                TableColumn("Lag", _by_trigger("max", "lag_seconds"), "s", thresholds=rising_thresholds(15, 60)),
+                count_column("Skipped", increase("unattended_schedule_skips_total", "trigger", TRIGGER_SELECTOR)),
+                count_column("Late or missed", increase("unattended_schedule_misfires_total", "trigger", TRIGGER_SELECTOR)),
             ],
         )
         .span(12)
-        .links([runbook("Schedules are late")]),
-        lined(graph(312, "Schedule lag", lag, unit="s", width=12), red_from(60))
+        .links([runbook_link("Schedules are late")]),
+        add_threshold_lines(graph_panel(312, "Schedule lag", lag, unit="s", width=12), critical_threshold(60))
         .with_target(query(_by_trigger("max", "lag_seconds"), "{{trigger}}"))
-        .links([runbook("Schedules are late")]),
-        graph(313, "Skipped, by reason", skips, unit=PER_SECOND, width=12).with_target(
-            query(rate("unattended_schedule_skips_total", "trigger, reason", OF_TRIGGER), "{{trigger}} {{reason}}")
+        .links([runbook_link("Schedules are late")]),
+        graph_panel(313, "Skipped, by reason", skips, unit=PER_SECOND, width=12).with_target(
+            query(rate("unattended_schedule_skips_total", "trigger, reason", TRIGGER_SELECTOR), "{{trigger}} {{reason}}")
         ),
-        graph(314, "Late or missed, by what became of it", misfires, unit=PER_SECOND, width=12).with_target(
-            query(rate("unattended_schedule_misfires_total", "trigger, reason", OF_TRIGGER), "{{trigger}} {{reason}}")
+        graph_panel(314, "Late or missed, by what became of it", misfires, unit=PER_SECOND, width=12).with_target(
+            query(rate("unattended_schedule_misfires_total", "trigger, reason", TRIGGER_SELECTOR), "{{trigger}} {{reason}}")
         ),
     ]
 
 
 def _by_trigger(over: str, metric: str) -> str:
-    return f"{over} by (trigger) (unattended_schedule_{metric}{{{OF_TRIGGER}}})"
+    return f"{over} by (trigger) (unattended_schedule_{metric}{{{TRIGGER_SELECTOR}}})"
 
 
-def _streams() -> list[Panel]:
+def _stream_panels() -> list[Panel]:
     table = (
         "`suspended`: MongoDB has forgotten the saved position; decide how to go on. `refused`: MongoDB does not do "
         "what the trigger asks for. `read by nobody`: no watcher runs. Position and window: how old the saved position "
         "is, and how old it may get."
     )
     late = "Age of the newest change when its runs were durable. Growing: more changes than one watcher reads."
-    lag, near = "max by (stream) (unattended_stream_lag_seconds)", bad_from(0.3, 0.7)
+    lag, near = "max by (stream) (unattended_stream_lag_seconds)", rising_thresholds(0.3, 0.7)
     passed_over = "unattended_stream_events_skipped_total"
     position = "Age of the saved position against the oplog window. At 100 % the stream is lost; act at 70 %."
     skipped = "Events that started no run. `when`: the trigger's condition let them pass. `loop_guard`: own writes."
     return [
-        rows(
+        table_panel(
             321,
             "Streams",
             table,
             {"stream": "Stream"},
             [
-                Column("State", STATE, words=STATES),
-                Column("Lag", lag, "s", thresholds=bad_from(10, 60)),
-                Column("Position", POSITION_AGE, "s"),
-                Column("Oplog window", OPLOG_WINDOW, "s"),
-                counted("Gaps", grown("unattended_stream_gaps_total", "stream"), red_from(1)),
+                TableColumn("State", STATE, value_texts=STATES),
+                TableColumn("Lag", lag, "s", thresholds=rising_thresholds(10, 60)),
+                TableColumn("Position", POSITION_AGE, "s"),
+                TableColumn("Oplog window", OPLOG_WINDOW, "s"),
+                count_column("Gaps", increase("unattended_stream_gaps_total", "stream"), critical_threshold(1)),
             ],
         )
         .span(12)
-        .links([runbook("A stream is suspended"), runbook("A stream is refused"), runbook("A stream has a gap")]),
-        lined(graph(322, "Stream lag", late, unit="s", width=12), bad_from(10, 60))
+        .links([runbook_link("A stream is suspended"), runbook_link("A stream is refused"), runbook_link("A stream has a gap")]),
+        add_threshold_lines(graph_panel(322, "Stream lag", late, unit="s", width=12), rising_thresholds(10, 60))
         .with_target(query(lag, "{{stream}}"))
-        .links([runbook("A stream falls behind")]),
-        lined(graph(323, "Position as share of the oplog window", position, unit="percentunit", width=12), near)
+        .links([runbook_link("A stream falls behind")]),
+        add_threshold_lines(graph_panel(323, "Position as share of the oplog window", position, unit="percentunit", width=12), near)
         .with_target(query(f"{POSITION_AGE} / ({OPLOG_WINDOW} > 0)", "{{stream}}"))
-        .links([runbook("A stream falls behind"), runbook("Size the oplog")]),
-        graph(324, "Events that started nothing", skipped, unit=PER_SECOND, width=12)
-        .with_target(query(rate(passed_over, "trigger, reason", OF_TRIGGER), "{{trigger}} {{reason}}"))
-        .links([runbook("A trigger starts nothing")]),
+        .links([runbook_link("A stream falls behind"), runbook_link("Size the oplog")]),
+        graph_panel(324, "Events that started nothing", skipped, unit=PER_SECOND, width=12)
+        .with_target(query(rate(passed_over, "trigger, reason", TRIGGER_SELECTOR), "{{trigger}} {{reason}}"))
+        .links([runbook_link("A trigger starts nothing")]),
     ]
 
 
-def _calls() -> list[Panel]:
+def _call_panels() -> list[Panel]:
     results = (
         "Calls per second, by what came of them. `unauthorized`: a signature or key did not verify; clocks differ, or "
         "another secret. `unavailable`: MongoDB was away. `invalid`: the sender should look at the answer's sentence."
@@ -197,42 +197,42 @@ def _calls() -> list[Panel]:
     calls = "Calls of the time range, by endpoint and by what came of them."
     took = "unattended_webhook_seconds"
     return [
-        stacked(graph(331, "Calls by result", results, unit="reqps"))
+        stack(graph_panel(331, "Calls by result", results, unit="reqps"))
         .with_target(query(rate("unattended_webhook_requests_total", "endpoint, result"), "{{endpoint}} {{result}}"))
-        .links([runbook("Webhooks are refused")]),
-        graph(332, "Time to answer", seconds, unit="s")
+        .links([runbook_link("Webhooks are refused")]),
+        graph_panel(332, "Time to answer", seconds, unit="s")
         .with_target(query(quantile(0.5, took), "half"))
         .with_target(query(quantile(0.95, took), "95 %", ref="B"))
         .with_target(query(quantile(0.99, took), "99 %", ref="C"))
-        .links([runbook("Webhooks fail")]),
-        graph(333, "Duplicates dropped", duplicates, unit=PER_SECOND).with_target(
-            query(rate("unattended_duplicates_dropped_total", "trigger", OF_TRIGGER), "{{trigger}}")
+        .links([runbook_link("Webhooks fail")]),
+        graph_panel(333, "Duplicates dropped", duplicates, unit=PER_SECOND).with_target(
+            query(rate("unattended_duplicates_dropped_total", "trigger", TRIGGER_SELECTOR), "{{trigger}}")
         ),
-        rows(
+        table_panel(
             334,
             "Calls in the time range",
             calls,
             {"endpoint": "Endpoint", "result": "Result"},
-            [counted("Calls", f"sort_desc({grown('unattended_webhook_requests_total', 'endpoint, result')})")],
+            [count_column("Calls", f"sort_desc({increase('unattended_webhook_requests_total', 'endpoint, result')})")],
         ).span(12),
-        rows(
+        table_panel(
             335,
             "Duplicates in the time range",
             duplicates,
             {"trigger": "Trigger"},
-            [counted("Dropped", f"sort_desc({grown('unattended_duplicates_dropped_total', 'trigger', OF_TRIGGER)})")],
+            [count_column("Dropped", f"sort_desc({increase('unattended_duplicates_dropped_total', 'trigger', TRIGGER_SELECTOR)})")],
         ).span(12),
     ]
 
 
-def _pauses() -> list[Panel]:
+def _pause_panels() -> list[Panel]:
     paused = "Pauses that nobody has ended. Those of a budget end with it; those of people wait for people."
     made = "Triggers made over the API or the command line. Those of packages stand in their files, and do not count."
     return [
-        stacked(graph(341, "Paused triggers by reason", paused, unit="short", width=12))
+        stack(graph_panel(341, "Paused triggers by reason", paused, unit="short", width=12))
         .with_target(query("max by (reason) (unattended_triggers_paused)", "{{reason}}"))
-        .links([runbook("A trigger starts nothing"), runbook("A schedule is paused after failures")]),
-        stacked(graph(342, "Triggers made at run time", made, unit="short", width=12)).with_target(
+        .links([runbook_link("A trigger starts nothing"), runbook_link("A schedule is paused after failures")]),
+        stack(graph_panel(342, "Triggers made at run time", made, unit="short", width=12)).with_target(
             query("max by (type) (unattended_triggers_made)", "{{type}}")
         ),
     ]

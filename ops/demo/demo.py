@@ -20,24 +20,24 @@ from typing import Any
 
 import click
 
-from accounting.totals.reading import Wanted, usage_totals
-from ops.demo.report import print_summary, summary
-from ops.demo.scenario import EXPECTED, SECRET_VARIABLE, World, new_secret, prepare_packages
+from accounting.totals.reading import UsageFilter, usage_totals
+from ops.demo.report import print_summary, make_summary
+from ops.demo.scenario import EXPECTED_TRIGGER_TYPES, SECRET_VARIABLE, DemoScenario, new_secret, prepare_packages
 from ops.embedded.errors import EmbeddedError
 from ops.embedded.servers import embedded_servers
-from ops.free_ports import free_address
+from ops.free_ports import find_free_address
 from ops.roles import role_children
 from ops.supervisor import Supervisor
 from workers.settings import Settings, load_settings
 from workers.store.run import AT_REST, TERMINAL, RunState
 from workers.store.run_store import connect
 
-PATIENCE_S = 120.0
-POLL_S = 0.15
-ENDED = {state.value for state in TERMINAL | AT_REST}
+TIMEOUT_S = 120.0
+POLL_INTERVAL_S = 0.15
+ENDED_STATES = {state.value for state in TERMINAL | AT_REST}
 
 
-class DemoFailed(Exception):  # noqa: N818 -- what it is, in the words of the message
+class DemoFailedError(Exception):  # noqa: N818 -- what it is, in the words of the message
     """Something did not happen in time; the text says what, and the logs say why."""
 
 
@@ -45,35 +45,35 @@ async def run_demo(data_dir: Path | None, *, as_json: bool) -> int:
     folder = data_dir or Path(tempfile.mkdtemp(prefix="unattended-demo-"))
     _stop_on_sigterm()
     try:
-        report = await _play(folder)
+        report = await _run_scenario(folder)
     except asyncio.CancelledError:
-        say("stopped; nothing is left running")
+        print_line("stopped; nothing is left running")
         code = 130
-    except DemoFailed as failure:
-        say(f"the demo failed: {failure}\nlogs of every role: {folder / 'logs'}")
+    except DemoFailedError as failure:
+        print_line(f"the demo failed: {failure}\nlogs of every role: {folder / 'logs'}")
         return 1  # the directory stays, for the logs
     except EmbeddedError:
         if data_dir is None and not (folder / "logs").exists():  # nothing was started that could have written any
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         raise
     else:
-        code = _conclude(report, folder, as_json=as_json)
+        code = _report_result(report, folder, as_json=as_json)
     if data_dir is None and code != 1:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     return code
 
 
-def _conclude(report: Mapping[str, Any], folder: Path, *, as_json: bool) -> int:
+def _report_result(report: Mapping[str, Any], folder: Path, *, as_json: bool) -> int:
     print_summary(report, as_json=as_json)
     if not as_json:
         click.echo(f"\nmetrics (while it ran): {report['metrics_url']}")
     if all(run["state"] == RunState.SUCCEEDED for run in report["runs"]):
         return 0
-    say(f"not every run succeeded; logs of every role: {folder / 'logs'}")
+    print_line(f"not every run succeeded; logs of every role: {folder / 'logs'}")
     return 1
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     click.echo(line, err=True)
 
 
@@ -83,24 +83,24 @@ def _stop_on_sigterm() -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
-async def _play(folder: Path) -> dict[str, Any]:
+async def _run_scenario(folder: Path) -> dict[str, Any]:
     began = datetime.now(UTC)  # a directory that is named may hold the runs of an earlier demo
-    say(f"starting Redis and MongoDB in {folder} …")
+    print_line(f"starting Redis and MongoDB in {folder} …")
     async with embedded_servers(folder) as services:
-        settings = services.fill(_settings(folder))
-        say(f"Redis {services.redis_version}, MongoDB {services.mongodb_version}; starting the five roles …")
-        async with Supervisor(role_children(settings), log_dir=folder / "logs", grace_s=5), _world(settings) as world:
-            await until(world.gateway_answers, "the gateway answers")
-            say(f"hooks and forms: http://{settings.listen}/   metrics: http://{settings.metrics_listen}/metrics")
-            async with _live_view(world.database):
-                await _happenings(world)
-                runs = await _ended_runs(world.database, since=began)
+        settings = services.fill(_demo_settings(folder))
+        print_line(f"Redis {services.redis_version}, MongoDB {services.mongodb_version}; starting the five roles …")
+        async with Supervisor(role_children(settings), log_dir=folder / "logs", grace_s=5), _open_scenario(settings) as world:
+            await wait_until(world.is_gateway_ready, "the gateway answers")
+            print_line(f"hooks and forms: http://{settings.listen}/   metrics: http://{settings.metrics_listen}/metrics")
+            async with _show_turns(world.database):
+                await _cause_events(world)
+                runs = await _wait_ended_runs(world.database, since=began)
             metrics_url = f"http://{settings.metrics_listen}/metrics"
-            usage = [row.as_json() for row in await usage_totals(world.database, ["app_id"], Wanted(since=began))]
-            return summary(runs, usage, metrics_url=metrics_url)
+            usage = [row.as_json() for row in await usage_totals(world.database, ["app_id"], UsageFilter(since=began))]
+            return make_summary(runs, usage, metrics_url=metrics_url)
 
 
-def _settings(folder: Path) -> Settings:
+def _demo_settings(folder: Path) -> Settings:
     """Everything of the demo's own: what is set for a real installation does not reach it."""
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     packages = prepare_packages(folder)
@@ -110,8 +110,8 @@ def _settings(folder: Path) -> Settings:
         packages=(packages,),
         models=packages / "models.yaml",
         data_dir=folder,
-        listen=free_address(),
-        metrics_listen=free_address(),
+        listen=find_free_address(),
+        metrics_listen=find_free_address(),
         concurrency=20,
         lease_s=10,  # kill -9 the worker and watch another one take its run over
         environ={**inherited, SECRET_VARIABLE: new_secret()},
@@ -120,45 +120,45 @@ def _settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def _world(settings: Settings) -> AsyncIterator[World]:
+async def _open_scenario(settings: Settings) -> AsyncIterator[DemoScenario]:
     database = connect(settings.mongodb_url or "", database=settings.database)
     try:
-        yield World(settings.listen, database, settings.environ[SECRET_VARIABLE])
+        yield DemoScenario(settings.listen, database, settings.environ[SECRET_VARIABLE])
     finally:
         await database.client.close()
 
 
-async def _happenings(world: World) -> None:
+async def _cause_events(scenario: DemoScenario) -> None:
     # The watcher opens its stream from "now" on: a document inserted earlier would be before its time.
-    await until(lambda: _stream_is_open(world.database), "the watcher reads the shop's changes")
-    order_id = await world.pay_an_order()
-    say(f"· MongoDB: {order_id} was paid")
-    await world.close_the_day()
-    say("· webhook: the warehouse closed the day (delivered twice, as senders do)")
-    await world.ask_for_follow_up(order_id)
-    say("· form: support asks for a follow-up")
-    say("· clock: the schedule fires every ten seconds")
+    await wait_until(lambda: _is_stream_open(scenario.database), "the watcher reads the shop's changes")
+    order_id = await scenario.pay_order()
+    print_line(f"· MongoDB: {order_id} was paid")
+    await scenario.close_day()
+    print_line("· webhook: the warehouse closed the day (delivered twice, as senders do)")
+    await scenario.request_follow_up(order_id)
+    print_line("· form: support asks for a follow-up")
+    print_line("· clock: the schedule fires every ten seconds")
 
 
-async def _stream_is_open(database: Any) -> bool:
+async def _is_stream_open(database: Any) -> bool:
     return await database["streams"].find_one({"resume_token": {"$ne": None}}) is not None
 
 
-async def _ended_runs(database: Any, *, since: datetime) -> Sequence[Mapping[str, Any]]:
+async def _wait_ended_runs(database: Any, *, since: datetime) -> Sequence[Mapping[str, Any]]:
     """Waits until a run of every kind has ended, and no run is left half-way."""
     found: list[Mapping[str, Any]] = []
 
     async def all_ended() -> bool:
         found[:] = await database["runs"].find({"created_at": {"$gte": since}}).sort("created_at", 1).to_list(None)
-        kinds = {run["trigger"]["type"] for run in found if run["state"] in ENDED}
-        return kinds >= set(EXPECTED) and all(run["state"] in ENDED for run in found)
+        kinds = {run["trigger"]["type"] for run in found if run["state"] in ENDED_STATES}
+        return kinds >= set(EXPECTED_TRIGGER_TYPES) and all(run["state"] in ENDED_STATES for run in found)
 
-    await until(all_ended, f"a run of each kind ends ({', '.join(EXPECTED)})")
+    await wait_until(all_ended, f"a run of each kind ends ({', '.join(EXPECTED_TRIGGER_TYPES)})")
     return found
 
 
 @asynccontextmanager
-async def _live_view(database: Any) -> AsyncIterator[None]:
+async def _show_turns(database: Any) -> AsyncIterator[None]:
     """Prints turns as they are committed."""
     shown: set[str] = set()
 
@@ -167,12 +167,12 @@ async def _live_view(database: Any) -> AsyncIterator[None]:
             if turn["_id"] not in shown:
                 shown.add(turn["_id"])
                 text = " ".join(turn["text"].split())
-                say(f"    {turn['run_id'][-6:]}  {turn['agent']:<14} {text[:80]}")
+                print_line(f"    {turn['run_id'][-6:]}  {turn['agent']:<14} {text[:80]}")
 
     async def follow() -> None:
         while True:
             await show_new()
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     task = asyncio.create_task(follow())
     try:
@@ -183,12 +183,12 @@ async def _live_view(database: Any) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+async def wait_until(condition: Callable[[], Awaitable[bool]], description: str) -> None:
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not await condition():  # noqa: ASYNC110 -- it happens in another process
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(POLL_INTERVAL_S)
     except TimeoutError:
-        raise DemoFailed(f"waited {PATIENCE_S:.0f} s until {what}") from None
+        raise DemoFailedError(f"waited {TIMEOUT_S:.0f} s until {description}") from None
     except (OSError, HTTPException, RuntimeError) as error:
-        raise DemoFailed(f"{what}: {error}") from None
+        raise DemoFailedError(f"{description}: {error}") from None

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ops.cli.output import print_json, print_table, usd
+from ops.cli.output import print_json, print_table, format_exact_usd
 
 
-def summary(
+def make_summary(
     runs: Sequence[Mapping[str, Any]], usage: Sequence[Mapping[str, Any]], *, metrics_url: str
 ) -> dict[str, Any]:
     return {
@@ -51,5 +51,5 @@ def print_summary(report: Mapping[str, Any], *, as_json: bool) -> None:
     print_table(
         "Tokens and USD per app",
         ["app", "input tokens", "output tokens", "USD"],
-        [[row["app_id"], row["input_tokens"], row["output_tokens"], usd(row["cost_usd"])] for row in report["usage"]],
+        [[row["app_id"], row["input_tokens"], row["output_tokens"], format_exact_usd(row["cost_usd"])] for row in report["usage"]],
     )

@@ -19,10 +19,10 @@ from workers.setting_values import Address
 from workflows.package.catalog import LIBRARY
 
 SECRET_VARIABLE = "DAILY_DIGEST_SECRET"  # noqa: S105 -- the variable's name
-TRIGGERS = Path(__file__).resolve().parent / "triggers"
+TRIGGER_FILES = Path(__file__).resolve().parent / "triggers"
 
 # What the demo waits for: one ended run of each.
-EXPECTED = ("schedule", "database_condition", "webhook", "form_submit")
+EXPECTED_TRIGGER_TYPES = ("schedule", "database_condition", "webhook", "form_submit")
 
 
 def new_secret() -> str:
@@ -33,27 +33,27 @@ def prepare_packages(folder: Path) -> Path:
     """The shipped packages, as a user would copy them, with the demo's triggers where it has its own."""
     target = folder / "packages"
     shutil.copytree(LIBRARY, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for overlay in TRIGGERS.glob("*.yaml"):
+    for overlay in TRIGGER_FILES.glob("*.yaml"):
         shutil.copyfile(overlay, target / overlay.stem / "triggers.yaml")
     return target
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class DemoScenario:
     """Causes happenings: writes to the shop's database, calls the gateway."""
 
     gateway: Address
     database: AsyncDatabase[dict[str, Any]]
     secret: str
 
-    async def gateway_answers(self) -> bool:
+    async def is_gateway_ready(self) -> bool:
         try:
             status, _ = await asyncio.to_thread(self._request, "GET", "/readyz", b"", {})
         except OSError:
             return False
         return status == 200
 
-    async def pay_an_order(self) -> str:
+    async def pay_order(self) -> str:
         order = {
             "_id": f"order-{secrets.token_hex(3)}",
             "app_id": "acme",
@@ -65,7 +65,7 @@ class World:
         await self.database.client["shop"]["orders"].insert_one(order)
         return str(order["_id"])
 
-    async def close_the_day(self) -> None:
+    async def close_day(self) -> None:
         """A signed webhook, sent twice as senders do: the second delivery starts nothing."""
         body = json.dumps({"type": "day.closed", "data": {"region": "us"}}).encode()
         delivery, stamp = f"msg_{secrets.token_hex(8)}", str(int(time.time()))
@@ -80,7 +80,7 @@ class World:
         await self._post("/hooks/globex/DailyDigest/warehouse-closed", body, headers, expected=202)
         await self._post("/hooks/globex/DailyDigest/warehouse-closed", body, headers, expected=200)
 
-    async def ask_for_follow_up(self, order_id: str) -> None:
+    async def request_follow_up(self, order_id: str) -> None:
         body = urlencode({"order_id": order_id, "email": "support@acme.example"}).encode()
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
         await self._post("/forms/acme/OrderFollowUp/ask-for-follow-up", body, headers, expected=202)

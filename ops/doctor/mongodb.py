@@ -12,14 +12,14 @@ from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
 from pymongo.write_concern import WriteConcern
 
-from ops.doctor.checks import Check, one_line
-from ops.doctor.urls import redacted, unreadable
+from ops.doctor.checks import Check, error_line
+from ops.doctor.urls import redact_url, describe_unreadable_url
 
 # All of it, so that an answer comes before the examination gives up on us.
 _TIMEOUT_S = 2.5
-_SELECTION_MS = 1_800
-_LOWEST_OPLOG_HOURS = 24
-_UNREACHABLE = "start MongoDB there, or correct UNATTENDED_MONGODB_URL (unset: the embedded MongoDB)"
+_SELECTION_TIMEOUT_MS = 1_800
+_MIN_OPLOG_HOURS = 24
+_UNREACHABLE_ADVICE = "start MongoDB there, or correct UNATTENDED_MONGODB_URL (unset: the embedded MongoDB)"
 
 Client = MongoClient[dict[str, Any]]
 
@@ -27,40 +27,40 @@ Client = MongoClient[dict[str, Any]]
 async def check_mongodb(url: str, *, database: str, embedded: bool) -> list[Check]:
     # The blocking client, in a thread: the asyncio one leaves a socket open when it is closed while its monitor
     # connects, and closing soon is all that an examination does.
-    return await asyncio.to_thread(_check, url, database, embedded)
+    return await asyncio.to_thread(_check_server, url, database, embedded)
 
 
-def _check(url: str, database: str, embedded: bool) -> list[Check]:
+def _check_server(url: str, database: str, embedded: bool) -> list[Check]:
     try:
         # The constructor reads the URL, and for mongodb+srv it asks the name server.
         with (
             pymongo.timeout(_TIMEOUT_S),
-            Client(url, serverSelectionTimeoutMS=_SELECTION_MS, connectTimeoutMS=_SELECTION_MS) as client,
+            Client(url, serverSelectionTimeoutMS=_SELECTION_TIMEOUT_MS, connectTimeoutMS=_SELECTION_TIMEOUT_MS) as client,
         ):
-            return _examine(client, url, database, embedded)
+            return _run_checks(client, url, database, embedded)
     except (ConfigurationError, ValueError) as error:  # InvalidURI is a ConfigurationError
-        return [Check("mongodb", "problem", unreadable(url, error), "correct UNATTENDED_MONGODB_URL")]
+        return [Check("mongodb", "problem", describe_unreadable_url(url, error), "correct UNATTENDED_MONGODB_URL")]
     except (PyMongoError, OSError) as error:
-        return [Check("mongodb", "problem", f"{redacted(url)}: {_reason(error)}", _UNREACHABLE)]
+        return [Check("mongodb", "problem", f"{redact_url(url)}: {_error_reason(error)}", _UNREACHABLE_ADVICE)]
 
 
-def _reason(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     """Without the driver's account of its timeouts and topology."""
-    return re.split(r", Timeout: | \(configured timeouts: |, full error: ", one_line(error))[0]
+    return re.split(r", Timeout: | \(configured timeouts: |, full error: ", error_line(error))[0]
 
 
-def _examine(client: Client, url: str, database: str, embedded: bool) -> list[Check]:
+def _run_checks(client: Client, url: str, database: str, embedded: bool) -> list[Check]:
     hello = client.admin.command("hello")
     build = client.admin.command("buildInfo")
-    checks = [Check("mongodb", "ok", f"MongoDB {build['version']} at {redacted(url)}"), _replica_set(hello)]
+    checks = [Check("mongodb", "ok", f"MongoDB {build['version']} at {redact_url(url)}"), _check_replica_set(hello)]
     if checks[-1].level == "ok":
-        checks.append(_majority_write(client, database))
+        checks.append(_check_majority_write(client, database))
     if hello.get("setName"):
-        checks.append(_oplog_window(client, embedded))
+        checks.append(_check_oplog_window(client, embedded))
     return checks
 
 
-def _replica_set(hello: Mapping[str, Any]) -> Check:
+def _check_replica_set(hello: Mapping[str, Any]) -> Check:
     name = "mongodb replica set"
     if hello.get("setName"):
         return Check(name, "ok", f"{hello['setName']}, members: {len(hello.get('hosts', ()))}")
@@ -74,7 +74,7 @@ def _replica_set(hello: Mapping[str, Any]) -> Check:
     )
 
 
-def _majority_write(client: Client, database: str) -> Check:
+def _check_majority_write(client: Client, database: str) -> Check:
     name = "mongodb majority write"
     concern = WriteConcern(w="majority", j=True)
     started = time.monotonic()
@@ -85,11 +85,11 @@ def _majority_write(client: Client, database: str) -> Check:
         probes.delete_one({"_id": probe})
     except (PyMongoError, ValueError) as error:
         advice = f"the user of UNATTENDED_MONGODB_URL needs readWrite on {database}, and a majority must be up"
-        return Check(name, "problem", _reason(error), advice)
+        return Check(name, "problem", _error_reason(error), advice)
     return Check(name, "ok", f"into {database} in {took_ms:.1f} ms, journaled")
 
 
-def _oplog_window(client: Client, embedded: bool) -> Check:
+def _check_oplog_window(client: Client, embedded: bool) -> Check:
     name = "mongodb oplog window"
     try:
         oplog = client.local["oplog.rs"]
@@ -98,17 +98,17 @@ def _oplog_window(client: Client, embedded: bool) -> Check:
     except (OperationFailure, ValueError):
         return Check(name, "warning", "cannot be seen", "grant read on the database local to see it")
     hours = (last["ts"].time - first["ts"].time) / 3600
-    return judge_oplog(hours, stats["size"] / stats["maxSize"], embedded=embedded)
+    return check_oplog(hours, stats["size"] / stats["maxSize"], embedded=embedded)
 
 
-def judge_oplog(hours: float, fullness: float, *, embedded: bool) -> Check:
+def check_oplog(hours: float, fullness: float, *, embedded: bool) -> Check:
     name = "mongodb oplog window"
     # A young oplog is short because little has happened: only a full one drops history.
-    if embedded or hours >= _LOWEST_OPLOG_HOURS or fullness < 0.9:
+    if embedded or hours >= _MIN_OPLOG_HOURS or fullness < 0.9:
         return Check(name, "ok", f"{hours:.1f} h so far, {fullness:.0%} full")
     return Check(
         name,
         "warning",
         f"{hours:.1f} h: a watcher that is down for longer loses events",
-        f"enlarge the oplog (replSetResizeOplog) until it holds {_LOWEST_OPLOG_HOURS} h",
+        f"enlarge the oplog (replSetResizeOplog) until it holds {_MIN_OPLOG_HOURS} h",
     )

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ops.doctor.checks import Check, Level, one_line
-from ops.unmet_needs import hosts_not_allowed
+from ops.doctor.checks import Check, Level, error_line
+from ops.unmet_needs import find_disallowed_hosts
 from workers.settings import Settings, SettingsError
 from workflows.models_file import (
     HostedModel,
@@ -14,74 +14,74 @@ from workflows.models_file import (
     ModelsFileError,
     ModelSpec,
     ScriptModel,
-    models_path,
+    find_models_path,
     read_models_file,
 )
-from workflows.package.awaited import unknown_awaited
+from workflows.package.awaited import find_unknown_workflows
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
 from workflows.package.requirements import missing_environment_finding
-from workflows.provider_libraries import extra, missing_library
+from workflows.provider_libraries import install_command, describe_missing_library
 
 
 async def check_packages_and_models(settings: Settings) -> list[Check]:
-    return await asyncio.to_thread(_check, settings)
+    return await asyncio.to_thread(_check_packages, settings)
 
 
-def _check(settings: Settings) -> list[Check]:
+def _check_packages(settings: Settings) -> list[Check]:
     directories = package_directories(settings.packages)
     catalog = Catalog(directories)
     packages = catalog.packages()
-    checks = [_missing(folder) for folder in directories if not folder.is_dir()]
+    checks = [_missing_folder(folder) for folder in directories if not folder.is_dir()]
     inspections = catalog.inspections()
     names = {each.name for each in inspections}
-    checks += [_not_started(each) for each in inspections if each.obstacles]
-    checks += [_usable(package, settings, names) for package in packages.values()]
+    checks += [_check_not_started(each) for each in inspections if each.obstacles]
+    checks += [_check_package(package, settings, names) for package in packages.values()]
     if not checks:
         places = ", ".join(map(str, directories))
         advice = "put a package there, or set UNATTENDED_PACKAGES to directories that hold some"
         checks = [Check("packages", "warning", f"none in {places}", advice)]
-    return [*checks, *_models(settings, packages)]
+    return [*checks, *_check_models(settings, packages)]
 
 
-def _missing(folder: Path) -> Check:
+def _missing_folder(folder: Path) -> Check:
     return Check("packages", "problem", f"{folder} is not a directory", "correct UNATTENDED_PACKAGES")
 
 
-def _not_started(inspection: Inspection) -> Check:
+def _check_not_started(inspection: Inspection) -> Check:
     level: Level = "problem" if inspection.verdict == "refused" else "warning"
     name = inspection.folder.name
-    return Check(f"package {name}", level, _first(inspection.obstacles), f"unattended packages show {name}")
+    return Check(f"package {name}", level, _first_finding(inspection.obstacles), f"unattended packages show {name}")
 
 
-def _usable(package: Package, settings: Settings, workflows: Collection[str]) -> Check:
+def _check_package(package: Package, settings: Settings, workflows: Collection[str]) -> Check:
     problem = missing_environment_finding(package, settings.environ)
     if problem is not None:
         advice = "set it in the environment that the workers are started with"
         return Check(f"package {package.name}", "problem", str(problem).removeprefix("warning: "), advice)
     warnings = [each for each in package.findings if each.level == "warning"]
-    warnings += [*hosts_not_allowed(package, settings), *unknown_awaited(package, workflows)]
+    warnings += [*find_disallowed_hosts(package, settings), *find_unknown_workflows(package, workflows)]
     if warnings:
         advice = f"unattended packages show {package.name}"
-        return Check(f"package {package.name}", "warning", _first(warnings), advice)
+        return Check(f"package {package.name}", "warning", _first_finding(warnings), advice)
     return Check(f"package {package.name}", "ok", f"version {package.version}, {len(package.triggers)} triggers")
 
 
-def _first(findings: Sequence[Finding]) -> str:
+def _first_finding(findings: Sequence[Finding]) -> str:
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return f"{findings[0]}{more}"
 
 
-def _models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
-    path = models_path(settings.models, library=LIBRARY)
+def _check_models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
+    path = find_models_path(settings.models, library=LIBRARY)
     try:
         file = read_models_file(path)
     except ModelsFileError as error:
-        return [Check("models", "problem", one_line(error), "correct the file, or set UNATTENDED_MODELS to another")]
+        return [Check("models", "problem", error_line(error), "correct the file, or set UNATTENDED_MODELS to another")]
     models = file.models
-    problems = [problem for alias, spec in models.items() if (problem := _unusable(alias, spec, settings))]
+    problems = [problem for alias, spec in models.items() if (problem := _check_model(alias, spec, settings))]
     wanted = {(alias, package.name) for package in packages.values() for alias in package.model_aliases}
     problems += [
         Check("models", "problem", f"{package} wants the alias {alias}", f"add {alias} to {path}")
@@ -89,10 +89,10 @@ def _models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
         if alias not in models
     ]
     checks = problems or [Check("models", "ok", f"{', '.join(models)} ({path})")]
-    return [*checks, *_prices(file)]
+    return [*checks, *_check_prices(file)]
 
 
-def _prices(file: ModelsFile) -> list[Check]:
+def _check_prices(file: ModelsFile) -> list[Check]:
     """Calls without a price count as nothing where money is limited, so this is said before the first of them."""
     today = datetime.now(UTC).date()
     hosted = {alias: spec for alias, spec in file.models.items() if isinstance(spec, HostedModel)}
@@ -109,14 +109,14 @@ def _prices(file: ModelsFile) -> list[Check]:
     return [*([Check("prices", "ok", known)] if known else []), *unpriced]
 
 
-def _unusable(alias: str, spec: ModelSpec, settings: Settings) -> Check | None:
+def _check_model(alias: str, spec: ModelSpec, settings: Settings) -> Check | None:
     if isinstance(spec, ScriptModel):
         if spec.file.is_file():
             return None
         return Check("models", "problem", f"{alias}: there is no file {spec.file}", "write it, or name another file")
-    if missing_library(spec.provider) is not None:
+    if describe_missing_library(spec.provider) is not None:
         message = f"{alias}: the library of provider {spec.provider} is not installed"
-        return Check("models", "problem", message, extra(spec.provider))
+        return Check("models", "problem", message, install_command(spec.provider))
     if spec.api_key is None:
         return None
     try:

@@ -6,16 +6,16 @@ import socket
 from contextlib import suppress
 
 from ops.doctor.checks import Check
-from ops.free_ports import same_place
+from ops.free_ports import is_same_address
 from workers.setting_values import Address
 
-_ASK_TIMEOUT_S = 2.0
-_ASK_LIMIT_BYTES = 2_000_000
+_METRICS_TIMEOUT_S = 2.0
+_MAX_METRICS_BYTES = 2_000_000
 
 
 async def check_addresses(gateway: Address, exporter: Address) -> list[Check]:
     """Each may be free and there is still no room for both; then neither is tried, they would meet each other."""
-    if await asyncio.to_thread(same_place, gateway, exporter):
+    if await asyncio.to_thread(is_same_address, gateway, exporter):
         found = f"the gateway at {gateway} and the exporter at {exporter} are in each other's way"
         return [Check("addresses", "problem", found, "set UNATTENDED_METRICS_LISTEN to another port")]
     checks = await asyncio.gather(
@@ -26,17 +26,17 @@ async def check_addresses(gateway: Address, exporter: Address) -> list[Check]:
 
 
 async def check_address(name: str, address: Address, setting: str) -> list[Check]:
-    error = await asyncio.to_thread(_bind, address)
+    error = await asyncio.to_thread(_try_bind, address)
     if error is None:
         return [Check(name, "ok", f"{address} is free")]
     if error.errno == errno.EADDRINUSE:
-        if await _is_ours(address):
+        if await _is_unattended(address):
             return [Check(name, "ok", f"{address} is served by unattended")]
         return [Check(name, "problem", f"{address} is taken by another program", f"stop it, or set {setting}")]
     return [Check(name, "problem", f"{address} cannot be listened on ({error.strerror})", f"set {setting}")]
 
 
-def _bind(address: Address) -> OSError | None:
+def _try_bind(address: Address) -> OSError | None:
     try:
         family, kind, *_, target = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -50,11 +50,11 @@ def _bind(address: Address) -> OSError | None:
     return None
 
 
-async def _is_ours(address: Address) -> bool:
+async def _is_unattended(address: Address) -> bool:
     """Every role of ours that listens serves our metrics there."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)  # noqa: S104 -- not bound, compared
     with suppress(OSError):  # TimeoutError is one
-        async with asyncio.timeout(_ASK_TIMEOUT_S):
+        async with asyncio.timeout(_METRICS_TIMEOUT_S):
             return b"unattended_" in await _get_metrics(host, address.port)
     return False
 
@@ -65,7 +65,7 @@ async def _get_metrics(host: str, port: int) -> bytes:
         writer.write(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
         await writer.drain()
         answer = b""
-        while len(answer) < _ASK_LIMIT_BYTES and (part := await reader.read(65_536)):
+        while len(answer) < _MAX_METRICS_BYTES and (part := await reader.read(65_536)):
             answer += part
         return answer
     finally:

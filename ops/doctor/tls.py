@@ -2,9 +2,9 @@
 
 import ssl
 
-from ops.doctor.checks import one_line
+from ops.doctor.checks import error_line
 
-NO_TLS = "it does not speak TLS on that port"
+NO_TLS_FAULT = "it does not speak TLS on that port"
 NO_TLS_ADVICE = "begin the URL with redis:// or amqp://, or use the port that speaks TLS"
 _FAULTS = {
     "Hostname mismatch": "its certificate is for another host name",
@@ -16,7 +16,7 @@ _FAULTS = {
     "handshake failure": "it asks for a client certificate, or for another version of TLS",
     "EOF occurred in violation": "it ended the handshake; maybe it asks for a client certificate",
     "unknown ca": "it does not trust our client certificate",
-    "wrong version number": NO_TLS,
+    "wrong version number": NO_TLS_FAULT,
     "key values mismatch": "our client certificate and its key do not belong together",
 }
 _ADVICE = {
@@ -24,13 +24,13 @@ _ADVICE = {
     "its certificate is for": "use the name that is in the certificate, or ssl_check_hostname=false in the URL",
     "it asks for": "name ssl_certfile and ssl_keyfile in the URL",
     "it ended the handshake": "name ssl_certfile and ssl_keyfile in the URL",
-    NO_TLS: NO_TLS_ADVICE,
+    NO_TLS_FAULT: NO_TLS_ADVICE,
 }
 
 
 def tls_fault(error: BaseException) -> str:
     """Empty when it was something else."""
-    said = one_line(error).lower().replace("_", " ")
+    said = error_line(error).lower().replace("_", " ")
     return next((words for sign, words in _FAULTS.items() if sign.lower() in said), "")
 
 

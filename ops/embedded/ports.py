@@ -8,15 +8,15 @@ from contextlib import suppress
 LOOPBACK = "127.0.0.1"
 
 
-def free_port(preferred: int | None = None) -> int:
+def find_free_port(preferred: int | None = None) -> int:
     """The preferred port if nobody has it, else one that nobody has; someone may still be faster than us."""
     for candidate in (preferred, 0):
-        if candidate is not None and (port := _bind(candidate)):
+        if candidate is not None and (port := _try_bind(candidate)):
             return port
     raise OSError("no free port on the loopback interface")
 
 
-def _bind(port: int) -> int:
+def _try_bind(port: int) -> int:
     with socket.socket() as probe:
         # As the servers do it: a port whose old connections are in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -27,16 +27,16 @@ def _bind(port: int) -> int:
         return int(probe.getsockname()[1])
 
 
-async def until_port_open(port: int, alive: Callable[[], bool] = lambda: True) -> bool:
+async def wait_port_open(port: int, is_alive: Callable[[], bool] = lambda: True) -> bool:
     """True when somebody listens, false when it is no use waiting any more."""
-    while alive():
-        if await is_open(port):
+    while is_alive():
+        if await is_port_open(port):
             return True
         await asyncio.sleep(0.005)
     return False
 
 
-async def is_open(port: int) -> bool:
+async def is_port_open(port: int) -> bool:
     try:
         async with asyncio.timeout(1):
             _, writer = await asyncio.open_connection(LOOPBACK, port)

@@ -9,8 +9,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from ops.embedded.binaries import Binary
-from ops.embedded.ports import LOOPBACK, until_port_open
+from ops.embedded.binaries import ServerBinary
+from ops.embedded.ports import LOOPBACK, wait_port_open
 from ops.embedded.server import ServerSpec
 
 
@@ -18,13 +18,13 @@ def redis_url(port: int) -> str:
     return f"redis://{LOOPBACK}:{port}/0"
 
 
-def redis_spec(binary: Binary, *, folder: Path, log: Path) -> ServerSpec:
+def redis_spec(binary: ServerBinary, *, folder: Path, log: Path) -> ServerSpec:
     async def until_ready(port: int, alive: Callable[[], bool]) -> bool:
-        if not await until_port_open(port, alive):
+        if not await wait_port_open(port, alive):
             return False
         async with Redis(host=LOOPBACK, port=port, socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
             while alive():
-                if await _ours_and_loaded(client, folder):
+                if await _is_own_and_loaded(client, folder):
                     return True
                 await asyncio.sleep(0.005)
         return False
@@ -34,12 +34,12 @@ def redis_spec(binary: Binary, *, folder: Path, log: Path) -> ServerSpec:
         binary=binary,
         log=log,
         argv=lambda port: redis_argv(binary, folder=folder, port=port),
-        until_ready=until_ready,
+        wait_ready=until_ready,
         advice=f"it holds wake-ups only, runs are in MongoDB: deleting {folder} loses nothing",
     )
 
 
-def redis_argv(binary: Binary, *, folder: Path, port: int) -> list[str]:
+def redis_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
     return [
         str(binary.path),
         *("--port", str(port), "--bind", LOOPBACK, "--dir", str(folder)),
@@ -50,7 +50,7 @@ def redis_argv(binary: Binary, *, folder: Path, port: int) -> list[str]:
     ]
 
 
-async def _ours_and_loaded(client: Redis, folder: Path) -> bool:
+async def _is_own_and_loaded(client: Redis, folder: Path) -> bool:
     """A stranger who took our port has another directory; while the file is loaded, PING fails."""
     try:
         await client.ping()

@@ -10,18 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ops.embedded.binaries import Binary
+from ops.embedded.binaries import ServerBinary
 from ops.embedded.errors import EmbeddedError
-from ops.embedded.ports import free_port
+from ops.embedded.ports import find_free_port
 from ops.embedded.restarts import RestartPolicy
-from ops.embedded.tied import kill_group, start_tied, stop_tied
+from ops.embedded.tied import kill_child_group, start_child, stop_child
 
 logger = logging.getLogger(__name__)
 
-_PORT_ATTEMPTS = 5
+_MAX_PORT_ATTEMPTS = 5
 # Recovery after a power cut replays a journal; an ordinary start takes 0.2 s.
 _START_TIMEOUT_S = 60.0
-_STOP_GRACE_S = 10.0
+_STOP_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class ServerSpec:
     """
 
     name: str
-    binary: Binary
+    binary: ServerBinary
     log: Path
     argv: Callable[[int], Sequence[str]]
-    until_ready: Callable[[int, Callable[[], bool]], Awaitable[bool]]
+    wait_ready: Callable[[int, Callable[[], bool]], Awaitable[bool]]
     advice: str
     prepare: Callable[[int], Awaitable[None]] | None = None
 
@@ -46,22 +46,22 @@ class PortTakenError(Exception):
     """Somebody else listens on the port that we chose."""
 
 
-class Server:
+class EmbeddedServer:
     def __init__(self, spec: ServerSpec, *, lock_fd: int, policy: RestartPolicy | None = None) -> None:
         self.spec = spec
         self.port = 0
         self._lock_fd = lock_fd
         self._policy = policy or RestartPolicy()
         self._process: Process | None = None
-        self._stopping = False
+        self._is_stopping = False
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def start(self, preferred_port: int | None) -> None:
-        for _ in range(_PORT_ATTEMPTS):
-            self.port = free_port(preferred_port)
+        for _ in range(_MAX_PORT_ATTEMPTS):
+            self.port = find_free_port(preferred_port)
             try:
                 if self.spec.prepare:
                     await self.spec.prepare(self.port)
@@ -70,7 +70,7 @@ class Server:
                 preferred_port = None
             else:
                 return
-        raise EmbeddedError(f"{self.spec.name} found no free port in {_PORT_ATTEMPTS} attempts; start again")
+        raise EmbeddedError(f"{self.spec.name} found no free port in {_MAX_PORT_ATTEMPTS} attempts; start again")
 
     async def keep_running(self) -> None:
         """Starts it again on the same port each time it dies, until cancelled."""
@@ -78,9 +78,9 @@ class Server:
         started = time.monotonic()
         while self._process:
             code = await self._process.wait()
-            if self._stopping:
+            if self._is_stopping:
                 return
-            deaths = self._policy.deaths_in_a_row(deaths, time.monotonic() - started)
+            deaths = self._policy.count_deaths(deaths, time.monotonic() - started)
             delay_s = self._policy.delay_s(deaths)
             logger.error(
                 "embedded_server_died",
@@ -94,45 +94,45 @@ class Server:
 
     async def stop(self) -> None:
         """For good: it is not started again, though a start may be under way."""
-        self._stopping = True
-        await self._end_process()
+        self._is_stopping = True
+        await self._stop_process()
 
-    async def _end_process(self) -> None:
+    async def _stop_process(self) -> None:
         if self._process:
-            await stop_tied(self._process, grace_s=_STOP_GRACE_S)
+            await stop_child(self._process, grace_s=_STOP_TIMEOUT_S)
 
     def kill(self) -> None:
         if self._process:
-            kill_group(self._process)
+            kill_child_group(self._process)
 
     async def _start_once(self) -> None:
         log_start = self.spec.log.stat().st_size if self.spec.log.exists() else 0
         argv = self.spec.argv(self.port)
-        self._process = await start_tied(argv, last_signal="TERM", output=self.spec.log, keep_open=(self._lock_fd,))
+        self._process = await start_child(argv, death_signal="TERM", output=self.spec.log, inherited_fds=(self._lock_fd,))
         ready, ended, give_up_at = False, "", time.monotonic() + _START_TIMEOUT_S
         try:
-            ready = await self.spec.until_ready(self.port, lambda: self._worth_waiting(give_up_at))
+            ready = await self.spec.wait_ready(self.port, lambda: self._should_wait(give_up_at))
             code = self._process.returncode
             ended = f"not ready within {_START_TIMEOUT_S:.0f} s" if code is None else f"exit code {code}"
         finally:
             if not ready:
-                await self._end_process()
+                await self._stop_process()
         if not ready:
-            raise self._why_not(said_since(self.spec.log, log_start), ended)
+            raise self._start_error(read_log_since(self.spec.log, log_start), ended)
         logger.info("embedded_server_ready", extra={"server": self.spec.name, "port": self.port, "pid": self.pid})
 
-    def _worth_waiting(self, give_up_at: float) -> bool:
-        return self.pid is not None and not self._stopping and time.monotonic() < give_up_at
+    def _should_wait(self, give_up_at: float) -> bool:
+        return self.pid is not None and not self._is_stopping and time.monotonic() < give_up_at
 
-    def _why_not(self, said: str, ended: str) -> Exception:
-        if "address already in use" in said.lower():
-            return PortTakenError(said)
+    def _start_error(self, log_text: str, end_text: str) -> Exception:
+        if "address already in use" in log_text.lower():
+            return PortTakenError(log_text)
         return EmbeddedError(
-            f"{self.spec.name} did not start ({ended}: {last_words(said)}); see {self.spec.log}; {self.spec.advice}"
+            f"{self.spec.name} did not start ({end_text}: {last_error_line(log_text)}); see {self.spec.log}; {self.spec.advice}"
         )
 
 
-def said_since(log: Path, start: int) -> str:
+def read_log_since(log: Path, start: int) -> str:
     """What a server wrote since it was started."""
     try:
         with log.open("rb") as file:
@@ -142,9 +142,9 @@ def said_since(log: Path, start: int) -> str:
         return ""
 
 
-def last_words(said: str) -> str:
+def last_error_line(log_text: str) -> str:
     """The last error if the server marks errors (mongod), else the last line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in log_text.splitlines() if line.strip()]
     errors = [error for error in map(_mongod_error, lines) if error]
     return (errors or lines or ["it said nothing"])[-1][:300]
 

@@ -18,8 +18,8 @@ import time
 
 PR_SET_PDEATHSIG = 1
 CANNOT_START = 127
-_LOOK_EVERY_S = 0.25
-_GRACE_S = 2.0
+_POLL_INTERVAL_S = 0.25
+_KILL_TIMEOUT_S = 2.0
 
 
 def main(arguments: list[str]) -> int:
@@ -28,20 +28,20 @@ def main(arguments: list[str]) -> int:
     parent_pid = int(options[0])
     last_signal = signal.Signals["SIG" + (options[options.index("--signal") + 1] if "--signal" in options else "TERM")]
     try:
-        if "--watch" not in options and _signal_when_parent_dies(last_signal):
+        if "--watch" not in options and _request_death_signal(last_signal):
             # The parent may have died before we asked: then no signal will come.
             if os.getppid() != parent_pid:
                 return CANNOT_START
             # Python ignores SIGPIPE, and what is ignored stays so in the program we become.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             os.execv(argv[0], argv)  # noqa: S606 -- no shell is wanted
-        return _watch(parent_pid, argv, last_signal)
+        return _watch_parent(parent_pid, argv, last_signal)
     except OSError as error:
         sys.stderr.write(f"{argv[0]} cannot be started: {error.strerror}\n")
         return CANNOT_START
 
 
-def _signal_when_parent_dies(number: int) -> bool:
+def _request_death_signal(number: int) -> bool:
     if sys.platform != "linux":
         return False
     try:
@@ -52,7 +52,7 @@ def _signal_when_parent_dies(number: int) -> bool:
         return False
 
 
-def _watch(parent_pid: int, argv: list[str], last_signal: signal.Signals) -> int:
+def _watch_parent(parent_pid: int, argv: list[str], last_signal: signal.Signals) -> int:
     received: list[int] = []
     woken = _wake_on_signals(received)
     # File descriptors that we were given are meant for the program.
@@ -63,13 +63,13 @@ def _watch(parent_pid: int, argv: list[str], last_signal: signal.Signals) -> int
             child.send_signal(received.pop(0))
         if os.getppid() != parent_pid:
             if kill_at is None:
-                kill_at = time.monotonic() + _GRACE_S
+                kill_at = time.monotonic() + _KILL_TIMEOUT_S
                 child.send_signal(last_signal)
             elif time.monotonic() > kill_at:
                 child.kill()
-        if select.select([woken], [], [], _LOOK_EVERY_S)[0]:
+        if select.select([woken], [], [], _POLL_INTERVAL_S)[0]:
             os.read(woken, 4096)
-    return _end_like(child.returncode)
+    return _exit_like(child.returncode)
 
 
 def _wake_on_signals(received: list[int]) -> int:
@@ -83,7 +83,7 @@ def _wake_on_signals(received: list[int]) -> int:
     return reader
 
 
-def _end_like(code: int) -> int:
+def _exit_like(code: int) -> int:
     """A program that died by a signal must look so to our parent, who logs it."""
     if code >= 0:
         return code

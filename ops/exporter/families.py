@@ -8,7 +8,7 @@ Labels = tuple[str, ...]
 Counts = Mapping[Labels, float]
 
 
-class Counters:
+class MonotonicCounters:
     """What was shown of a counter never falls while this process lives.
 
     The store's numbers may fall: a call that was closed as missing is corrected when its answer arrives after all, and
@@ -30,11 +30,11 @@ class Counters:
         return family
 
 
-def gauge(name: str, text: str, value: float) -> Metric:
+def gauge_family(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
 
-def gauge_by(name: str, text: str, labels: Sequence[str], counts: Counts) -> Metric:
+def labelled_gauge_family(name: str, text: str, labels: Sequence[str], counts: Counts) -> Metric:
     family = GaugeMetricFamily(name, text, labels=labels)
     for values, count in sorted(counts.items()):
         family.add_metric(values, count)

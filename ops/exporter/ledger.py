@@ -6,34 +6,34 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.ledger.rows import COLLECTION, OPEN, TO_BE_ADDED
+from accounting.ledger.rows import COLLECTION, OPEN, NOT_ADDED
 
 Document = dict[str, Any]
 
-FIRST = 1_000  # of the rows that wait, those that the roll-up takes next
+MAX_ROWS_SCANNED = 1_000  # of the rows that wait, those that the roll-up takes next
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
     open_calls: int = 0
-    waiting: int = 0
+    waiting_rows: int = 0
     oldest_waiting_s: float = 0.0
 
 
-async def look_at_ledger(database: AsyncDatabase[Document]) -> LedgerState:
+async def read_ledger_state(database: AsyncDatabase[Document]) -> LedgerState:
     rows = database[COLLECTION]
     oldest = await rows.aggregate(oldest_waiting_pipeline())
     return LedgerState(
         open_calls=await rows.count_documents({"rollup": OPEN}),
-        waiting=await rows.count_documents({"rollup": TO_BE_ADDED}),
+        waiting_rows=await rows.count_documents({"rollup": NOT_ADDED}),
         oldest_waiting_s=sum([max(row["age_ms"], 0) async for row in oldest]) / 1000,
     )
 
 
 def oldest_waiting_pipeline() -> list[Document]:
     return [
-        {"$match": {"rollup": TO_BE_ADDED}},
-        {"$limit": FIRST},
+        {"$match": {"rollup": NOT_ADDED}},
+        {"$limit": MAX_ROWS_SCANNED},
         {"$group": {"_id": None, "oldest": {"$min": "$at"}}},
         {"$project": {"age_ms": {"$subtract": ["$$NOW", "$oldest"]}}},
     ]

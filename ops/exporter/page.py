@@ -15,10 +15,10 @@ from prometheus_client.registry import Collector
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-FAST = 4  # of gzip's levels; the best takes three times as long for a fifth less
+GZIP_LEVEL = 4  # of gzip's levels; the best takes three times as long for a fifth less
 
 
-class Page:
+class MetricsPage:
     """A WSGI application."""
 
     def __init__(self, collector: Collector) -> None:
@@ -27,8 +27,8 @@ class Page:
 
     def renew(self) -> None:
         """There is something new to show."""
-        plain = written(self._collector.collect())
-        self._bodies = plain, gzip.compress(plain, FAST)
+        plain = render_text(self._collector.collect())
+        self._bodies = plain, gzip.compress(plain, GZIP_LEVEL)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
@@ -43,19 +43,19 @@ class Page:
         return [plain]
 
 
-def written(families: Iterable[Metric]) -> bytes:
+def render_text(families: Iterable[Metric]) -> bytes:
     lines: list[str] = []
     for family in families:
         name = f"{family.name}_total" if family.type == "counter" else family.name
         text = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
         lines.append(f"# HELP {name} {text}\n# TYPE {name} {family.type}\n")
         for sample in family.samples:
-            labels = ",".join([f'{label}="{_escaped(value)}"' for label, value in sample.labels.items()])
+            labels = ",".join([f'{label}="{_escape_label(value)}"' for label, value in sample.labels.items()])
             lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {sample.value}\n")
     return "".join(lines).encode()
 
 
-def _escaped(value: str) -> str:
+def _escape_label(value: str) -> str:
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     return value

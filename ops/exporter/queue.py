@@ -14,10 +14,10 @@ Document = dict[str, Any]
 
 HOLDS = tuple(kind.value for kind in HoldKind)
 # Of a long backlog, only those that were accepted first may have waited longest.
-OLDEST = 200
+MAX_OLDEST_RUNS = 200
 
 # Since when a run waits for a worker: it may have been held for hours before, or have waited for the run before it.
-_SINCE: Document = {"$max": ["$created_at", "$not_before", "$ready_at"]}
+_READY_SINCE: Document = {"$max": ["$created_at", "$not_before", "$ready_at"]}
 # `lane` is there while a run may be claimed. The other queued runs wait for a limit or a time.
 _READY: Document = {"lane": {"$gt": ""}}
 _QUEUED: Document = {"state": RunState.QUEUED.value}
@@ -37,17 +37,17 @@ class PersonWait:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueState:
     """`queued` by hold; the empty name is the queue proper, and the age is that of its oldest."""
 
     in_progress: int = 0
     parked: int = 0
     queued: Mapping[str, int] = field(default_factory=dict)
     oldest_queued_age_s: float = 0.0
-    for_person: Mapping[AppWorkflow, PersonWait] = field(default_factory=dict)
+    waiting_for_person: Mapping[AppWorkflow, PersonWait] = field(default_factory=dict)
 
 
-class QueueLook:
+class QueueReader:
     """In one snapshot. `now`: the store's time."""
 
     def __init__(self, database: AsyncDatabase[Document], session: AsyncClientSession, now: datetime) -> None:
@@ -55,21 +55,21 @@ class QueueLook:
         self._session = session
         self._now = now
 
-    async def look(self) -> Queue:
-        ready, oldest_ready = await self._ready()
-        due, oldest_due = await self._due()
+    async def read(self) -> QueueState:
+        ready, oldest_ready = await self._count_ready()
+        due, oldest_due = await self._count_due()
         oldest = min((at for at in (oldest_ready, oldest_due) if at is not None), default=self._now)
-        held = {row["_id"]: row["count"] for row in await self._found(held_pipeline())}
-        return Queue(
+        held = {row["_id"]: row["count"] for row in await self._aggregate(held_pipeline())}
+        return QueueState(
             in_progress=await self._count(running_query()),
             parked=await self._count({"state": RunState.PARKED.value}),
             queued={"": ready + due, **dict.fromkeys(HOLDS, 0), **held},
             oldest_queued_age_s=max((self._now - oldest).total_seconds(), 0.0),
-            for_person=await self._for_person(),
+            waiting_for_person=await self._count_waiting_for_person(),
         )
 
-    async def _for_person(self) -> Mapping[AppWorkflow, PersonWait]:
-        found = await self._found(person_pipeline())
+    async def _count_waiting_for_person(self) -> Mapping[AppWorkflow, PersonWait]:
+        found = await self._aggregate(waiting_for_person_pipeline())
         return {
             AppWorkflow(row["_id"]["app"], row["_id"]["workflow"]): PersonWait(
                 row["count"], max((self._now - (row["since"] or self._now)).total_seconds(), 0.0)
@@ -77,44 +77,44 @@ class QueueLook:
             for row in found
         }
 
-    async def _ready(self) -> tuple[int, datetime | None]:
+    async def _count_ready(self) -> tuple[int, datetime | None]:
         """Run ids sort by acceptance. If one has waited since before the last of them was accepted, none is older."""
-        [found] = await self._found(ready_pipeline()) or [{"count": 0, "first": []}]
+        [found] = await self._aggregate(ready_pipeline()) or [{"count": 0, "first": []}]
         if not found["count"]:
             return 0, None
-        first = await self._found(since_pipeline({"_id": {"$in": found["first"]}}))
+        first = await self._aggregate(ready_since_pipeline({"_id": {"$in": found["first"]}}))
         oldest: datetime = min(run["since"] for run in first)
         if found["count"] > len(first) and oldest > max(run["created_at"] for run in first):
-            [all_of_them] = await self._found(
-                [{"$match": _READY}, {"$group": {"_id": None, "since": {"$min": _SINCE}}}]
+            [all_of_them] = await self._aggregate(
+                [{"$match": _READY}, {"$group": {"_id": None, "since": {"$min": _READY_SINCE}}}]
             )
             oldest = all_of_them["since"]
         return found["count"], oldest
 
-    async def _due(self) -> tuple[int, datetime | None]:
+    async def _count_due(self) -> tuple[int, datetime | None]:
         """What should be ready by now: the reconciler makes it so."""
-        found = await self._found(due_pipeline(self._now))
+        found = await self._aggregate(due_pipeline(self._now))
         return (found[0]["count"], found[0]["oldest"]) if found else (0, None)
 
     async def _count(self, query: Document) -> int:
-        return sum(row["count"] for row in await self._found([{"$match": query}, {"$count": "count"}]))
+        return sum(row["count"] for row in await self._aggregate([{"$match": query}, {"$count": "count"}]))
 
-    async def _found(self, pipeline: Sequence[Document]) -> list[Document]:
+    async def _aggregate(self, pipeline: Sequence[Document]) -> list[Document]:
         return await (await self._runs.aggregate(pipeline, session=self._session)).to_list(None)
 
 
 def ready_pipeline() -> list[Document]:
-    first = {"$minN": {"n": OLDEST, "input": "$_id"}}  # of all that `by_lane` knows, without reading a run
+    first = {"$minN": {"n": MAX_OLDEST_RUNS, "input": "$_id"}}  # of all that `by_lane` knows, without reading a run
     return [{"$match": _READY}, {"$group": {"_id": None, "count": {"$sum": 1}, "first": first}}]
 
 
-def since_pipeline(query: Document) -> list[Document]:
-    return [{"$match": query}, {"$project": {"created_at": 1, "since": _SINCE}}]
+def ready_since_pipeline(query: Document) -> list[Document]:
+    return [{"$match": query}, {"$project": {"created_at": 1, "since": _READY_SINCE}}]
 
 
 def due_pipeline(now: datetime) -> list[Document]:
     due = {**_QUEUED, "hold": None, "lane": None, "wake_at": {"$lte": now}}
-    return [{"$match": due}, {"$group": {"_id": None, "count": {"$sum": 1}, "oldest": {"$min": _SINCE}}}]
+    return [{"$match": due}, {"$group": {"_id": None, "count": {"$sum": 1}, "oldest": {"$min": _READY_SINCE}}}]
 
 
 def held_pipeline() -> list[Document]:
@@ -124,7 +124,7 @@ def held_pipeline() -> list[Document]:
     ]
 
 
-def person_pipeline() -> list[Document]:
+def waiting_for_person_pipeline() -> list[Document]:
     """A run begins to wait when its turn ends: its `finished_at`, which an answer takes away."""
     key = {"app": "$app_id", "workflow": "$workflow"}
     waits = {"state": RunState.NEEDS_HUMAN.value, "app_id": {"$gte": ""}}

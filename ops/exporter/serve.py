@@ -7,10 +7,10 @@ import time
 from pymongo.errors import PyMongoError
 
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.page import Page
-from ops.exporter.snapshot import Snapshots
-from triggers.service_loop import repeat, stopped_by_signals
-from workers.process.health import Health, Steps, role_health
+from ops.exporter.page import MetricsPage
+from ops.exporter.snapshot import SnapshotReader
+from triggers.service_loop import repeat, stop_on_signals
+from workers.process.health import Health, StepWatch, role_health
 from workers.process.metrics_server import MetricsServer, serve_at
 from workers.setting_values import Address
 from workers.settings import Settings, SettingsError
@@ -18,41 +18,41 @@ from workers.store.run_store import connect
 
 log = logging.getLogger(__name__)
 
-REFRESH_S = 5.0  # scrapes cost the store nothing; numbers are at most this old plus one query
+REFRESH_INTERVAL_S = 5.0  # scrapes cost the store nothing; numbers are at most this old plus one query
 
 
 async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT. `settings` has both server addresses."""
     collector = StoreCollector()
-    page = Page(collector)
-    steps = Steps("snapshot")
-    server = _listening(page, settings.metrics_listen, role_health(steps))
+    page = MetricsPage(collector)
+    steps = StepWatch("snapshot")
+    server = _start_server(page, settings.metrics_listen, role_health(steps))
     database = connect(settings.mongodb_url or "", database=settings.database)
-    snapshots = Snapshots(database, max_app_labels=settings.max_app_labels)
+    snapshots = SnapshotReader(database, max_app_labels=settings.max_app_labels)
 
     async def refresh() -> float:
         began = time.monotonic()
         try:
-            snapshot = await snapshots.take()
+            snapshot = await snapshots.read()
             took_s = time.monotonic() - began
-            collector.show(snapshot, took_s=took_s)
+            collector.publish(snapshot, duration_s=took_s)
         except PyMongoError:
-            collector.stale()
+            collector.mark_stale()
             raise
         finally:
             await asyncio.to_thread(page.renew)
-        return max(REFRESH_S, took_s)  # a store that is slow already is asked less often
+        return max(REFRESH_INTERVAL_S, took_s)  # a store that is slow already is asked less often
 
     try:
-        with stopped_by_signals() as stop:
+        with stop_on_signals() as stop:
             log.info("exporter_ready", extra={"metrics": f"http://{server.address}/metrics"})
-            await repeat(steps.watched("snapshot", refresh), what="snapshot", stop=stop)
+            await repeat(steps.watch("snapshot", refresh), step_name="snapshot", stop=stop)
     finally:
         await asyncio.to_thread(server.close)
         await database.client.close()
 
 
-def _listening(page: Page, address: Address, health: Health) -> MetricsServer:
+def _start_server(page: MetricsPage, address: Address, health: Health) -> MetricsServer:
     try:
         return serve_at(page, address, health)
     except OSError:

@@ -13,68 +13,68 @@ from typing import Any
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.app_labels import AppLabels, NamedApps
-from accounting.billing.outbox import OutboxState, outbox_state
-from accounting.one_moment import at_one_moment
+from accounting.app_labels import AppLabels, AppLabelStore
+from accounting.billing.outbox import OutboxState, read_outbox_state
+from accounting.one_moment import snapshot_read
 from accounting.usage import UsageTotals
-from ops.exporter.budgets import BudgetLook, look_at_budgets
-from ops.exporter.ended_runs import EndedRuns, RunLabels
-from ops.exporter.ledger import LedgerState, look_at_ledger
-from ops.exporter.queue import Queue, QueueLook
-from ops.exporter.triggers import Triggers, look_at_triggers
-from ops.exporter.usage import Change, UsageCounts
+from ops.exporter.budgets import BudgetState, read_budget_state
+from ops.exporter.ended_runs import EndedRunCounter, RunLabels
+from ops.exporter.ledger import LedgerState, read_ledger_state
+from ops.exporter.queue import QueueState, QueueReader
+from ops.exporter.triggers import TriggerState, read_trigger_state
+from ops.exporter.usage import UsageChange, UsageCounts
 
-Counted = tuple[Mapping[RunLabels, int], Change, Queue]
+SnapshotCounts = tuple[Mapping[RunLabels, int], UsageChange, QueueState]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     runs: Mapping[RunLabels, int] = field(default_factory=dict)
     usage: Sequence[UsageTotals] = ()
-    queue: Queue = field(default_factory=Queue)
-    triggers: Triggers = field(default_factory=Triggers)
+    queue: QueueState = field(default_factory=QueueState)
+    triggers: TriggerState = field(default_factory=TriggerState)
     ledger: LedgerState = field(default_factory=LedgerState)
-    budgets: BudgetLook = field(default_factory=BudgetLook)
+    budgets: BudgetState = field(default_factory=BudgetState)
     outbox: OutboxState = field(default_factory=lambda: OutboxState(pending=0, dead=0, oldest_pending_age_s=0.0))
     apps: AppLabels = field(default_factory=AppLabels)
 
 
-class Snapshots:
+class SnapshotReader:
     def __init__(self, database: AsyncDatabase[dict[str, Any]], *, max_app_labels: int = 100) -> None:
         self._database = database
-        self._ended = EndedRuns(database)
+        self._ended_runs = EndedRunCounter(database)
         self._usage = UsageCounts(database)
-        self._apps = NamedApps(database, most=max_app_labels)
+        self._apps = AppLabelStore(database, max_apps=max_app_labels)
 
-    async def take(self) -> Snapshot:
-        runs, change, queue = await at_one_moment(self._database, self._counted)
-        budgets = await look_at_budgets(self._database)
+    async def read(self) -> Snapshot:
+        runs, change, queue = await snapshot_read(self._database, self._read_counts)
+        budgets = await read_budget_state(self._database)
         limited = [each.app_id for each in budgets.standings if each.app_id is not None]
-        waiting = [owner.app for owner in queue.for_person]
-        apps = await self._apps.learn([*busiest_first(runs, change), *limited, *waiting])
+        waiting = [owner.app for owner in queue.waiting_for_person]
+        apps = await self._apps.register([*apps_by_use(runs, change), *limited, *waiting])
         return Snapshot(
             runs=runs,
-            usage=self._usage.take(change, apps),
+            usage=self._usage.apply_change(change, apps),
             queue=queue,
-            triggers=await look_at_triggers(self._database),
-            ledger=await look_at_ledger(self._database),
+            triggers=await read_trigger_state(self._database),
+            ledger=await read_ledger_state(self._database),
             budgets=budgets,
-            outbox=await outbox_state(self._database),
+            outbox=await read_outbox_state(self._database),
             apps=apps,
         )
 
-    async def _counted(self, session: AsyncClientSession) -> Counted:
-        now = await self._store_time()
-        runs = await self._ended.look(session, now)
-        queue = await QueueLook(self._database, session, now).look()
-        return runs, await self._usage.look(session), queue
+    async def _read_counts(self, session: AsyncClientSession) -> SnapshotCounts:
+        now = await self._read_store_time()
+        runs = await self._ended_runs.count(session, now)
+        queue = await QueueReader(self._database, session, now).read()
+        return runs, await self._usage.read_change(session), queue
 
-    async def _store_time(self) -> datetime:
+    async def _read_store_time(self) -> datetime:
         now: datetime = (await self._database.client.admin.command("hello"))["localTime"]
         return now.replace(tzinfo=UTC)
 
 
-def busiest_first(runs: Mapping[RunLabels, int], change: Change) -> Sequence[str]:
+def apps_by_use(runs: Mapping[RunLabels, int], change: UsageChange) -> Sequence[str]:
     """Where more apps are new at once than there are labels left, the small ones go without."""
     by_app: Counter[str] = Counter()
     for labels, count in runs.items():

@@ -13,13 +13,13 @@ from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
 
 Document = dict[str, Any]
 
-REASONS: tuple[PauseReason, ...] = get_args(PauseReason)
+PAUSE_REASONS: tuple[PauseReason, ...] = get_args(PauseReason)
 # As they are kept: authors have other names for some of them.
-TYPES = tuple(dict.fromkeys(str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()))
+TRIGGER_TYPES = tuple(dict.fromkeys(str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class Triggers:
+class TriggerState:
     """`paused` counts pauses, of whole triggers and of single apps of a package's one. `overdue_s`: for how long the
     schedule that should have fired first has been due."""
 
@@ -28,22 +28,22 @@ class Triggers:
     overdue_s: float = 0.0
 
 
-async def look_at_triggers(database: AsyncDatabase[Document]) -> Triggers:
-    paused = Counter(dict.fromkeys(REASONS, 0))
+async def read_trigger_state(database: AsyncDatabase[Document]) -> TriggerState:
+    paused = Counter(dict.fromkeys(PAUSE_REASONS, 0))
     for pipeline in paused_pipelines():
-        paused.update(await _counted(database, pipeline))
-    made = Counter(dict.fromkeys(TYPES, 0))
-    made.update(await _counted(database, made_pipeline()))
+        paused.update(await _count_by_key(database, pipeline))
+    made = Counter(dict.fromkeys(TRIGGER_TYPES, 0))
+    made.update(await _count_by_key(database, made_pipeline()))
     due = await database["triggers"].aggregate(overdue_pipeline())
     overdue_ms = sum([row["overdue_ms"] async for row in due])
-    return Triggers(
-        paused={reason: paused[reason] for reason in REASONS},
-        made_at_run_time={kind: made[kind] for kind in TYPES},
+    return TriggerState(
+        paused={reason: paused[reason] for reason in PAUSE_REASONS},
+        made_at_run_time={kind: made[kind] for kind in TRIGGER_TYPES},
         overdue_s=overdue_ms / 1000,
     )
 
 
-async def _counted(database: AsyncDatabase[Document], pipeline: list[Document]) -> dict[Any, int]:
+async def _count_by_key(database: AsyncDatabase[Document], pipeline: list[Document]) -> dict[Any, int]:
     return {row["_id"]: row["count"] async for row in await database["triggers"].aggregate(pipeline)}
 
 
@@ -53,7 +53,7 @@ async def _counted(database: AsyncDatabase[Document], pipeline: list[Document]) 
 def paused_pipelines() -> list[list[Document]]:
     by = {"$sum": 1}
     return [
-        [{"$match": {"paused.reason": {"$in": REASONS}}}, {"$group": {"_id": "$paused.reason", "count": by}}],
+        [{"$match": {"paused.reason": {"$in": PAUSE_REASONS}}}, {"$group": {"_id": "$paused.reason", "count": by}}],
         [
             {"$match": {"type": {"$gt": ""}, "paused_apps": {"$exists": True}}},
             {"$project": {"each": {"$objectToArray": "$paused_apps"}}},

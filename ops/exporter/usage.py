@@ -13,11 +13,11 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.app_labels import AppLabels
-from accounting.totals.reading import EVERYTHING, Reader, totals_at
+from accounting.totals.reading import EVERYTHING, TotalsReader, totals_in_snapshot
 from accounting.totals.sums import BY_CHANGE, STATE, STATE_ID, SUMMED, TOTALS
 from accounting.usage import UsageTotals
 
-NOTHING_SEEN = -1
+NO_SEQ = -1
 KEYS = ("app_id", "workflow", "model", "provider", "ok", "agent")
 
 Document = dict[str, Any]
@@ -26,11 +26,11 @@ Sums = dict[Key, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class UsageChange:
     """What a look has found. `anew`: what was known before counts no more."""
 
     seq: int
-    anew: bool = False
+    is_full: bool = False
     totals: Sequence[Mapping[str, Any]] = ()
     waiting: Sequence[UsageTotals] = field(default_factory=list)
 
@@ -42,51 +42,51 @@ class Change:
 class UsageCounts:
     def __init__(self, database: AsyncDatabase[Document]) -> None:
         self._database = database
-        self._seq = NOTHING_SEEN
+        self._seq = NO_SEQ
         self._totals: dict[str, list[int]] = {}
         self._sums: Sums = {}
 
-    async def look(self, session: AsyncClientSession) -> Change:
+    async def read_change(self, session: AsyncClientSession) -> UsageChange:
         """As the ledger is at the moment of this snapshot. Nothing is taken over yet."""
         state = await self._database[STATE].find_one({"_id": STATE_ID, "ready": True}, session=session)
         if state is None:
-            return Change(NOTHING_SEEN, anew=True, waiting=await totals_at(self._database, KEYS, EVERYTHING, session))
+            return UsageChange(NO_SEQ, is_full=True, waiting=await totals_in_snapshot(self._database, KEYS, EVERYTHING, session))
         anew = state["seq"] < self._seq  # somebody has put back an older store
-        since = NOTHING_SEEN if anew else self._seq
+        since = NO_SEQ if anew else self._seq
         changed = self._database[TOTALS].find({"seq": {"$gt": since}}, session=session, hint=BY_CHANGE)
         totals = [] if state["seq"] == since else await changed.to_list(None)
-        reader = Reader(self._database, KEYS, session)
-        await reader.add_waiting(EVERYTHING)
-        return Change(state["seq"], anew, totals, reader.totals())
+        reader = TotalsReader(self._database, KEYS, session)
+        await reader.add_pending(EVERYTHING)
+        return UsageChange(state["seq"], anew, totals, reader.totals())
 
-    def take(self, change: Change, apps: AppLabels) -> list[UsageTotals]:
+    def apply_change(self, change: UsageChange, apps: AppLabels) -> list[UsageTotals]:
         """All of it, with the label of each app for its name."""
-        if change.anew:
+        if change.is_full:
             self._totals, self._sums = {}, {}
         for total in change.totals:
             values = [int(total[name]) for name in SUMMED]
             before = self._totals.get(total["_id"])
             grown = values if before is None else [now - then for now, then in zip(values, before, strict=True)]
-            _add(self._sums, _key(total, apps), grown)
+            _add_values(self._sums, _key(total, apps), grown)
             self._totals[total["_id"]] = values
         self._seq = change.seq
-        return _as_totals(_with_waiting(self._sums, change, apps))
+        return _as_totals(_add_waiting(self._sums, change, apps))
 
 
-def _with_waiting(sums: Sums, change: Change, apps: AppLabels) -> Sums:
+def _add_waiting(sums: Sums, change: UsageChange, apps: AppLabels) -> Sums:
     waiting: Sums = {}
     for each in change.waiting:
-        _add(waiting, _key(each.key, apps), [getattr(each, name) for name in SUMMED])
+        _add_values(waiting, _key(each.key, apps), [getattr(each, name) for name in SUMMED])
     for key, values in waiting.items():
-        _add(waiting, key, sums.get(key, [0] * len(values)))
+        _add_values(waiting, key, sums.get(key, [0] * len(values)))
     return {**sums, **waiting}
 
 
-def _key(named: Mapping[str, Any], apps: AppLabels) -> Key:
-    return (apps.label(named["app_id"]), *(named[name] for name in KEYS[1:]))
+def _key(fields: Mapping[str, Any], apps: AppLabels) -> Key:
+    return (apps.label(fields["app_id"]), *(fields[name] for name in KEYS[1:]))
 
 
-def _add(sums: Sums, key: Key, values: Sequence[int]) -> None:
+def _add_values(sums: Sums, key: Key, values: Sequence[int]) -> None:
     have = sums.get(key)
     sums[key] = list(values) if have is None else [one + other for one, other in zip(have, values, strict=True)]
 

@@ -13,97 +13,97 @@ from prometheus_client.core import Metric
 
 from accounting.app_labels import AppLabels
 from accounting.usage import UsageTotals
-from ops.exporter.families import Counters, Labels
+from ops.exporter.families import MonotonicCounters, Labels
 
 Sums = dict[Labels, list[int]]
 
 
-class Kind(NamedTuple):
+class MetricKind(NamedTuple):
     """A metric and the field of the totals that it shows. `always`: also where it is 0."""
 
     name: str
     text: str
     field: str
-    always: bool = False
-    unit: float = 1
+    is_always_shown: bool = False
+    divisor: float = 1
 
 
-class Group(NamedTuple):
+class MetricGroup(NamedTuple):
     """Metrics with the same labels. `keys` are the totals' names of them."""
 
     labels: Sequence[str]
     keys: Sequence[str]
-    kinds: Sequence[Kind]
+    kinds: Sequence[MetricKind]
 
 
 GROUPS = (
-    Group(
+    MetricGroup(
         ("app", "workflow", "model", "provider"),
         ("app_id", "workflow", "model", "provider"),
         (
-            Kind(
+            MetricKind(
                 "unattended_input_tokens",
                 "Input tokens, cached ones and cache writes included",
                 "input_tokens",
-                always=True,
+                is_always_shown=True,
             ),
-            Kind("unattended_cached_input_tokens", "Input tokens read from a cache", "cached_input_tokens"),
-            Kind("unattended_cache_write_tokens", "Input tokens written to a cache", "cache_write_tokens"),
-            Kind("unattended_output_tokens", "Output tokens, reasoning included", "output_tokens", always=True),
-            Kind("unattended_reasoning_tokens", "Output tokens spent on reasoning", "reasoning_tokens"),
-            Kind(
+            MetricKind("unattended_cached_input_tokens", "Input tokens read from a cache", "cached_input_tokens"),
+            MetricKind("unattended_cache_write_tokens", "Input tokens written to a cache", "cache_write_tokens"),
+            MetricKind("unattended_output_tokens", "Output tokens, reasoning included", "output_tokens", is_always_shown=True),
+            MetricKind("unattended_reasoning_tokens", "Output tokens spent on reasoning", "reasoning_tokens"),
+            MetricKind(
                 "unattended_cost_usd",
                 "Cost by the price table; unpriced calls add nothing",
                 "cost_nano_usd",
-                always=True,
-                unit=1e9,
+                is_always_shown=True,
+                divisor=1e9,
             ),
         ),
     ),
-    Group(
+    MetricGroup(
         ("app", "workflow", "model", "provider", "ok"),
         ("app_id", "workflow", "model", "provider", "ok"),
         (
-            Kind("unattended_model_calls", "Model calls, failed ones included", "calls", always=True),
-            Kind("unattended_usage_missing", "Model calls that came without usage", "missing"),
+            MetricKind("unattended_model_calls", "Model calls, failed ones included", "calls", is_always_shown=True),
+            MetricKind("unattended_usage_missing", "Model calls that came without usage", "missing"),
         ),
     ),
-    Group(
+    MetricGroup(
         ("app", "model", "provider"),
         ("app_id", "model", "provider"),
         (
-            Kind("unattended_usage_unpriced", "Model calls with usage, but without a known price", "unpriced"),
-            Kind("unattended_usage_estimated", "Model calls whose tokens are an estimate", "estimated"),
+            MetricKind("unattended_usage_unpriced", "Model calls with usage, but without a known price", "unpriced"),
+            MetricKind("unattended_usage_estimated", "Model calls whose tokens are an estimate", "estimated"),
         ),
     ),
-    Group(
+    MetricGroup(
         ("workflow", "agent"),
         ("workflow", "agent"),
         (
-            Kind("unattended_agent_input_tokens", "Input tokens by agent", "input_tokens", always=True),
-            Kind("unattended_agent_output_tokens", "Output tokens by agent", "output_tokens", always=True),
+            MetricKind("unattended_agent_input_tokens", "Input tokens by agent", "input_tokens", is_always_shown=True),
+            MetricKind("unattended_agent_output_tokens", "Output tokens by agent", "output_tokens", is_always_shown=True),
         ),
     ),
 )
 
 
-def usage_families(rows: Sequence[UsageTotals], apps: AppLabels, counters: Counters) -> Iterator[Metric]:
+def usage_families(rows: Sequence[UsageTotals], apps: AppLabels, counters: MonotonicCounters) -> Iterator[Metric]:
     for group in GROUPS:
-        sums = summed(rows, group, apps)
+        sums = sum_by_labels(rows, group, apps)
         for place, kind in enumerate(group.kinds):
             counts = {
-                labels: values[place] / kind.unit if kind.unit != 1 else values[place]
+                labels: values[place] / kind.divisor if kind.divisor != 1 else values[place]
                 for labels, values in sums.items()
-                if kind.always or values[place]
+                if kind.is_always_shown or values[place]
             }
             yield counters.family(kind.name, kind.text, group.labels, counts)
 
 
-def summed(rows: Sequence[UsageTotals], group: Group, apps: AppLabels) -> Sums:
+def sum_by_labels(rows: Sequence[UsageTotals], group: MetricGroup, apps: AppLabels) -> Sums:
     read = attrgetter(*[kind.field for kind in group.kinds])
     sums: Sums = {}
     for row in rows:
-        labels = tuple([_label(key, row.key, apps) for key in group.keys])
+        labels = tuple([_label_value(key, row.key, apps) for key in group.keys])
         values = sums.get(labels)
         if values is None:
             sums[labels] = list(read(row))
@@ -113,7 +113,7 @@ def summed(rows: Sequence[UsageTotals], group: Group, apps: AppLabels) -> Sums:
     return sums
 
 
-def _label(name: str, key: Mapping[str, object], apps: AppLabels) -> str:
+def _label_value(name: str, key: Mapping[str, object], apps: AppLabels) -> str:
     value = key[name]
     if name == "app_id":
         return apps.label(str(value))

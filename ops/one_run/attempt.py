@@ -6,16 +6,16 @@ from ops.one_run.context_log import ContextLog
 from ops.one_run.kept import Kept
 from ops.one_run.plan import Plan
 from workflows.chat.agents import BuiltPackage, build_package
-from workflows.chat.checkpoint import Counters
-from workflows.chat.clock import WorkedTime
+from workflows.chat.checkpoint import RunCounters
+from workflows.chat.clock import RunClock
 from workflows.chat.conversation import DEFAULT_OPENING
 from workflows.chat.errors import PackageDefect
-from workflows.chat.invoking import RaisedError, TimedOutError, invoke
+from workflows.chat.invoking import PackageCodeError, TimedOutError, invoke
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.context.context_variables import ContextVariables
 from workflows.context.loading import load_context, suppressed_names
-from workflows.context.redaction import take_out
+from workflows.context.redaction import remove_hidden
 from workflows.package.requirements import missing_environment_error
 
 BUILD_TIMEOUT_S = 60.0
@@ -30,36 +30,36 @@ async def built_package(plan: Plan) -> BuiltPackage:
     build = (build_package, plan.package, around.models, around.threads, around.databases)
     try:
         built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)
-    except RaisedError as raised:
+    except PackageCodeError as raised:
         if not isinstance(raised.error, TimedOutError):
             raise raised.error from None
         raise PackageDefect(f"its Python files take longer than {BUILD_TIMEOUT_S:g} s to load") from None
     return built
 
 
-def new_chat(plan: Plan, built: BuiltPackage, kept: Kept, before: Counters | None) -> Conversation:
+def new_chat(plan: Plan, built: BuiltPackage, kept: Kept, before: RunCounters | None) -> Conversation:
     """`before` is what the attempt before this one had used up."""
     orchestrator, around = plan.package.orchestrator, plan.around
     fixed = plan.facts.base_values()
     checkpoint = kept.checkpoint()
-    counters = _carried_over(checkpoint.counters if checkpoint is not None else Counters(), before)
+    counters = _carried_over(checkpoint.counters if checkpoint is not None else RunCounters(), before)
     return Conversation(
-        built=built,
+        built_package=built,
         context=ContextVariables(fixed if checkpoint is None else checkpoint.context),
-        suppressed=suppressed_names(plan.package, production=around.sources.production),
-        meter=RunMeter(kept.record, counters, around.prices, calls=len(kept.calls)),
-        opening=around.redactor.text(plan.request.message or orchestrator.initial_message or DEFAULT_OPENING),
+        suppressed_names=suppressed_names(plan.package, production=around.sources.production),
+        meter=RunMeter(kept.record, counters, around.prices, call_number=len(kept.calls)),
+        opening_message=around.redactor.redact_text(plan.request.message or orchestrator.initial_message or DEFAULT_OPENING),
         turns=[] if checkpoint is None else list(checkpoint.turns),
         next_agent=None if checkpoint is None else checkpoint.next_agent,
-        fixed=fixed,
+        fixed_values=fixed,
         redactor=around.redactor,
-        ended=None if checkpoint is None else checkpoint.ended,
+        final_outcome=None if checkpoint is None else checkpoint.final_outcome,
         ui_responses=plan.request.ui_responses,
-        clock=WorkedTime(orchestrator.limits.wall_clock_s, counters.worked_s),
+        clock=RunClock(orchestrator.limits.wall_clock_s, counters.worked_s),
     )
 
 
-def _carried_over(kept: Counters, before: Counters | None) -> Counters:
+def _carried_over(kept: RunCounters, before: RunCounters | None) -> RunCounters:
     """A worker finds in its ledger what an attempt used up that kept nothing else."""
     if before is None:
         return kept
@@ -75,5 +75,5 @@ def _carried_over(kept: Counters, before: Counters | None) -> Counters:
 async def load_run_context(plan: Plan, chat: Conversation, context_log: ContextLog) -> None:
     loaded = await load_context(plan.as_loaded, plan.facts, plan.request.input, plan.around.sources)
     context_log.log_loaded(loaded.variables)
-    take_out(loaded.variables, chat.suppressed, chat.redactor, fixed=chat.fixed)
+    remove_hidden(loaded.variables, chat.suppressed_names, chat.redactor, fixed=chat.fixed_values)
     chat.context = loaded.variables

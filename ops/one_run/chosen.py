@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ops.one_run.request import NotStartedError, WrongUseError
 from workers.settings import Settings
-from workflows.package.catalog import LIBRARY, Catalog, folders_in, package_directories
+from workflows.package.catalog import LIBRARY, Catalog, find_package_folders, package_directories
 from workflows.package.loader import Inspection, inspect_package
 from workflows.package.models import Package
 from workflows.package.raw.files import looks_like_package
@@ -23,7 +23,7 @@ def _in_folder(folder: Path, *, production: bool) -> Package:
     if not folder.is_dir():
         what = "is a file; name the directory of its package" if folder.exists() else "does not exist"
         raise WrongUseError(f"{folder} {what}")
-    held = folders_in(folder)
+    held = find_package_folders(folder)
     if held and held != [folder]:
         raise WrongUseError(f"{folder} holds {len(held)} packages; name one of them, such as {held[0]}")
     inspection = inspect_package(folder.absolute(), production=production)
@@ -43,7 +43,7 @@ def _by_name(name: str, settings: Settings) -> Package:
     package = catalog.get(name)
     if package is not None:
         return package
-    why = catalog.why_not_started(name)
+    why = catalog.explain_refusal(name)
     if why is not None:
         raise NotStartedError(why)
     known = ", ".join(sorted(catalog.packages())) or "none"

@@ -12,7 +12,7 @@ from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
 from workflows.context.documents import DocumentWrite
-from workflows.context.writes import writes_of_turn
+from workflows.context.writes import turn_writes
 
 
 @dataclass(slots=True)
@@ -30,10 +30,10 @@ class Kept:
 
     def commit(self, plan: Plan, turn: Turn, checkpoint: Checkpoint) -> Mapping[str, Any]:
         document, state = stored(turn, checkpoint)
-        document["errors"] = plan.around.redactor.data(document["errors"])
+        document["errors"] = plan.around.redactor.redact_data(document["errors"])
         self.writes.extend(
-            writes_of_turn(
-                plan.package, turn.context_changes, checkpoint.context, plan.key_facts, first=checkpoint.turn == 1
+            turn_writes(
+                plan.package, turn.context_changes, checkpoint.context, plan.key_facts, is_first_turn=checkpoint.turn_count == 1
             )
         )
         self.turns.append(document)
@@ -41,7 +41,7 @@ class Kept:
         return document
 
     def note_errors_of(self, plan: Plan, chat: Conversation) -> None:
-        self.errors.extend(plan.around.redactor.data(each.as_document()) for each in chat.incidents)
+        self.errors.extend(plan.around.redactor.redact_data(each.as_document()) for each in chat.incidents)
 
     def checkpoint(self) -> Checkpoint | None:
         """A copy, to go on from; None before the first turn."""

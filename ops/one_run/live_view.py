@@ -8,9 +8,9 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from ops.cli.output import plain_or_coloured, usd
-from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, turn_lines
-from ops.cli.verdicts import printable
+from ops.cli.output import make_console, format_exact_usd
+from ops.cli.turn_lines import BAD, DIM, GOOD, Line, error_lines, turn_lines
+from ops.cli.verdicts import to_printable
 from ops.one_run.report import RunReport, TurnReport
 from workers.store.run import RunState
 
@@ -24,7 +24,7 @@ class LiveView:
 
     def __init__(self, out: TextIO, *, note: Callable[[str], None], verbose: bool) -> None:
         file = cast("TextIO", _PatientFile(out))
-        console = plain_or_coloured(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        console = make_console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._console, self._note, self._verbose = console, note, verbose
         # Else what was written could not be taken away again; a pipe may be in colours, and still is none.
         self._can_erase = out.isatty() and not console.is_dumb_terminal
@@ -32,31 +32,31 @@ class LiveView:
 
     def speaking(self, agent: str) -> None:
         if self._can_erase:
-            self._print(f"… {printable(agent)}", style=DIM, end="")
+            self._print(f"… {to_printable(agent)}", style=DIM, end="")
             self._waiting = True
 
     def note(self, text: str) -> None:
         self._clear()
-        self._note(printable(text))
+        self._note(to_printable(text))
 
     def turn(self, number: int, turn: TurnReport) -> None:
         self._clear()
         text = turn.text if len(turn.text) <= MAX_TEXT else f"{turn.text[:MAX_TEXT]}… ({len(turn.text)} characters)"
         self._lines(turn_lines(number, replace(turn, text=text)))
-        self._lines(failure_lines(turn.errors, tracebacks=self._verbose))
+        self._lines(error_lines(turn.errors, tracebacks=self._verbose))
 
     def end(self, report: RunReport) -> None:
         self._clear()
         shown_already = sum(len(turn.errors) for turn in report.turns)
-        self._lines(failure_lines(report.errors[shown_already:], tracebacks=self._verbose))
+        self._lines(error_lines(report.errors[shown_already:], tracebacks=self._verbose))
         outcome, asks = report.outcome, report.state is RunState.NEEDS_HUMAN
         style = "yellow" if asks or outcome.stranded else GOOD if report.succeeded else BAD
         self._print("")
         kind = "" if outcome.kind.value == report.state.value else f", {outcome.kind.value}"  # needs_human, cancelled
-        self._print(f"{report.state.value}{kind}: {printable(outcome.reason[:MAX_TEXT])}", style=style)
+        self._print(f"{report.state.value}{kind}: {to_printable(outcome.reason[:MAX_TEXT])}", style=style)
         error = outcome.error
         if error is not None and error.agent and not asks:
-            self._print(f"  {error.type} of {printable(error.agent)} in turn {error.turn}", style=style)
+            self._print(f"  {error.type} of {to_printable(error.agent)} in turn {error.turn}", style=style)
         self._print(totals(report), style=DIM)
 
     def _lines(self, lines: Iterable[Line]) -> None:
@@ -102,7 +102,7 @@ def totals(report: RunReport) -> str:
     calls = report.usage
     tokens_in, tokens_out = sum(each.input_tokens for each in calls), sum(each.output_tokens for each in calls)
     priced = [each.cost_usd for each in calls if each.cost_usd is not None]
-    cost = f", USD {usd(sum(priced))}" if priced else ""
+    cost = f", USD {format_exact_usd(sum(priced))}" if priced else ""
     failed = sum(not each.ok for each in calls)
     not_ok = f" ({failed} failed)" if failed else ""
     spent = f"{_counted(len(calls), 'model call')}{not_ok}, {tokens_in} tokens in, {tokens_out} out{cost}"

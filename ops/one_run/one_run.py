@@ -22,14 +22,14 @@ from workers.steps.turn_record import OwedAtSuccess, owed_at_success
 from workers.store.run import RunState
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.agents import BuiltPackage
-from workflows.chat.answers import questions_of
+from workflows.chat.answers import open_questions
 from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.clock import OUT_OF_TIME
-from workflows.chat.conversation import close, converse
+from workflows.chat.clock import TIMEOUT_REASON
+from workflows.chat.conversation import close_conversation, run_conversation
 from workflows.chat.live import Conversation
 from workflows.chat.question import Question
 from workflows.chat.transcript import Turn
-from workflows.context.derived import snapshot
+from workflows.context.derived import take_snapshot
 from workflows.context.documents import WriteRefusedError
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -102,22 +102,22 @@ class OneRun:
         before = None if self._chat is None else self._chat.counters
         chat = self._chat = new_chat(plan, self._built, self._kept, before)
         try:
-            async with chat.clock.limit() as limit:
+            async with chat.clock.timeout() as limit:
                 if not chat.turns:
                     await load_run_context(plan, chat, self._context_log)
         except TimeoutError:
             if not limit.expired():
                 raise
-            return Outcome(OutcomeKind.TIMEOUT, OUT_OF_TIME)
+            return Outcome(OutcomeKind.TIMEOUT, TIMEOUT_REASON)
         self._context_log.begin(chat.context)
         self._watch.speaking(chat.next_agent or plan.package.orchestrator.initial_agent)
-        return await converse(chat, commit=self._commit, stopping=_never)
+        return await run_conversation(chat, save_turn=self._commit, should_stop=_never)
 
     async def _commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         document = self._kept.commit(self._plan, turn, checkpoint)
         self._context_log.log_changes(number, turn.context_changes)
         self._watch.turn(number, turn_report(document))
-        if checkpoint.ended is None and checkpoint.next_agent is not None:
+        if checkpoint.final_outcome is None and checkpoint.next_agent is not None:
             self._watch.speaking(checkpoint.next_agent)
 
     async def _pause(self, outcome: Outcome, delay: timedelta) -> None:
@@ -145,7 +145,7 @@ class OneRun:
             self._note(f"no database is written here; a worker would write {names}")
 
     def _note_questions(self, chat: Conversation) -> None:
-        for number, question in enumerate(questions_of(chat, self._outcome), 1):
+        for number, question in enumerate(open_questions(chat, self._outcome), 1):
             if question.kind == "message":
                 self._note(
                     "no person is here; on a worker the run goes on when `unattended runs answer` says something"
@@ -160,14 +160,14 @@ class OneRun:
 
     async def _close(self, chat: Conversation, outcome: Outcome) -> Outcome:
         """A run whose result could not be written has not succeeded, and the package is told so."""
-        before = snapshot(chat.context) if chat.unseen is None else chat.unseen
+        before = take_snapshot(chat.context) if chat.committed_snapshot is None else chat.committed_snapshot
         succeeded = self._state is RunState.SUCCEEDED
         if succeeded:
             try:
                 owed_at_success(chat, before, self._plan.key_facts)
             except WriteRefusedError as error:
-                return await close(chat, outcome_of(error, {}))
-        closed = await close(chat, outcome)
+                return await close_conversation(chat, outcome_of(error, {}))
+        closed = await close_conversation(chat, outcome)
         if succeeded:
             owed = owed_at_success(chat, before, self._plan.key_facts)
             self._kept.writes.extend(owed.writes)
@@ -176,7 +176,7 @@ class OneRun:
 
     def _note_states(self, owed: OwedAtSuccess) -> None:
         if owed.states:
-            names = ", ".join(sorted(each.place.variable for each in owed.states))
+            names = ", ".join(sorted(each.state_key.variable for each in owed.states))
             self._note(f"no state is kept here; a worker would keep {names} for later runs")
 
     async def _cancel(self, work: "asyncio.Task[None]") -> None:
@@ -191,7 +191,7 @@ class OneRun:
             closing.cancel()
 
     def _note(self, text: str) -> None:
-        shown = self._plan.around.redactor.text(text)
+        shown = self._plan.around.redactor.redact_text(text)
         self._notes.append(shown)
         self._watch.note(shown)
 
@@ -199,14 +199,14 @@ class OneRun:
         plan, kept = self._plan, self._kept
         turns = tuple(map(turn_report, kept.turns))
         try:
-            context = {} if self._chat is None else as_storable(self._chat.kept())
+            context = {} if self._chat is None else as_storable(self._chat.storable_context())
         except NotStorableError as error:
             context, self._notes = {}, [*self._notes, f"the last context cannot be shown: {error}"]
         return RunReport(
             run_id=plan.facts.run_id,
             workflow=plan.package.name,
             state=self._state,
-            outcome=self._outcome.worded(plan.around.redactor.text),
+            outcome=self._outcome.with_texts(plan.around.redactor.redact_text),
             turns=turns,
             context=context,
             usage=tuple(call_report(call, plan.around.prices) for call in kept.calls),

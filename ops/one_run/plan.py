@@ -13,7 +13,7 @@ from workers.store.run import new_run_id
 from workers.store.storable import NotStorableError, check_storable
 from workflows.context.facts import RunFacts
 from workflows.context.writes import key_facts
-from workflows.package.checks.triggers import accepted_inputs, names_that_ask
+from workflows.package.checks.triggers import accepted_inputs, find_asking_names
 from workflows.package.models import MANAGER, Package
 
 ALIKE = 0.75
@@ -56,7 +56,7 @@ def _of_no_use(package: Package, request: Request, around: Surroundings) -> Iter
     speakers = package.agents.keys() | {MANAGER}
     given: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
         ("input", request.input.keys(), accepted_inputs(package), "reaches nothing: the package takes"),
-        ("ui_responses", request.ui_responses.keys(), names_that_ask(package), "answers nothing: there are"),
+        ("ui_responses", request.ui_responses.keys(), find_asking_names(package), "answers nothing: there are"),
         ("script", _slips(around.answered, speakers), speakers, "is no agent: there are"),
     ]
     for option, names, known, why in given:

@@ -9,7 +9,7 @@ from workers.settings import Settings
 from workers.store.storable import NotStorableError, check_storable
 from workflows.context.documents import DocumentRead, ReadRefusedError
 from workflows.context.facts import FIXED_NAMES
-from workflows.context.fitting import MisfitError, fit
+from workflows.context.fitting import MisfitError, coerce
 from workflows.context.loading import SCHEMA_KINDS
 from workflows.package.models import Package, Variable
 from workflows.package.sources import EntitySource, StateSource
@@ -60,7 +60,7 @@ def _fitting(package: Package, name: str, value: Any) -> Any:
         where = "the run itself says what it is" if name in FIXED_NAMES else _where_to_give(package, name)
         raise WrongUseError(f"context: {name} cannot be preset: {where}")
     try:
-        fitting = fit(value, variable.type)
+        fitting = coerce(value, variable.type)
         check_storable(fitting, path=f"context: {name}")
     except MisfitError:
         raise WrongUseError(f"context: {name} must be of type {variable.type}") from None

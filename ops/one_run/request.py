@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from ops.one_run.report import TurnReport
-from workflows.package.trigger_specs.problems import problems_of
+from workflows.package.trigger_specs.problems import list_problems
 from workflows.package.ui_responses import Answers
 
 LOCAL_APP = "local"
@@ -49,7 +49,7 @@ def _check_list(tool: str, answers: Any) -> None:
     try:
         _ANSWERS.validate_python(answers)
     except ValidationError as error:
-        problem = problems_of(error)[0]
+        problem = list_problems(error)[0]
         raise WrongUseError(f"ui_responses: {tool}{problem.place}: {problem.message}") from None
 
 

@@ -20,15 +20,15 @@ from workers.settings import Settings
 from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import connect
 from workflows.chat.errors import PackageDefect
-from workflows.chat.models import Models, scripted
+from workflows.chat.models import ModelRegistry, scripted_models
 from workflows.chat.script import read_script
 from workflows.chat.tool_threads import ToolThreads
 from workflows.compat.databases import DatabaseNotAllowedError, Databases
 from workflows.context.external.reader import ExternalReader
 from workflows.context.loading import ContextSources
 from workflows.context.redaction import Redactor
-from workflows.models_file import models_path, read_models_file
-from workflows.operator_file import OperatorFile, operator_path, read_operator_file
+from workflows.models_file import find_models_path, read_models_file
+from workflows.operator_file import OperatorFile, find_operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY
 from workflows.package.models import Package
 
@@ -39,7 +39,7 @@ SCRIPT = "script.json"
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     settings: Settings
-    models: Models = field(repr=False)
+    models: ModelRegistry = field(repr=False)
     prices: PriceTable
     redactor: Redactor = field(repr=False)
     threads: ToolThreads = field(repr=False)
@@ -55,7 +55,7 @@ async def surroundings(
 ) -> AsyncIterator[Surroundings]:
     redactor.hide(values_of_environment(settings))
     redactor.hide(values_of_packages([package], settings))
-    operator = read_operator_file(operator_path(settings.config), own_database=settings.database)
+    operator = read_operator_file(find_operator_path(settings.config), own_database=settings.database)
     async with AsyncExitStack() as opened:
         models, prices, answered = _models(script, settings, redactor, opened)
         opened.push_async_callback(models.close)
@@ -78,14 +78,14 @@ async def surroundings(
 
 def _models(
     script: Path | Mapping[str, Any] | None, settings: Settings, redactor: Redactor, opened: AsyncExitStack
-) -> tuple[Models, PriceTable, frozenset[str]]:
+) -> tuple[ModelRegistry, PriceTable, frozenset[str]]:
     if script is None:
-        file = read_models_file(models_path(settings.models, library=LIBRARY))
+        file = read_models_file(find_models_path(settings.models, library=LIBRARY))
         redactor.hide(values_of_models(file.models, settings))
-        return Models(file.models, settings.resolve_secret), file.prices, frozenset()
+        return ModelRegistry(file.models, settings.resolve_secret), file.prices, frozenset()
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="unattended-run-")))
     answers, answered = _readable(script, folder)
-    return scripted(answers), PriceTable(), answered
+    return scripted_models(answers), PriceTable(), answered
 
 
 def _readable(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, frozenset[str]]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from ulid import ULID
 
 from tests.chaos.auditing_model import AuditingModel
-from tests.chaos.lengths import length
+from tests.chaos.lengths import by_length
 from tests.chaos.squad import Squad
 from tests.integration.stage import Stage
 from workers.control.cancelling import cancel
@@ -21,13 +21,13 @@ from workers.store.run import RunRequest, TriggerEvent
 APPS, TRIGGERS = ("acme", "globex", "initech"), ("api", "schedule", "webhook")
 DECK = ["Relay", "Tools", "Team", "Relay", "Slow", "Relay", "Tools", "Team", "Relay", "Relay"]
 FAULTS = {"429": 3, "500": 3, "broken": 4, "filtered": 1}
-FAULTS_OF_A_RUN = length(short=(0, 0, 1), long=(0, 0, 0, 1, 2))
-FAILS_AMONG = length(short=3, long=6)  # requests of a run: whoever fails late keeps the test waiting
+FAULTS_OF_A_RUN = by_length(short=(0, 0, 1), long=(0, 0, 0, 1, 2))
+FAILS_AMONG = by_length(short=3, long=6)  # requests of a run: whoever fails late keeps the test waiting
 CANCELLED_SHARE = 0.08
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class TrafficFaults:
     """How many runs come in how many seconds, and how often a worker gets this signal meanwhile."""
 
     runs: int
@@ -46,7 +46,7 @@ class Traffic:
     chance: random.Random
     _cancelling: list[asyncio.Task[None]] = field(default_factory=list)
 
-    async def send(self, weather: Weather) -> None:
+    async def send(self, weather: TrafficFaults) -> None:
         self.model.on_asleep = lambda run_id: self._cancel_later(run_id, 0.2)
         for workflow in itertools.islice(itertools.cycle(DECK), weather.runs):
             event = TriggerEvent(self.chance.choice(TRIGGERS), "t", str(ULID()), datetime.now(UTC))
@@ -70,11 +70,11 @@ class Traffic:
         with suppress(RefusedError):  # it has ended before
             await cancel(self.stage.store, run_id, by="ops")
 
-    async def all_cancelled(self) -> None:
+    async def wait_for_cancellations(self) -> None:
         await asyncio.gather(*self._cancelling)
 
 
-async def hit(stage: Stage, members: Squad, weather: Weather, chance: random.Random) -> None:
+async def hit_busy_members(stage: Stage, members: Squad, weather: TrafficFaults, chance: random.Random) -> None:
     """Workers that have runs; when these are killed, now and then a scheduler as well."""
     for number in range(weather.hits):
         await asyncio.sleep(weather.within_s / weather.hits * chance.uniform(0.6, 1.0))

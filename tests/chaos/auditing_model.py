@@ -16,7 +16,7 @@ from typing import Any
 
 from accounting.usage import Tokens
 from tests.chaos.auditing_replies import End, number_of, reply_to
-from tests.http_listening import listening, read_request
+from tests.http_listening import http_server, read_request
 from workers.store.run_store import RunStore
 
 RUN = re.compile(r"run_[0-9A-Z]{26}")
@@ -31,7 +31,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Asked:
+class AuditedCall:
     """One request, and its answer. `nth`: of its run, from 0."""
 
     number: int
@@ -52,8 +52,8 @@ class AuditingModel:
     takes_s: tuple[float, float]
     url: str = ""
     on_asleep: Callable[[str], object] = str  # told of each run that asks for the sleeper
-    asked: list[Asked] = field(default_factory=list)
-    by_run: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
+    calls: list[AuditedCall] = field(default_factory=list)
+    by_run: dict[str, list[AuditedCall]] = field(default_factory=lambda: defaultdict(list))
     wrong: list[str] = field(default_factory=list)
     _faults: dict[str, Mapping[int, str]] = field(default_factory=dict)
 
@@ -62,19 +62,19 @@ class AuditingModel:
         while goes_on:
             came = await read_request(reader)
             request = came.body.decode()
-            asked = self._known(came.path, request)
+            asked = self._find_call(came.path, request)
             await self._audit(asked, request)
-            goes_on = await self._answered(asked, json.loads(request), reader, writer)
+            goes_on = await self._answer(asked, json.loads(request), reader, writer)
 
-    def _known(self, path: str, request: str) -> Asked:
+    def _find_call(self, path: str, request: str) -> AuditedCall:
         run, agent = RUN.search(request), AGENT.search(request)
         if run is None or agent is None:
             self.wrong.append(f"nobody knows who asks: {request[:500]}")
             raise ConnectionError
         of_run = self.by_run[run[0]]
         model = json.loads(request)["model"]
-        asked = Asked(len(self.asked), len(of_run), run[0], agent[1], PROVIDERS[path], model)
-        self.asked.append(asked)
+        asked = AuditedCall(len(self.calls), len(of_run), run[0], agent[1], PROVIDERS[path], model)
+        self.calls.append(asked)
         of_run.append(asked)
         if asked.nth == 0:
             said = FAULTS.search(request)
@@ -82,46 +82,46 @@ class AuditingModel:
             self._faults[asked.run_id] = {int(nth): fault for nth, fault in faults}
         return asked
 
-    async def _audit(self, asked: Asked, request: str) -> None:
+    async def _audit(self, call: AuditedCall, request: str) -> None:
         """A row before each call, and each answer recorded before it is used."""
-        requests = sum((each.agent, each.model) == (asked.agent, asked.model) for each in self.by_run[asked.run_id])
-        rows = await self.store.database["usage"].find({"run_id": asked.run_id}).to_list(None)
-        known = sum((row["agent"], row["model"]) == (asked.agent, asked.model) for row in rows)
+        requests = sum((each.agent, each.model) == (call.agent, call.model) for each in self.by_run[call.run_id])
+        rows = await self.store.database["usage"].find({"run_id": call.run_id}).to_list(None)
+        known = sum((row["agent"], row["model"]) == (call.agent, call.model) for row in rows)
         if known < requests:
-            self.wrong.append(f"{asked}: asked {requests} times, with {known} rows")
-        unknown = self._unknown({int(number) for number in SHOWN.findall(request)}, rows)
+            self.wrong.append(f"{call}: asked {requests} times, with {known} rows")
+        unknown = self._missing_answers({int(number) for number in SHOWN.findall(request)}, rows)
         if unknown:
-            self.wrong.append(f"{asked}: uses answers {sorted(unknown)}, of which there is no row")
+            self.wrong.append(f"{call}: uses answers {sorted(unknown)}, of which there is no row")
 
-    def _unknown(self, shown: Collection[int], rows: Collection[Row]) -> Collection[int]:
-        quiet = {number for number in shown if self.asked[number].tokens is None}
+    def _missing_answers(self, shown: Collection[int], rows: Collection[Row]) -> Collection[int]:
+        quiet = {number for number in shown if self.calls[number].tokens is None}
         unknown = {*shown} - quiet - {number_of(row) for row in rows if row["status"] == "reported"}
         estimated = sum(row["status"] == "estimated" for row in rows)
         return unknown if len(quiet) <= estimated else unknown | quiet
 
-    async def _answered(
-        self, asked: Asked, request: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def _answer(
+        self, call: AuditedCall, request: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         """Whether the connection may be used again."""
-        fault = self._faults[asked.run_id].get(asked.nth)
-        caller = f"You are {asked.agent}. {asked.run_id}."
-        reply = reply_to(asked.number, caller, request, fault=fault)
-        asked.tokens, asked.characters, asked.end = reply.tokens, reply.characters, "gone"
+        fault = self._faults[call.run_id].get(call.nth)
+        caller = f"You are {call.agent}. {call.run_id}."
+        reply = reply_to(call.number, caller, request, fault=fault)
+        call.tokens, call.characters, call.end = reply.tokens, reply.characters, "gone"
         takes_s = self.chance.uniform(*self.takes_s)
-        if asked.agent == SLEEPER:
+        if call.agent == SLEEPER:
             takes_s = FOR_EVER_S
-            self.on_asleep(asked.run_id)
+            self.on_asleep(call.run_id)
         for piece in reply.pieces:
-            if not await _stays(reader, takes_s / len(reply.pieces)):
+            if not await _stays_connected(reader, takes_s / len(reply.pieces)):
                 return False
             writer.write(piece)
             if piece is reply.pieces[-1]:
-                asked.end = reply.end
+                call.end = reply.end
             await writer.drain()
         return reply.end != "broken"
 
 
-async def _stays(reader: asyncio.StreamReader, seconds: float) -> bool:
+async def _stays_connected(reader: asyncio.StreamReader, seconds: float) -> bool:
     """Waits so long, unless whoever asked goes meanwhile: nothing more is said before the answer is there."""
     try:
         async with asyncio.timeout(seconds):
@@ -136,6 +136,6 @@ async def auditing_model(
     store: RunStore, chance: random.Random, *, takes_s: tuple[float, float]
 ) -> AsyncIterator[AuditingModel]:
     model = AuditingModel(store, chance, takes_s)
-    async with listening(model.serve) as address:
+    async with http_server(model.serve) as address:
         model.url = f"{address}/v1"
         yield model

@@ -43,8 +43,8 @@ def reply_to(number: int, caller: str, request: Body, *, fault: str | None) -> R
         headers = {"retry-after": "0"}
         return Reply("refused", [http(int(fault), json.dumps({"error": {"message": "no"}}).encode(), headers)])
     tokens = None if request["model"] == QUIET else tokens_of(number)
-    text, tool = said(number, caller, request)
-    answer = _responses if "input" in request else _streamed if request.get("stream") else _whole
+    text, tool = answer_text(number, caller, request)
+    answer = _responses_reply if "input" in request else _streamed_reply if request.get("stream") else _complete_reply
     finish = "content_filter" if fault == "filtered" else "stop"
     pieces = answer(number, text, tool, tokens, finish)
     if fault == "broken":
@@ -53,7 +53,7 @@ def reply_to(number: int, caller: str, request: Body, *, fault: str | None) -> R
     return Reply("quiet" if tokens is None else "served", pieces, tokens, characters)
 
 
-def said(number: int, caller: str, request: Body) -> tuple[str | None, ToolCall | None]:
+def answer_text(number: int, caller: str, request: Body) -> tuple[str | None, ToolCall | None]:
     offered = {tool.get("name") or tool["function"]["name"] for tool in request.get("tools", ())}
     rounds = _rounds(request.get("input") or request["messages"])
     if "note" in offered and rounds < NOTES:
@@ -75,7 +75,7 @@ def _rounds(messages: Sequence[Body]) -> int:
     return rounds
 
 
-def _called(number: int, tool: ToolCall | None) -> Sequence[Body]:
+def _tool_call(number: int, tool: ToolCall | None) -> Sequence[Body]:
     return [] if tool is None else [call(tool[0], json.dumps(tool[1]), number=number)]
 
 
@@ -93,21 +93,21 @@ def _usage(tokens: Tokens | None) -> Body | None:
     )
 
 
-def _whole(number: int, text: str | None, tool: ToolCall | None, tokens: Tokens | None, finish: str) -> Sequence[bytes]:
-    message = {"role": "assistant", "content": text, "tool_calls": _called(number, tool) or None}
+def _complete_reply(number: int, text: str | None, tool: ToolCall | None, tokens: Tokens | None, finish: str) -> Sequence[bytes]:
+    message = {"role": "assistant", "content": text, "tool_calls": _tool_call(number, tool) or None}
     choices = [{"index": 0, "finish_reason": finish, "message": message}]
     return [http(200, json.dumps(body_of("chat.completion", choices, _usage(tokens))).encode())]
 
 
-def _streamed(
+def _streamed_reply(
     number: int, text: str | None, tool: ToolCall | None, tokens: Tokens | None, finish: str
 ) -> Sequence[bytes]:
-    pieces = streamed(chunks(text, _called(number, tool), finish=finish, usage=_usage(tokens)))
+    pieces = streamed(chunks(text, _tool_call(number, tool), finish=finish, usage=_usage(tokens)))
     middle = len(pieces) // 2
     return [pieces[0], b"".join(pieces[1:middle]), b"".join(pieces[middle:])]
 
 
-def _responses(
+def _responses_reply(
     number: int, text: str | None, tool: ToolCall | None, tokens: Tokens | None, finish: str
 ) -> Sequence[bytes]:
     del finish

@@ -8,12 +8,12 @@ from typing import Any
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from accounting.store_errors import store_is_away
+from accounting.store_errors import is_unavailable
 
 Change = tuple[int, int | None]  # the document, and its number; None for its insert
 
 
-async def changed(
+async def write_changes(
     orders: AsyncCollection[dict[str, Any]], events: int, documents: int, *, seed: int, writers: int
 ) -> set[Change]:
     """What was written: so many events, and each of them majority-acknowledged."""
@@ -23,21 +23,21 @@ async def changed(
         for _ in range(events // writers):
             order = chance.randrange(writer, documents, writers)
             newest[order] = newest.get(order, -1) + 1
-            await _written(orders, order, newest[order])
+            await _write_until_confirmed(orders, order, newest[order])
             made.add((order, newest[order] or None))
         return made
 
     return set().union(*await asyncio.gather(*(write(writer) for writer in range(writers))))
 
 
-async def _written(orders: AsyncCollection[dict[str, Any]], order: int, n: int) -> None:
+async def _write_until_confirmed(orders: AsyncCollection[dict[str, Any]], order: int, n: int) -> None:
     """Once, however often it is sent: the driver itself tries only twice, and an election may take longer. A primary
     that steps down in the middle of a write says so in the write's own error, which the driver does not try again."""
     while True:
         try:
             await _write(orders, order, n)
         except PyMongoError as error:
-            if not store_is_away(error):
+            if not is_unavailable(error):
                 raise
             await asyncio.sleep(0.05)
         else:

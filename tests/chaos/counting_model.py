@@ -15,7 +15,7 @@ from tests.integration.stage import Stage, relay
 RUN = re.compile(r"run_[0-9A-Z]{26}")
 AGENT = re.compile(r"You are (\w+)\.")
 
-Asked = Counter[tuple[str, str]]
+CallCounts = Counter[tuple[str, str]]
 
 
 def known_relay(name: str, agents: list[str]) -> dict[str, Any]:
@@ -29,9 +29,9 @@ def known_relay(name: str, agents: list[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def counting_model(stage: Stage, *, takes_s: float) -> Iterator[Asked]:
+def counting_model(stage: Stage, *, takes_s: float) -> Iterator[CallCounts]:
     """The stage's only model. What is asked is counted before it is answered."""
-    asked: Asked = Counter()
+    asked: CallCounts = Counter()
     counting = threading.Lock()
     server = ModelServer()
 

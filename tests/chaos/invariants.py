@@ -14,9 +14,9 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from tests.chaos.counting_model import Asked
+from tests.chaos.counting_model import CallCounts
 from tests.chaos.own_servers import waiting_messages
-from tests.integration.stage import Stage, until
+from tests.integration.stage import Stage, wait_until
 
 Document = Mapping[str, Any]
 
@@ -46,8 +46,8 @@ class Verdict:
         }
 
 
-async def judged(
-    stage: Stage, run_ids: Collection[str], agents: Mapping[str, int], asked: Asked | None = None
+async def judge_runs(
+    stage: Stage, run_ids: Collection[str], agents: Mapping[str, int], call_counts: CallCounts | None = None
 ) -> Verdict:
     """`agents`, in order, with the model calls that a turn of each takes. `asked` is what the model server counted;
     without it the ledger has to tell."""
@@ -60,24 +60,24 @@ async def judged(
         if run is None:
             verdict.wrong.append(f"{run_id}: accepted, and not there")
             continue
-        if asked is None:
+        if call_counts is None:
             counted = Counter(row["agent"] for row in rows.get(run_id, ()))
         else:
-            counted = Counter({agent: asked[run_id, agent] for agent in agents})
+            counted = Counter({agent: call_counts[run_id, agent] for agent in agents})
         own_turns = sorted(turns.get(run_id, ()), key=lambda turn: turn["number"])
         _judge(run, own_turns, rows.get(run_id, ()), counted, agents, verdict)
     verdict.wrong += [f"{run_id}: nobody was told of it" for run_id in runs]
     return verdict
 
 
-async def calm(stage: Stage, asked: Asked, *, within_s: float) -> None:
+async def wait_for_calm(stage: Stage, call_counts: CallCounts, *, within_s: float) -> None:
     """Every run has ended, no message is left, and whoever was paused has seen that its runs are gone."""
-    await until("every run has ended", lambda: _nobody_works(stage), within_s=within_s)
-    await until("no message is left", lambda: _nothing_waits(stage), within_s=60)
-    await until("nobody asks the model", lambda: _quiet(asked), within_s=30)
+    await wait_until("every run has ended", lambda: _all_runs_ended(stage), within_s=within_s)
+    await wait_until("no message is left", lambda: _nothing_waits(stage), within_s=60)
+    await wait_until("nobody asks the model", lambda: _no_new_calls(call_counts), within_s=30)
 
 
-async def _nobody_works(stage: Stage) -> bool:
+async def _all_runs_ended(stage: Stage) -> bool:
     try:
         return await stage.store.runs.find_one({"state": {"$in": ["queued", "running"]}}, {"_id": 1}) is None
     except PyMongoError:
@@ -88,10 +88,10 @@ async def _nothing_waits(stage: Stage) -> bool:
     return await waiting_messages(stage) == 0
 
 
-async def _quiet(asked: Asked) -> bool:
-    before = asked.total()
+async def _no_new_calls(call_counts: CallCounts) -> bool:
+    before = call_counts.total()
     await asyncio.sleep(1)
-    return asked.total() == before
+    return call_counts.total() == before
 
 
 async def _by_run(stage: Stage, collection: str) -> dict[str, list[Document]]:

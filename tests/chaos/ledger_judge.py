@@ -13,7 +13,7 @@ from accounting.ledger.rows import WORKER_LOST
 from accounting.normalising import CHARACTERS_PER_TOKEN
 from accounting.totals.sums import TOKENS
 from accounting.usage import Tokens
-from tests.chaos.auditing_model import Asked, AuditingModel
+from tests.chaos.auditing_model import AuditedCall, AuditingModel
 from tests.chaos.auditing_replies import PARTS, number_of
 from tests.integration.stage import Stage
 
@@ -29,7 +29,7 @@ NANO_USD_OF_INPUT, NANO_USD_OF_OUTPUT = 1_000, 2_000  # what a stage's models co
 
 
 @dataclass
-class Verdict:
+class LedgerVerdict:
     requests: int = 0
     served: int = 0
     cut_off: Counter[str] = field(default_factory=Counter)  # rows of calls that ended with their worker or their run
@@ -46,18 +46,18 @@ class Verdict:
         }
 
 
-async def judged(stage: Stage, model: AuditingModel) -> Verdict:
+async def judge_ledger(stage: Stage, model: AuditingModel) -> LedgerVerdict:
     """Once all is calm and every row is closed."""
     database = stage.store.database
     rows = await database["usage"].find().to_list(None)
     runs = {run["_id"]: run async for run in stage.store.runs.find()}
-    verdict = Verdict(requests=len(model.asked), wrong=[*model.wrong])
-    asked_by, rows_by = _grouped(model.asked, _caller_of_request), _grouped(rows, _caller_of_row)
+    verdict = LedgerVerdict(requests=len(model.calls), wrong=[*model.wrong])
+    asked_by, rows_by = _group_by(model.calls, _caller_of_request), _group_by(rows, _caller_of_row)
     for caller in sorted({*asked_by, *rows_by}):
         verdict.wrong += _judge_calls(asked_by[caller], rows_by[caller], verdict)
     for row in rows:
-        verdict.wrong += [f"{row['_id']}: {fault}" for fault in _row(row, model.asked, runs[row["run_id"]])]
-    rows_of = _grouped(rows, _owner)
+        verdict.wrong += [f"{row['_id']}: {fault}" for fault in _judge_row(row, model.calls, runs[row["run_id"]])]
+    rows_of = _group_by(rows, _owner)
     for owner, own in rows_of.items():
         cut_off = sum(row["error"] in CUT_OFF for row in own)
         if cut_off > (PARTS if own[0]["workflow"] == "Team" else 1):
@@ -69,15 +69,15 @@ async def judged(stage: Stage, model: AuditingModel) -> Verdict:
     return verdict
 
 
-def _grouped(found: Iterable[Found], key: Callable[[Found], Any]) -> dict[Any, list[Found]]:
+def _group_by(items: Iterable[Found], key: Callable[[Found], Any]) -> dict[Any, list[Found]]:
     groups: dict[Any, list[Found]] = defaultdict(list)
-    for each in found:
+    for each in items:
         groups[key(each)].append(each)
     return groups
 
 
-def _caller_of_request(asked: Asked) -> Caller:
-    return asked.run_id, asked.agent, asked.provider, asked.model
+def _caller_of_request(call: AuditedCall) -> Caller:
+    return call.run_id, call.agent, call.provider, call.model
 
 
 def _caller_of_row(row: Row) -> Caller:
@@ -88,13 +88,13 @@ def _owner(row: Row) -> tuple[str, int]:
     return row["run_id"], int(row["_id"].split(":")[1])
 
 
-def _judge_calls(asked: Sequence[Asked], rows: Sequence[Row], verdict: Verdict) -> Iterable[str]:
+def _judge_calls(calls: Sequence[AuditedCall], rows: Sequence[Row], verdict: LedgerVerdict) -> Iterable[str]:
     """Of one model, by one agent, in one run. What is left over of the server's count has a row that was cut off."""
-    ends = Counter(each.end for each in asked)
+    ends = Counter(each.end for each in calls)
     kinds = Counter(_kind_of(row) for row in rows)
-    served = {each.number for each in asked if each.end == "served"}
+    served = {each.number for each in calls if each.end == "served"}
     left_over = {
-        "rows beside requests": len(rows) - len(asked),
+        "rows beside requests": len(rows) - len(calls),
         "served and not reported": len(served) - kinds["reported"],
         "answered without usage and not estimated": ends["quiet"] - kinds["estimated"],
         "failed and not missing": ends["refused"] + ends["broken"] - kinds["failed"],
@@ -104,13 +104,13 @@ def _judge_calls(asked: Sequence[Asked], rows: Sequence[Row], verdict: Verdict) 
     verdict.cut_off += Counter({kind: kinds[kind] for kind in CUT_OFF})
     # All of these together, and what nobody was there for any more, are as many as rows that were cut off.
     if min(left_over.values()) < 0:
-        yield f"{asked[:1] or rows[:1]}: {dict(ends)} became {dict(kinds)}"
+        yield f"{calls[:1] or rows[:1]}: {dict(ends)} became {dict(kinds)}"
     told = Counter(number_of(row) for row in rows if row["status"] == "reported")
     if not told.keys() <= served or max(told.values(), default=1) > 1:
-        yield f"{asked[:1] or rows[:1]}: served {sorted(served)}, reported {sorted(told.elements())}"
+        yield f"{calls[:1] or rows[:1]}: served {sorted(served)}, reported {sorted(told.elements())}"
     guessed = Counter(row["output_tokens"] for row in rows if row["status"] == "estimated")
-    if not guessed <= Counter(-(-each.characters // CHARACTERS_PER_TOKEN) for each in asked if each.end == "quiet"):
-        yield f"{asked[:1] or rows[:1]}: estimated {sorted(guessed.elements())}"
+    if not guessed <= Counter(-(-each.characters // CHARACTERS_PER_TOKEN) for each in calls if each.end == "quiet"):
+        yield f"{calls[:1] or rows[:1]}: estimated {sorted(guessed.elements())}"
 
 
 def _kind_of(row: Row) -> str:
@@ -119,7 +119,7 @@ def _kind_of(row: Row) -> str:
     return row["error"] if row["error"] in CUT_OFF else "failed"
 
 
-def _row(row: Row, asked: Sequence[Asked], run: Row) -> Iterable[str]:
+def _judge_row(row: Row, call: Sequence[AuditedCall], run: Row) -> Iterable[str]:
     """Whose call it was, what it took, and why it has no answer."""
     if "open_until" in row:
         yield "still open"
@@ -131,7 +131,7 @@ def _row(row: Row, asked: Sequence[Asked], run: Row) -> Iterable[str]:
     cost = tokens.input * NANO_USD_OF_INPUT + tokens.output * NANO_USD_OF_OUTPUT
     said = (tokens, row["cost_nano_usd"])
     right = {
-        "reported": lambda: said == (asked[number_of(row)].tokens, cost),
+        "reported": lambda: said == (call[number_of(row)].tokens, cost),
         "estimated": lambda: said == (tokens, cost) and tokens.input > 0 and tokens.output > 0,
         "missing": lambda: said == (Tokens(), None) and not row["ok"],
     }

@@ -10,10 +10,10 @@ Value = TypeVar("Value")
 SUMMARY: list[str] = []
 
 
-def length(*, short: Value, long: Value) -> Value:
+def by_length(*, short: Value, long: Value) -> Value:
     return long if LONG else short
 
 
-def told(scenario: str, **numbers: object) -> None:
+def add_summary_line(scenario: str, **numbers: object) -> None:
     """A line of the summary at the end."""
     SUMMARY.append(f"{scenario}: {', '.join(f'{name} {number}' for name, number in numbers.items())}")

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from ops.embedded.servers import embedded_servers
-from tests.integration.stage import Stage, until
+from tests.integration.stage import Stage, wait_until
 from workers.settings import Settings
 from workers.store.run_store import RunStore, connect
 
@@ -68,7 +68,7 @@ def kill_mongod(url: str | None) -> None:
                 each.kill()
 
 
-async def mongodb_is_back(stage: Stage) -> None:
+async def wait_for_mongodb(stage: Stage) -> None:
     async def answers() -> bool:
         try:
             await stage.store.database.command("ping")
@@ -76,7 +76,7 @@ async def mongodb_is_back(stage: Stage) -> None:
             return False
         return True
 
-    await until("MongoDB answers", answers, within_s=60)
+    await wait_until("MongoDB answers", answers, within_s=60)
 
 
 @contextlib.asynccontextmanager

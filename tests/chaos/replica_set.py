@@ -11,11 +11,11 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from ops.embedded.binaries import Binary, find_mongod
+from ops.embedded.binaries import ServerBinary, find_mongod
 from ops.embedded.mongodb import mongod_argv
-from ops.embedded.ports import LOOPBACK, free_port, is_open
-from ops.embedded.tied import start_tied, stop_tied
-from tests.integration.stage import until
+from ops.embedded.ports import LOOPBACK, find_free_port, is_port_open
+from ops.embedded.tied import start_child, stop_child
+from tests.integration.stage import wait_until
 
 SET = "three"
 MEMBERS = 3
@@ -23,7 +23,7 @@ TIMES = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500, "catchUp
 
 
 class ReplicaSet:
-    def __init__(self, binary: Binary, folder: Path) -> None:
+    def __init__(self, binary: ServerBinary, folder: Path) -> None:
         self._binary = binary
         self._folder = folder
         self._processes: dict[int, Process] = {}
@@ -36,11 +36,11 @@ class ReplicaSet:
 
     async def start(self) -> None:
         while len(self.ports) < MEMBERS:
-            self.ports.append(free_port())
+            self.ports.append(find_free_port())
             await self.start_member(self.ports[-1])
         members = [{"_id": number, "host": f"{LOOPBACK}:{port}"} for number, port in enumerate(self.ports)]
         config = {"_id": SET, "members": members, "settings": TIMES}
-        await until("the set is made", lambda: self._said(self.ports[0], "replSetInitiate", config))
+        await wait_until("the set is made", lambda: self._run_command(self.ports[0], "replSetInitiate", config))
         await self.primary()
 
     async def start_member(self, port: int) -> None:
@@ -48,26 +48,26 @@ class ReplicaSet:
         folder.mkdir(parents=True, exist_ok=True)
         argv = [*mongod_argv(self._binary, folder=folder, port=port), "--replSet", SET]
         counted = ("--setParameter", "reportOpWriteConcernCountersInServerStatus=true")
-        self._processes[port] = await start_tied(
-            [*argv, *counted], last_signal="KILL", output=self._folder / f"{port}.log"
+        self._processes[port] = await start_child(
+            [*argv, *counted], death_signal="KILL", output=self._folder / f"{port}.log"
         )
 
-    async def _said(self, port: int, command: str, value: Any = 1, **options: Any) -> Mapping[str, Any] | None:
-        if not await is_open(port):
+    async def _run_command(self, port: int, command: str, value: Any = 1, **options: Any) -> Mapping[str, Any] | None:
+        if not await is_port_open(port):
             return None
-        return await asyncio.to_thread(_answer, port, command, value, options)
+        return await asyncio.to_thread(_command_reply, port, command, value, options)
 
     async def primary(self) -> int:
         """The port of the member that takes writes, once there is one."""
 
         async def found() -> int | None:
             for port in self.ports:
-                hello = await self._said(port, "hello")
+                hello = await self._run_command(port, "hello")
                 if hello and hello.get("isWritablePrimary"):
                     return port
             return None
 
-        port: int = await until("there is a primary", found, within_s=60)
+        port: int = await wait_until("there is a primary", found, within_s=60)
         return port
 
     async def kill_primary(self) -> None:
@@ -80,31 +80,31 @@ class ReplicaSet:
 
     async def step_down(self) -> None:
         port = await self.primary()
-        await self._said(port, "replSetStepDown", 10, secondaryCatchUpPeriodSecs=5)
+        await self._run_command(port, "replSetStepDown", 10, secondaryCatchUpPeriodSecs=5)
 
         async def another() -> bool:
             return await self.primary() != port
 
-        await until("another member is primary", another)
+        await wait_until("another member is primary", another)
 
-    async def all_members_back(self) -> None:
+    async def wait_for_all_members(self) -> None:
         async def healthy() -> bool:
-            status = await self._said(await self.primary(), "replSetGetStatus")
+            status = await self._run_command(await self.primary(), "replSetGetStatus")
             states = [member["stateStr"] for member in status["members"]] if status else []
             return sorted(states) == ["PRIMARY", "SECONDARY", "SECONDARY"]
 
-        await until("all members are back", healthy, within_s=60)
+        await wait_until("all members are back", healthy, within_s=60)
 
     async def write_concerns(self) -> list[Mapping[str, Any]]:
         """How the writes that each member has seen since its start were to be acknowledged."""
-        said = await asyncio.gather(*(self._said(port, "serverStatus") for port in self.ports))
+        said = await asyncio.gather(*(self._run_command(port, "serverStatus") for port in self.ports))
         return [status["opWriteConcernCounters"] for status in said if status is not None]
 
     async def stop(self) -> None:
-        await asyncio.gather(*(stop_tied(each, grace_s=0.1) for each in self._processes.values()))
+        await asyncio.gather(*(stop_child(each, grace_s=0.1) for each in self._processes.values()))
 
 
-def _answer(port: int, command: str, value: Any, options: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _command_reply(port: int, command: str, value: Any, options: Mapping[str, Any]) -> Mapping[str, Any] | None:
     client: MongoClient[dict[str, Any]] = MongoClient(
         LOOPBACK, port, directConnection=True, serverSelectionTimeoutMS=1000
     )

@@ -11,7 +11,7 @@ from triggers.acceptance import Acceptance
 from workers.store.run import RunRequest, TriggerEvent
 
 
-class Senders:
+class HonestSenders:
     def __init__(self, stage: Stage, chance: random.Random) -> None:
         self._acceptance = Acceptance(stage.store, stage.wakeups)
         self._chance = chance

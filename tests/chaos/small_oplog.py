@@ -11,9 +11,9 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from ops.embedded.binaries import find_mongod
 from ops.embedded.mongodb import mongod_argv
-from ops.embedded.ports import LOOPBACK, free_port, is_open
-from ops.embedded.tied import start_tied, stop_tied
-from tests.integration.stage import until
+from ops.embedded.ports import LOOPBACK, find_free_port, is_port_open
+from ops.embedded.tied import start_child, stop_child
+from tests.integration.stage import wait_until
 
 OPLOG_MB = 4
 DOCUMENT = "x" * 1024 * 1024
@@ -24,17 +24,17 @@ Document = dict[str, Any]
 @contextlib.asynccontextmanager
 async def mongodb_with_small_oplog(folder: Path) -> AsyncIterator[str]:
     """Its URL."""
-    port = free_port()
+    port = find_free_port()
     data = folder / "small"
     data.mkdir()
     argv = mongod_argv(find_mongod(), folder=data, port=port)
     argv[argv.index("--oplogSize") + 1] = str(OPLOG_MB)
     # What a crash would need stays in the oplog, so checkpoints have to be frequent too.
-    process = await start_tied(
-        [*argv, "--replSet", "small", "--syncdelay", "1"], last_signal="KILL", output=folder / "small.log"
+    process = await start_child(
+        [*argv, "--replSet", "small", "--syncdelay", "1"], death_signal="KILL", output=folder / "small.log"
     )
     try:
-        await until("it listens", lambda: is_open(port))
+        await wait_until("it listens", lambda: is_port_open(port))
         async with AsyncMongoClient[Document](LOOPBACK, port, directConnection=True) as client:
             members = [{"_id": 0, "host": f"{LOOPBACK}:{port}"}]
             await client.admin.command("replSetInitiate", {"_id": "small", "members": members})
@@ -42,13 +42,13 @@ async def mongodb_with_small_oplog(folder: Path) -> AsyncIterator[str]:
             async def is_primary() -> bool:
                 return bool((await client.admin.command("hello")).get("isWritablePrimary"))
 
-            await until("it takes writes", is_primary)
+            await wait_until("it takes writes", is_primary)
         yield f"mongodb://{LOOPBACK}:{port}/?replicaSet=small"
     finally:
-        await stop_tied(process, grace_s=0.1)
+        await stop_child(process, grace_s=0.1)
 
 
-async def oplog_begins(database: AsyncDatabase[Document]) -> Any:
+async def oplog_start(database: AsyncDatabase[Document]) -> Any:
     first = await database.client["local"]["oplog.rs"].find_one({}, {"ts": 1}, sort=[("$natural", 1)])
     return None if first is None else first["ts"]
 
@@ -59,9 +59,9 @@ async def flood(database: AsyncDatabase[Document], *, collection: str = "noise")
 
     async def gone() -> bool:
         await database[collection].insert_many([{"text": DOCUMENT} for _ in range(OPLOG_MB)])
-        return bool(await oplog_begins(database) > before)
+        return bool(await oplog_start(database) > before)
 
-    await until("the oplog has moved on", gone, within_s=60)
+    await wait_until("the oplog has moved on", gone, within_s=60)
     return await _last_write(database)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ops.supervisor import role_command
 from tests.integration.role_forks import FORKS
-from tests.integration.stage import Stage, until
+from tests.integration.stage import Stage, wait_until
 from workers.settings import as_environment
 
 RESTART_AFTER_S = 0.2
@@ -43,7 +43,7 @@ class Member:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
 
     def send(self, sign: signal.Signals) -> bool:
@@ -54,7 +54,7 @@ class Member:
             os.kill(self._process.pid, sign)
         return True
 
-    async def paused(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """It stands still for so long, unless it is killed meanwhile."""
         process = self._process
         self.send(signal.SIGSTOP)
@@ -76,9 +76,9 @@ class Squad:
         self.workers = workers
         self.schedulers = schedulers
 
-    def said(self, event: str) -> int:
+    def count_events(self, event: str) -> int:
         """How often the members together have logged it."""
-        return sum(member.said().count(event) for member in (*self.workers, *self.schedulers))
+        return sum(member.log_text().count(event) for member in (*self.workers, *self.schedulers))
 
 
 @contextlib.asynccontextmanager
@@ -96,13 +96,13 @@ async def squad(stage: Stage, *, workers: int, schedulers: int, **settings: Any)
     try:
         for each in everybody:
             each.start()
-        await until("all roles are ready", lambda: _ready(members), within_s=60)
+        await wait_until("all roles are ready", lambda: _are_all_ready(members), within_s=60)
         yield members
     finally:
         await asyncio.gather(*(each.stop() for each in everybody))
 
 
-async def _ready(members: Squad) -> bool:
-    return all("worker_ready" in each.said() for each in members.workers) and all(
-        "scheduler_ready" in each.said() for each in members.schedulers
+async def _are_all_ready(members: Squad) -> bool:
+    return all("worker_ready" in each.log_text() for each in members.workers) and all(
+        "scheduler_ready" in each.log_text() for each in members.schedulers
     )

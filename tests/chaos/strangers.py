@@ -56,7 +56,7 @@ class Stranger(asyncio.Protocol):
             self.is_over.set_result(None)
 
 
-async def be_in_the_way(host: str, port: int, number: int) -> None:
+async def obstruct(host: str, port: int, number: int) -> None:
     loop = asyncio.get_running_loop()
     behaviour = BEHAVIOURS[number % len(BEHAVIOURS)]
     route = ROUTES[number // len(BEHAVIOURS) % len(ROUTES)]
@@ -71,7 +71,7 @@ async def be_in_the_way(host: str, port: int, number: int) -> None:
 
 async def main(host: str, port: int, count: int) -> None:
     loop = asyncio.get_running_loop()
-    tasks = [asyncio.create_task(be_in_the_way(host, port, number)) for number in range(count)]
+    tasks = [asyncio.create_task(obstruct(host, port, number)) for number in range(count)]
     await loop.run_in_executor(None, sys.stdin.read)
     for task in tasks:
         task.cancel()

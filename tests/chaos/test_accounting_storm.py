@@ -15,52 +15,52 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger.rows import OPEN, TO_BE_ADDED, WORKER_LOST
+from accounting.ledger.rows import OPEN, NOT_ADDED, WORKER_LOST
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import TOKENS
-from ops.free_ports import free_address
-from tests.chaos.accounted_traffic import Traffic, Weather, hit
+from ops.free_ports import find_free_address
+from tests.chaos.accounted_traffic import Traffic, TrafficFaults, hit_busy_members
 from tests.chaos.accounted_workflows import accounted_workflows
 from tests.chaos.auditing_model import AuditingModel, auditing_model
-from tests.chaos.ledger_judge import CANCELLED, Verdict, judged
-from tests.chaos.lengths import length, told
+from tests.chaos.ledger_judge import CANCELLED, LedgerVerdict, judge_ledger
+from tests.chaos.lengths import by_length, add_summary_line
 from tests.chaos.squad import squad
 from tests.chaos.totals_judge import (
     Scraper,
     Series,
-    falling,
+    falling_series,
     faults_of_this_moment,
     metrics_of,
-    of_usage,
+    usage_series,
     totals_faults,
 )
 from tests.integration.ops.test_exporter import exporter
-from tests.integration.stage import Stage, until
+from tests.integration.stage import Stage, wait_until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=600))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=600))]
 
 SEED = 20_261
 TAKES_S = (0.02, 0.3)
 CONCURRENCY = 24
 LOOKS_EVERY_S = 1.0
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-STORM = Weather(
-    runs=length(short=30, long=1_000),
-    within_s=length(short=3.0, long=100.0),
-    hits=length(short=3, long=20),
+STORM = TrafficFaults(
+    runs=by_length(short=30, long=1_000),
+    within_s=by_length(short=3.0, long=100.0),
+    hits=by_length(short=3, long=20),
     sign=signal.SIGKILL,
-    workers=length(short=2, long=3),
+    workers=by_length(short=2, long=3),
 )
-CALM = Weather(
-    runs=length(short=12, long=200),
-    within_s=length(short=1.0, long=20.0),
-    hits=length(short=1, long=5),
+CALM = TrafficFaults(
+    runs=by_length(short=12, long=200),
+    within_s=by_length(short=1.0, long=20.0),
+    hits=by_length(short=1, long=5),
     sign=signal.SIGTERM,
 )
 
 
 @asynccontextmanager
-async def watched(stage: Stage, scraper: Scraper) -> AsyncIterator[list[str]]:
+async def watching_metrics(stage: Stage, scraper: Scraper) -> AsyncIterator[list[str]]:
     """What is wrong with totals and counters while everything happens."""
     wrong: list[str] = []
     over = asyncio.Event()  # PyMongo may swallow a cancellation: asyncio.wait_for of Python 3.11 does
@@ -70,7 +70,7 @@ async def watched(stage: Stage, scraper: Scraper) -> AsyncIterator[list[str]]:
         while not over.is_set():
             wrong.extend(await faults_of_this_moment(stage.store.database))
             now = await scraper.scrape()
-            wrong.extend(falling(before, now))
+            wrong.extend(falling_series(before, now))
             before = now
             with suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), LOOKS_EVERY_S)
@@ -83,7 +83,7 @@ async def watched(stage: Stage, scraper: Scraper) -> AsyncIterator[list[str]]:
         await watching
 
 
-async def at_rest(stage: Stage) -> None:
+async def wait_until_at_rest(stage: Stage) -> None:
     """Every run has ended, every call of a living worker is recorded, and what is recorded is added."""
     rows, runs = stage.store.database["usage"], stage.store.runs
 
@@ -101,15 +101,15 @@ async def at_rest(stage: Stage) -> None:
         return all((run_id, token) in lost for run_id, token, _ in left)
 
     async def all_is_added() -> bool:
-        return await rows.find_one({"rollup": TO_BE_ADDED}, {"_id": 1}) is None
+        return await rows.find_one({"rollup": NOT_ADDED}, {"_id": 1}) is None
 
-    await until("every run has ended", nobody_works, within_s=length(short=60, long=300))
+    await wait_until("every run has ended", nobody_works, within_s=by_length(short=60, long=300))
     with suppress(AssertionError):  # then the judge names them
-        await until("every call of a living worker is recorded", only_the_dead_left_rows)
-    await until("what is recorded is added", all_is_added, within_s=60)
+        await wait_until("every call of a living worker is recorded", only_the_dead_left_rows)
+    await wait_until("what is recorded is added", all_is_added, within_s=60)
 
 
-async def closed(stage: Stage) -> None:
+async def close_ledger(stage: Stage) -> None:
     """As if the time of all calls were over."""
     rows, roll_up = stage.store.database["usage"], RollUp(stage.store.database)
     await rows.update_many({"rollup": OPEN}, {"$set": {"open_until": LONG_AGO}})
@@ -118,23 +118,23 @@ async def closed(stage: Stage) -> None:
         await roll_up.run_pass()
         return await rows.find_one({"rollup": {"$exists": True}}, {"_id": 1}) is None
 
-    await until("all rows are closed and added", added)
+    await wait_until("all rows are closed and added", added)
 
 
-async def shown_in_the_end(scraper: Scraper, expected: Series) -> Series:
+async def wait_until_shown(scraper: Scraper, expected: Series) -> Series:
     """By an exporter that is some seconds behind."""
 
     async def all_of_it() -> bool:
-        return of_usage(await scraper.scrape()) == expected
+        return usage_series(await scraper.scrape()) == expected
 
     with suppress(AssertionError):
-        await until("the exporter shows the ledger", all_of_it, within_s=15)
-    return of_usage(await scraper.scrape())
+        await wait_until("the exporter shows the ledger", all_of_it, within_s=15)
+    return usage_series(await scraper.scrape())
 
 
 @asynccontextmanager
-async def exported(stage: Stage) -> AsyncIterator[Scraper]:
-    address = free_address()
+async def running_exporter(stage: Stage) -> AsyncIterator[Scraper]:
+    address = find_free_address()
     scraper = Scraper(address)
     async with exporter(stage, address):
         try:
@@ -143,33 +143,33 @@ async def exported(stage: Stage) -> AsyncIterator[Scraper]:
             await scraper.close()
 
 
-async def weathered(stage: Stage, model: AuditingModel, weather: Weather) -> Verdict:
+async def run_traffic(stage: Stage, model: AuditingModel, weather: TrafficFaults) -> LedgerVerdict:
     """What the judge says of the ledger when all is over."""
     chance = random.Random(SEED)
     accounted_workflows(stage, model.url)
     async with squad(stage, workers=weather.workers, schedulers=2, concurrency=CONCURRENCY) as members:
         traffic = Traffic(stage, model, chance)
-        await asyncio.gather(hit(stage, members, weather, chance), traffic.send(weather))
-        await at_rest(stage)
-        await traffic.all_cancelled()
-    await closed(stage)
-    return await judged(stage, model)
+        await asyncio.gather(hit_busy_members(stage, members, weather, chance), traffic.send(weather))
+        await wait_until_at_rest(stage)
+        await traffic.wait_for_cancellations()
+    await close_ledger(stage)
+    return await judge_ledger(stage, model)
 
 
-async def ended_as(stage: Stage) -> Counter[str]:
+async def count_outcomes(stage: Stage) -> Counter[str]:
     return Counter([run["state"] async for run in stage.store.runs.find()])
 
 
-async def test_the_ledger_is_what_was_served_whoever_is_killed(stage: Stage) -> None:
+async def test_the_ledger_equals_what_was_served_whichever_process_is_killed(stage: Stage) -> None:
     chance = random.Random(SEED)
-    async with exported(stage) as scraper, auditing_model(stage.store, chance, takes_s=TAKES_S) as model:
-        async with watched(stage, scraper) as wrong:
-            verdict = await weathered(stage, model, STORM)
+    async with running_exporter(stage) as scraper, auditing_model(stage.store, chance, takes_s=TAKES_S) as model:
+        async with watching_metrics(stage, scraper) as wrong:
+            verdict = await run_traffic(stage, model, STORM)
         expected = metrics_of(await stage.store.database["usage"].find().to_list(None))
-        shown = await shown_in_the_end(scraper, expected)
-    states = await ended_as(stage)
+        shown = await wait_until_shown(scraper, expected)
+    states = await count_outcomes(stage)
 
-    told("accounting storm", runs=STORM.runs, kills=STORM.hits, **verdict.numbers(), **states)
+    add_summary_line("accounting storm", runs=STORM.runs, kills=STORM.hits, **verdict.numbers(), **states)
     assert verdict.wrong == []
     assert wrong == []
     assert shown == expected
@@ -178,20 +178,20 @@ async def test_the_ledger_is_what_was_served_whoever_is_killed(stage: Stage) -> 
     assert states.total() == STORM.runs
 
 
-async def test_nothing_that_was_served_is_lost_where_nobody_is_killed(stage: Stage) -> None:
+async def test_without_kills_nothing_that_was_served_is_lost(stage: Stage) -> None:
     async with auditing_model(stage.store, random.Random(SEED), takes_s=TAKES_S) as model:
-        verdict = await weathered(stage, model, CALM)
+        verdict = await run_traffic(stage, model, CALM)
 
-    told("accounting without kills", runs=CALM.runs, **verdict.numbers(), **await ended_as(stage))
+    add_summary_line("accounting without kills", runs=CALM.runs, **verdict.numbers(), **await count_outcomes(stage))
     assert verdict.wrong == []
     assert verdict.cut_off[WORKER_LOST] == 0
     assert await totals_faults(stage.store.database) == []
     rows = await stage.store.database["usage"].find().to_list(None)
     cut_off = {row["run_id"] for row in rows if row["error"] == CANCELLED}
-    assert reported(rows, cut_off) == await served(stage, model, cut_off)
+    assert summarize_rows(rows, cut_off) == await summarize_served(stage, model, cut_off)
 
 
-def reported(rows: Sequence[Mapping[str, Any]], cut_off: set[str]) -> Counter[tuple[str, str, str]]:
+def summarize_rows(rows: Sequence[Mapping[str, Any]], cut_off: set[str]) -> Counter[tuple[str, str, str]]:
     """Tokens by app, model and kind."""
     sums: Counter[tuple[str, str, str]] = Counter()
     for row in rows:
@@ -200,10 +200,10 @@ def reported(rows: Sequence[Mapping[str, Any]], cut_off: set[str]) -> Counter[tu
     return sums
 
 
-async def served(stage: Stage, model: AuditingModel, cut_off: set[str]) -> Counter[tuple[str, str, str]]:
+async def summarize_served(stage: Stage, model: AuditingModel, cut_off: set[str]) -> Counter[tuple[str, str, str]]:
     apps = {run["_id"]: run["app_id"] async for run in stage.store.runs.find()}
     sums: Counter[tuple[str, str, str]] = Counter()
-    for asked in model.asked:
+    for asked in model.calls:
         if asked.end == "served" and asked.tokens is not None and asked.run_id not in cut_off:
             kinds = {name: getattr(asked.tokens, name.removesuffix("_tokens")) for name in TOKENS}
             sums.update({(apps[asked.run_id], asked.model, name): tokens for name, tokens in kinds.items()})

@@ -14,25 +14,25 @@ from typing import Any
 import pytest
 
 from ops.supervisor import role_command
-from tests.chaos.changing import Change, changed
-from tests.chaos.lengths import length, told
+from tests.chaos.changing import Change, write_changes
+from tests.chaos.lengths import by_length, add_summary_line
 from tests.chaos.own_servers import stage_on
 from tests.chaos.replica_set import replica_set_of_three
 from tests.chaos.small_oplog import flood, mongodb_with_small_oplog
 from tests.chaos.squad import Member
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from triggers.change_stream.control import NOW, ResumeRefusedError, StreamControl
 from workers.settings import Settings, as_environment
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=180, long=900))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=180, long=900))]
 
-EVENTS = length(short=1_500, long=100_000)
-DOCUMENTS = length(short=400, long=2_000)
-KILLS, OWNERS = length(short=(2, 2), long=(40, 8))
-ELECTION_EVENTS = length(short=300, long=3_000)
-WRITERS = length(short=20, long=100)
+EVENTS = by_length(short=1_500, long=100_000)
+DOCUMENTS = by_length(short=400, long=2_000)
+KILLS, OWNERS = by_length(short=(2, 2), long=(40, 8))
+ELECTION_EVENTS = by_length(short=300, long=3_000)
+WRITERS = by_length(short=20, long=100)
 ELECTION_DOCUMENTS = 3 * WRITERS
-PATIENCE_S = length(short=90, long=600)
+PATIENCE_S = by_length(short=90, long=600)
 
 Document = dict[str, Any]
 
@@ -80,15 +80,15 @@ async def watchers(stage: Stage, count: int) -> AsyncIterator[list[Member]]:
     try:
         for member in members:
             member.start()
-        await until("the stream has a position", has_position, within_s=60)
+        await wait_until("the stream has a position", has_position, within_s=60)
         yield members
     finally:
         await asyncio.gather(*(member.stop() for member in members))
 
 
-async def change(stage: Stage, events: int, documents: int, *, seed: int) -> set[Change]:
+async def write_orders(stage: Stage, events: int, documents: int, *, seed: int) -> set[Change]:
     orders = stage.store.database.client.get_database(shop(stage), write_concern=stage.store.database.write_concern)
-    return await changed(orders["orders"], events, documents, seed=seed, writers=WRITERS)
+    return await write_changes(orders["orders"], events, documents, seed=seed, writers=WRITERS)
 
 
 async def runs_of(stage: Stage) -> list[Document]:
@@ -97,11 +97,11 @@ async def runs_of(stage: Stage) -> list[Document]:
     return found
 
 
-async def each_change_has_one_run(stage: Stage, made: set[Change]) -> None:
+async def assert_one_run_per_change(stage: Stage, made: set[Change]) -> None:
     async def all_there() -> bool:
         return await stage.store.runs.count_documents({}) >= len(made)
 
-    await until(f"{len(made)} runs", all_there, within_s=PATIENCE_S)
+    await wait_until(f"{len(made)} runs", all_there, within_s=PATIENCE_S)
     runs = [(run["input"]["order"], run["input"]["n"]) for run in await runs_of(stage)]
     assert Counter(runs) == Counter(made)
     # In the order of its changes, for each document.
@@ -111,11 +111,11 @@ async def each_change_has_one_run(stage: Stage, made: set[Change]) -> None:
         seen[order] = n or 0
 
 
-async def test_three_watchers_that_are_killed_all_the_time_make_one_run_of_each_change(stage: Stage) -> None:
+async def test_repeatedly_killed_watchers_make_one_run_per_change(stage: Stage) -> None:
     declare(stage)
     stage.settings = replace(stage.settings, lease_s=2)
     async with watchers(stage, 3) as members:
-        changing = asyncio.create_task(change(stage, EVENTS, DOCUMENTS, seed=6))
+        changing = asyncio.create_task(write_orders(stage, EVENTS, DOCUMENTS, seed=6))
         chance, kills, owners = random.Random(7), 0, set[str]()
         # A quick machine has written all of it before the second owner comes: there is enough left to read.
         while not changing.done() or kills < KILLS or len(owners) < OWNERS:
@@ -125,26 +125,26 @@ async def test_three_watchers_that_are_killed_all_the_time_make_one_run_of_each_
             # The owner, as far as it is known: the others have nothing to lose.
             named = [each for each in members if each.pid is not None and f":{each.pid}:" in owner]
             kills += chance.choice(named or members).send(signal.SIGKILL)
-        await each_change_has_one_run(stage, await changing)
+        await assert_one_run_per_change(stage, await changing)
 
-    told("change streams", events=EVENTS, kills=kills, owners=len(owners))
+    add_summary_line("change streams", events=EVENTS, kills=kills, owners=len(owners))
     assert (await stream_of(stage))["gaps"] == []
 
 
 async def test_elections_lose_no_change(settings: Settings, tmp_path: Path) -> None:
     async with replica_set_of_three(tmp_path / "three") as three:
         own = replace(settings, mongodb_url=three.url, lease_s=4)
-        elections: list[Callable[[], Awaitable[None]]] = length(
+        elections: list[Callable[[], Awaitable[None]]] = by_length(
             short=[three.step_down], long=[three.step_down, three.kill_primary, three.step_down]
         )
         async with stage_on(own, tmp_path) as stage:
             declare(stage)
             async with watchers(stage, 2):
-                changing = asyncio.create_task(change(stage, ELECTION_EVENTS, ELECTION_DOCUMENTS, seed=8))
+                changing = asyncio.create_task(write_orders(stage, ELECTION_EVENTS, ELECTION_DOCUMENTS, seed=8))
                 for elect in elections:
                     await asyncio.sleep(1.5)
                     await elect()
-                await each_change_has_one_run(stage, await changing)
+                await assert_one_run_per_change(stage, await changing)
             assert (await stream_of(stage))["gaps"] == []
 
 
@@ -163,19 +163,19 @@ async def insert(stage: Stage, *orders: int) -> None:
     await stage.store.database.client[shop(stage)]["orders"].insert_many(documents)
 
 
-async def saw(stage: Stage, *orders: int) -> None:
+async def wait_for_runs(stage: Stage, *orders: int) -> None:
     async def all_there() -> bool:
         return await stage.store.runs.count_documents({}) >= len(orders)
 
-    await until(f"{len(orders)} runs", all_there)
+    await wait_until(f"{len(orders)} runs", all_there)
     assert sorted(run["input"]["order"] for run in await runs_of(stage)) == sorted(orders)
 
 
-async def test_a_quiet_collection_in_a_busy_database_with_a_tiny_oplog_keeps_its_place(short_memory: Stage) -> None:
+async def test_a_quiet_collection_keeps_its_position_despite_a_tiny_busy_oplog(short_memory: Stage) -> None:
     stage = short_memory
     async with watchers(stage, 1):
         await insert(stage, 1)
-        await saw(stage, 1)
+        await wait_for_runs(stage, 1)
         for _ in range(3):
             written = await flood(stage.store.database.client["elsewhere"])
             reached = f"82{written.time:08X}{written.inc:08X}"  # as a position begins
@@ -183,21 +183,21 @@ async def test_a_quiet_collection_in_a_busy_database_with_a_tiny_oplog_keeps_its
             async def moved_on(reached: str = reached) -> bool:
                 return bool((await stream_of(stage))["resume_token"]["_data"] >= reached)
 
-            await until("the position follows the oplog", moved_on)
+            await wait_until("the position follows the oplog", moved_on)
     async with watchers(stage, 1):  # a restart goes on from a position that is still there
         await insert(stage, 2)
-        await saw(stage, 1, 2)
+        await wait_for_runs(stage, 1, 2)
         assert (await stream_of(stage))["gaps"] == []
 
 
-async def test_history_that_is_lost_suspends_the_stream_with_the_gap_until_an_operator_decides(
+async def test_lost_history_suspends_the_stream_until_an_operator_decides(
     short_memory: Stage,
 ) -> None:
     stage = short_memory
     database = stage.store.database
     async with watchers(stage, 1):
         await insert(stage, 1)
-        await saw(stage, 1)
+        await wait_for_runs(stage, 1)
     await insert(stage, 2)
     await flood(database.client["elsewhere"])
 
@@ -206,7 +206,7 @@ async def test_history_that_is_lost_suspends_the_stream_with_the_gap_until_an_op
         async def suspended() -> bool:
             return bool((await stream_of(stage))["state"] == "suspended")
 
-        await until("the stream is suspended", suspended)
+        await wait_until("the stream is suspended", suspended)
         stream = await stream_of(stage)
         assert [(gap["reason"], gap["from"], gap["to"]) for gap in stream["gaps"]] == [
             ("history_lost", stream["token_saved_at"], None)
@@ -220,19 +220,19 @@ async def test_history_that_is_lost_suspends_the_stream_with_the_gap_until_an_op
         async def goes_on() -> bool:
             return bool((await stream_of(stage))["resume_token"] not in (None, stream["resume_token"]))
 
-        await until("the stream goes on", goes_on)
+        await wait_until("the stream goes on", goes_on)
         await insert(stage, 4)
-        await saw(stage, 1, 4)
-        assert members[0].said().count("stream_suspended") == 1
+        await wait_for_runs(stage, 1, 4)
+        assert members[0].log_text().count("stream_suspended") == 1
     assert (await stream_of(stage))["gaps"][0]["to"] is not None
 
 
-async def test_history_that_is_lost_is_passed_over_and_recorded_where_triggers_say_so(short_memory: Stage) -> None:
+async def test_lost_history_is_skipped_and_recorded_where_triggers_allow_it(short_memory: Stage) -> None:
     stage = short_memory
     declare(stage, on_history_lost="resume_now")
     async with watchers(stage, 1):
         await insert(stage, 1)
-        await saw(stage, 1)
+        await wait_for_runs(stage, 1)
     lost = (await stream_of(stage))["resume_token"]
     await insert(stage, 2)
     await flood(stage.store.database.client["elsewhere"])
@@ -243,9 +243,9 @@ async def test_history_that_is_lost_is_passed_over_and_recorded_where_triggers_s
             stream = await stream_of(stage)
             return bool(stream["state"] == "running" and stream["resume_token"] not in (None, lost))
 
-        await until("the stream goes on", goes_on)
+        await wait_until("the stream goes on", goes_on)
         await insert(stage, 3)
-        await saw(stage, 1, 3)
+        await wait_for_runs(stage, 1, 3)
 
     gaps = (await stream_of(stage))["gaps"]
     assert [gap["reason"] for gap in gaps] == ["history_lost"]

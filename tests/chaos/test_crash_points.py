@@ -16,20 +16,20 @@ from typing import get_args
 import pytest
 
 from tests.chaos.dying_role import EVENTS
-from tests.chaos.invariants import Verdict, judged
-from tests.chaos.lengths import length, told
+from tests.chaos.invariants import Verdict, judge_runs
+from tests.chaos.lengths import by_length, add_summary_line
 from tests.chaos.own_servers import stage_on
-from tests.integration.stage import ENDED, Stage, relay, until
-from workers.landmarks import Landmark
+from tests.integration.stage import ENDED, Stage, relay, wait_until
+from workers.landmarks import CrashPoint
 from workers.settings import Settings, as_environment
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=240))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=240))]
 
-ACCEPTANCE: tuple[Landmark, ...] = ("accepting", "inserted", "published")
+ACCEPTANCE: tuple[CrashPoint, ...] = ("accepting", "inserted", "published")
 OF_QUESTIONS = ("open turn kept",)  # these runs ask no person: see tests/integration/workers/test_answers.py
-WORKER: tuple[Landmark, ...] = tuple(each for each in get_args(Landmark) if each not in (*ACCEPTANCE, *OF_QUESTIONS))
-NTH = length(short=[3], long=[1, 3, 10])
-LANDMARKS: tuple[Landmark, ...] = length(
+WORKER: tuple[CrashPoint, ...] = tuple(each for each in get_args(CrashPoint) if each not in (*ACCEPTANCE, *OF_QUESTIONS))
+NTH = by_length(short=[3], long=[1, 3, 10])
+LANDMARKS: tuple[CrashPoint, ...] = by_length(
     short=("inserted", "recorded", "documents written", "finishing"),
     long=(*ACCEPTANCE, *WORKER),
 )
@@ -81,17 +81,17 @@ async def process(stage: Stage, role: str, landmark: str, nth: int) -> tuple[int
     return dying.returncode, said.decode().split()
 
 
-async def ended_all(stage: Stage) -> None:
+async def wait_for_all_ends(stage: Stage) -> None:
     reconciler = stage.reconciler()
 
     async def nobody_waits() -> bool:
         await reconciler.run_pass()
         return await stage.store.runs.find_one({"state": {"$nin": sorted(ENDED)}}, {"_id": 1}) is None
 
-    await until("every run has ended", nobody_waits, within_s=60)
+    await wait_until("every run has ended", nobody_waits, within_s=60)
 
 
-async def written_back(stage: Stage) -> list[str]:
+async def read_written_back(stage: Stage) -> list[str]:
     database = stage.store.database
     customers = {(row["customer_id"], row["visits"]) async for row in database["customers"].find()}
     greetings = sorted([row["customer_id"] async for row in database["greetings"].find()])
@@ -100,26 +100,26 @@ async def written_back(stage: Stage) -> list[str]:
     return faults + ([] if greetings == expected else [f"greetings {greetings}"])
 
 
-async def worker_dies(stage: Stage, landmark: str, nth: int) -> Verdict:
+async def crash_worker_and_recover(stage: Stage, landmark: str, nth: int) -> Verdict:
     _, promised = await process(stage, "acceptance", "nowhere", 0)
     code, _ = await process(stage, "worker", landmark, nth)
     await stage.start_worker()
-    await ended_all(stage)
-    verdict = await judged(stage, promised, CALLS)
-    verdict.wrong += await written_back(stage)
+    await wait_for_all_ends(stage)
+    verdict = await judge_runs(stage, promised, CALLS)
+    verdict.wrong += await read_written_back(stage)
     verdict.wrong += [] if code == -9 else [f"the worker ended with {code}"]
     return verdict
 
 
-async def acceptance_dies(stage: Stage, landmark: str, nth: int) -> Verdict:
+async def crash_acceptance_and_recover(stage: Stage, landmark: str, nth: int) -> Verdict:
     code, promised = await process(stage, "acceptance", landmark, nth)
     inserted = {run["_id"] for run in await stage.store.list()}
     await stage.start_worker()
     # Who heard no answer asks again.
     _, repeated = await process(stage, "acceptance", "nowhere", 0)
-    await ended_all(stage)
-    verdict = await judged(stage, repeated, CALLS)
-    verdict.wrong += await written_back(stage)
+    await wait_for_all_ends(stage)
+    verdict = await judge_runs(stage, repeated, CALLS)
+    verdict.wrong += await read_written_back(stage)
     verdict.wrong += [] if code == -9 else [f"the acceptance ended with {code}"]
     verdict.wrong += [f"{run_id} was promised and is not there" for run_id in set(promised) - inserted]
     verdict.wrong += [f"{run_id} was inserted, and its event made another one" for run_id in inserted - set(repeated)]
@@ -134,7 +134,7 @@ async def test_a_process_that_dies_at_any_step_leaves_nothing_undone(
 ) -> None:
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def died_at(number: int, landmark: Landmark) -> Verdict:
+    async def died_at(number: int, landmark: CrashPoint) -> Verdict:
         own = replace(
             settings,
             database=f"{settings.database}_{number}",
@@ -143,7 +143,7 @@ async def test_a_process_that_dies_at_any_step_leaves_nothing_undone(
         )
         async with room, stage_on(own, tmp_path / str(number)) as stage:
             desk(stage)
-            dies = acceptance_dies if landmark in ACCEPTANCE else worker_dies
+            dies = crash_acceptance_and_recover if landmark in ACCEPTANCE else crash_worker_and_recover
             verdict = await dies(stage, landmark, nth)
             await stage.store.database.client.drop_database(own.database)
         return verdict
@@ -153,7 +153,7 @@ async def test_a_process_that_dies_at_any_step_leaves_nothing_undone(
     verdicts = [each.result() for each in dying]
 
     for landmark, verdict in zip(LANDMARKS, verdicts, strict=True):
-        told(f"died at {landmark!r} for the {nth}. time", **verdict.numbers())
+        add_summary_line(f"died at {landmark!r} for the {nth}. time", **verdict.numbers())
     wrong = {landmark: verdict.wrong for landmark, verdict in zip(LANDMARKS, verdicts, strict=True) if verdict.wrong}
     assert wrong == {}
 

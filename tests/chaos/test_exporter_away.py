@@ -5,22 +5,22 @@ from itertools import pairwise
 import pytest
 from pymongo.errors import PyMongoError
 
-from ops.free_ports import free_address
-from tests.chaos.own_servers import kill_listener, mongodb_is_back
-from tests.integration.ops.test_exporter import Series, counters, exporter, scraped, value
-from tests.integration.stage import Stage, until
-from tests.integration.usage_rows import Used, use
+from ops.free_ports import find_free_address
+from tests.chaos.own_servers import kill_listener, wait_for_mongodb
+from tests.integration.ops.test_exporter import Series, counters, exporter, scrape, value
+from tests.integration.stage import Stage, wait_until
+from tests.integration.usage_rows import UsedCalls, insert_usage
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 
 
 async def test_an_exporter_outlasts_its_store(own_mongodb_stage: Stage) -> None:
-    stage, address = own_mongodb_stage, free_address()
-    await use(stage.store.database, [Used()] * 3)
+    stage, address = own_mongodb_stage, find_free_address()
+    await insert_usage(stage.store.database, [UsedCalls()] * 3)
     seen: list[Series] = []
 
     async def shown() -> Series:
-        seen.append(await scraped(address))
+        seen.append(await scrape(address))
         return seen[-1]
 
     async def says_it_is_away() -> bool:
@@ -33,11 +33,11 @@ async def test_an_exporter_outlasts_its_store(own_mongodb_stage: Stage) -> None:
     async with exporter(stage, address):
         before = await shown()
         # Between two kills it may be read whole; each death keeps it away for longer.
-        await until("the exporter has noticed", says_it_is_away, within_s=60)
+        await wait_until("the exporter has noticed", says_it_is_away, within_s=60)
         away = seen[-1]
-        await mongodb_is_back(stage)
-        await until("two more calls are in the ledger", lambda: written(stage))
-        await until("the exporter has them", shows_what_came_meanwhile)
+        await wait_for_mongodb(stage)
+        await wait_until("two more calls are in the ledger", lambda: try_to_write(stage))
+        await wait_until("the exporter has them", shows_what_came_meanwhile)
 
     assert value(before, "exporter_store_up") == value(seen[-1], "exporter_store_up") == 1
     assert counters(away) == counters(before)
@@ -45,9 +45,9 @@ async def test_an_exporter_outlasts_its_store(own_mongodb_stage: Stage) -> None:
         assert {key for key, count in counters(earlier).items() if later[key] < count} == set()
 
 
-async def written(stage: Stage) -> bool:
+async def try_to_write(stage: Stage) -> bool:
     try:
-        await use(stage.store.database, [Used()] * (5 - await stage.store.database["usage"].count_documents({})))
+        await insert_usage(stage.store.database, [UsedCalls()] * (5 - await stage.store.database["usage"].count_documents({})))
     except PyMongoError:
         return False
     return True

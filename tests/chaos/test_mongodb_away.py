@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.chaos.own_servers import kill_mongod, mongodb_is_back
-from tests.integration.stage import Stage, relay, until
+from tests.chaos.own_servers import kill_mongod, wait_for_mongodb
+from tests.integration.stage import Stage, relay, wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 
@@ -18,12 +18,12 @@ async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
     stage.answers({agent: [{"text": agent, "delay_s": 0.7}] for agent in "ABC"})
     worker = await stage.start_worker()
     accepted = [await stage.accept("Relay") for _ in range(RUNS)]
-    await stage.turn_is(accepted[0].run_id, 1)
+    await stage.wait_for_turn(accepted[0].run_id, 1)
 
     # The driver bridges a second by itself: it is kept down until a run has noticed.
-    await until("a run notices", lambda: noticed_while_killed(stage))
-    await mongodb_is_back(stage)
-    runs = [await stage.reconciled_until_ended(each.run_id, within_s=60) for each in accepted]
+    await wait_until("a run notices", lambda: kill_until_noticed(stage))
+    await wait_for_mongodb(stage)
+    runs = [await stage.reconcile_until_end(each.run_id, within_s=60) for each in accepted]
 
     assert worker.returncode is None
     assert {(run["state"], run["attempt"], run["worker_losses"]) for run in runs} == {("succeeded", 1, 0)}
@@ -33,6 +33,6 @@ async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
     assert all(len(each) >= 3 for each in rows), "an answer that a model gave is not in the ledger"
 
 
-async def noticed_while_killed(stage: Stage) -> bool:
+async def kill_until_noticed(stage: Stage) -> bool:
     kill_mongod(stage.settings.mongodb_url)
     return any(event in stage.log() for event in ("usage_row_waits", "run_interrupted"))

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.lengths import length, told
+from tests.chaos.lengths import by_length, add_summary_line
 from tests.chaos.squad import squad
-from tests.integration.stage import ENDED, Stage, relay, until
+from tests.integration.stage import ENDED, Stage, relay, wait_until
 from workers.store.losses import MAX_LOSSES_ALONE
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=180, long=2400))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=180, long=2400))]
 
-POISONOUS = length(short=3, long=100)
-INNOCENT = length(short=2, long=10)
-LASTS_S = length(short=3.0, long=60.0)
-WORKERS = length(short=[1], long=[1, 3])
-LEASE_S = length(short=4, long=6)
-WITHIN_S = length(short=150, long=2100)
+POISONOUS = by_length(short=3, long=100)
+INNOCENT = by_length(short=2, long=10)
+LASTS_S = by_length(short=3.0, long=60.0)
+WORKERS = by_length(short=[1], long=[1, 3])
+LEASE_S = by_length(short=4, long=6)
+WITHIN_S = by_length(short=150, long=2100)
 DIES = """
 import os, signal
 
@@ -43,7 +43,7 @@ def agent_with_tool(name: str, tool: str, source: str) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-async def test_an_app_that_ends_every_worker_parks_its_own_runs_and_nobody_elses(stage: Stage, workers: int) -> None:
+async def test_an_app_that_ends_every_worker_parks_only_its_own_runs(stage: Stage, workers: int) -> None:
     """Each run of the others is one turn, as long as all it does: nothing is kept of one that is lost."""
     stage.package("Poison", agent_with_tool("Poison", "die", DIES))
     stage.package("Work", agent_with_tool("Work", "work", WORKS))
@@ -63,17 +63,17 @@ async def test_an_app_that_ends_every_worker_parks_its_own_runs_and_nobody_elses
         async def all_have_ended() -> bool:
             return await stage.store.runs.count_documents({"state": {"$nin": [*ENDED]}}) == 0
 
-        await until("all runs have ended", all_have_ended, within_s=WITHIN_S)
+        await wait_until("all runs have ended", all_have_ended, within_s=WITHIN_S)
         deaths = sum(member.starts - 1 for member in members.workers)
 
     theirs = [await stage.run(run_id) for run_id in innocent]
     parked = [await stage.run(run_id) for run_id in poisonous]
-    told("poison", workers=workers, poisonous=POISONOUS, deaths=deaths, losses_of_others=[lost(run) for run in theirs])
+    add_summary_line("poison", workers=workers, poisonous=POISONOUS, deaths=deaths, losses_of_others=[count_losses(run) for run in theirs])
     assert [run["state"] for run in theirs] == ["succeeded"] * INNOCENT, theirs
     assert {run["state"] for run in parked} == {"parked"}
     assert {run["losses_alone"] for run in parked} == {MAX_LOSSES_ALONE}
     assert deaths > 0
 
 
-def lost(run: Mapping[str, Any]) -> int:
+def count_losses(run: Mapping[str, Any]) -> int:
     return sum(line["ended"] == "worker_lost" for line in run["history"])

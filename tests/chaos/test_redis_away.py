@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from tests.chaos.own_servers import listener
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 
@@ -22,13 +22,13 @@ async def test_the_worker_survives_and_no_run_is_lost(own_redis_stage: Stage) ->
     stage.answers({agent: [{"text": agent, "delay_s": 0.4}] for agent in "AB"})
     worker = await stage.start_worker(concurrency=5)
     accepted = [await stage.accept("Relay") for _ in range(RUNS)]
-    await stage.turn_is(accepted[0].run_id, 1)
+    await stage.wait_for_turn(accepted[0].run_id, 1)
 
     for _ in range(2):
         listener(stage.settings.redis_url).kill()
         accepted += [await stage.accept("Relay") for _ in range(5)]
-        await until("Redis is back", lambda: _listens(stage))
-    runs = [await stage.reconciled_until_ended(each.run_id, within_s=90) for each in accepted]
+        await wait_until("Redis is back", lambda: _is_listening(stage))
+    runs = [await stage.reconcile_until_end(each.run_id, within_s=90) for each in accepted]
 
     assert worker.returncode is None, stage.log()[-3000:]
     assert {run["state"] for run in runs} == {"succeeded"}
@@ -36,7 +36,7 @@ async def test_the_worker_survives_and_no_run_is_lost(own_redis_stage: Stage) ->
     assert [len(each) for each in rows] == [2] * len(runs), "a run was worked on twice"
 
 
-async def _listens(stage: Stage) -> bool:
+async def _is_listening(stage: Stage) -> bool:
     try:
         listener(stage.settings.redis_url)
     except ProcessLookupError:

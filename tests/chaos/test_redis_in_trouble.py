@@ -6,18 +6,18 @@ import time
 
 import pytest
 
-from tests.chaos.lengths import length, told
+from tests.chaos.lengths import by_length, add_summary_line
 from tests.chaos.own_servers import listener, redis_of
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 
-HANGS_S = length(short=3.0, long=20.0)
+HANGS_S = by_length(short=3.0, long=20.0)
 RUNS = 10
 ACCEPTED_WITHIN_S = 1.0
 
 
-async def accepted_quickly(stage: Stage) -> list[str]:
+async def assert_quick_acceptance(stage: Stage) -> list[str]:
     run_ids = []
     for _ in range(RUNS):
         began = time.monotonic()
@@ -26,52 +26,52 @@ async def accepted_quickly(stage: Stage) -> list[str]:
     return run_ids
 
 
-async def test_a_redis_that_hangs_delays_nobody_who_is_accepted_and_loses_nothing(own_redis_stage: Stage) -> None:
+async def test_a_hanging_redis_delays_no_acceptance_and_loses_nothing(own_redis_stage: Stage) -> None:
     stage = own_redis_stage
     stage.package("Relay", relay("Relay", ["A"]))
     worker = await stage.start_worker()
-    await stage.ended((await stage.accept("Relay")).run_id)
+    await stage.wait_for_end((await stage.accept("Relay")).run_id)
     redis = listener(stage.settings.redis_url)
 
     redis.send_signal(signal.SIGSTOP)
     try:
-        run_ids = await accepted_quickly(stage)
+        run_ids = await assert_quick_acceptance(stage)
         await asyncio.sleep(HANGS_S)
     finally:
         redis.send_signal(signal.SIGCONT)
     woke_at = time.monotonic()
-    runs = [await stage.reconciled_until_ended(run_id, within_s=60) for run_id in run_ids]
+    runs = [await stage.reconcile_until_end(run_id, within_s=60) for run_id in run_ids]
 
-    told("Redis hangs", runs=RUNS, seconds=HANGS_S, all_ended_after_s=f"{time.monotonic() - woke_at:.1f}")
+    add_summary_line("Redis hangs", runs=RUNS, seconds=HANGS_S, all_ended_after_s=f"{time.monotonic() - woke_at:.1f}")
     assert worker.returncode is None
     assert {run["state"] for run in runs} == {"succeeded"}
     assert [len(await stage.usage_rows(run_id)) for run_id in run_ids] == [1] * RUNS
 
 
-async def test_a_full_redis_takes_no_wake_up_and_costs_no_run(own_redis_stage: Stage) -> None:
+async def test_a_full_redis_takes_no_wakeup_and_costs_no_run(own_redis_stage: Stage) -> None:
     stage = own_redis_stage
     stage.package("Relay", relay("Relay", ["A"]))
     worker = await stage.start_worker()
-    await stage.ended((await stage.accept("Relay")).run_id)
+    await stage.wait_for_end((await stage.accept("Relay")).run_id)
 
     async with redis_of(stage) as redis:
         await redis.config_set("maxmemory", "1")  # celery#5716: OOM on publish
-        run_ids = await accepted_quickly(stage)
-        await stage.wakeups.drained()
+        run_ids = await assert_quick_acceptance(stage)
+        await stage.wakeups.wait_until_published()
         sent = await redis.llen(stage.settings.queue)
         starting = asyncio.create_task(stage.start_worker())
-        await until("the second worker finds Redis full", lambda: finds_it_full(stage))
+        await wait_until("the second worker finds Redis full", lambda: has_logged_full_redis(stage))
         await redis.config_set("maxmemory", "0")
     fresh = await starting
     emptied_at = time.monotonic()
-    runs = [await stage.reconciled_until_ended(run_id, within_s=60) for run_id in run_ids]
+    runs = [await stage.reconcile_until_end(run_id, within_s=60) for run_id in run_ids]
 
-    told("Redis full", runs=RUNS, all_ended_after_s=f"{time.monotonic() - emptied_at:.1f}")
+    add_summary_line("Redis full", runs=RUNS, all_ended_after_s=f"{time.monotonic() - emptied_at:.1f}")
     assert sent == 0
     assert (worker.returncode, fresh.returncode) == (None, None)
     assert {run["state"] for run in runs} == {"succeeded"}
     assert [len(await stage.usage_rows(run_id)) for run_id in run_ids] == [1] * RUNS
 
 
-async def finds_it_full(stage: Stage) -> bool:
+async def has_logged_full_redis(stage: Stage) -> bool:
     return len(stage.workers) > 1 and "maxmemory" in stage.log(1)

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from tests.chaos.counting_model import counting_model, known_relay
-from tests.chaos.invariants import calm, judged
-from tests.chaos.lengths import length, told
+from tests.chaos.invariants import wait_for_calm, judge_runs
+from tests.chaos.lengths import by_length, add_summary_line
 from tests.chaos.own_servers import stage_on
 from tests.chaos.replica_set import ReplicaSet, replica_set_of_three
-from tests.chaos.senders import Senders
+from tests.chaos.senders import HonestSenders
 from tests.chaos.squad import squad
 from tests.integration.stage import Stage
 from workers.settings import Settings
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=240))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=240))]
 
-RUNS = length(short=60, long=500)
+RUNS = by_length(short=60, long=500)
 AGENTS = {"A": 1, "B": 1, "C": 1}
-PAUSE_S = length(short=2.5, long=8.0)
+PAUSE_S = by_length(short=2.5, long=8.0)
 
 
 @pytest.fixture
@@ -44,28 +44,28 @@ async def stage(three: ReplicaSet, settings: Settings, tmp_path: Path) -> AsyncI
 
 async def test_nothing_is_lost_and_nothing_done_twice_when_primaries_die(three: ReplicaSet, stage: Stage) -> None:
     kill, step_down = three.kill_primary, three.step_down
-    elections: Sequence[Callable[[], Awaitable[None]]] = length(short=[kill], long=[kill, step_down, kill])
+    elections: Sequence[Callable[[], Awaitable[None]]] = by_length(short=[kill], long=[kill, step_down, kill])
     stage.package("Relay", known_relay("Relay", list(AGENTS)))
     with counting_model(stage, takes_s=0.3) as asked:
         async with squad(stage, workers=2, schedulers=1, concurrency=16) as members:
-            senders = Senders(stage, random.Random(5))
+            senders = HonestSenders(stage, random.Random(5))
             sending = asyncio.create_task(senders.send(RUNS, within_s=PAUSE_S * (len(elections) + 1)))
             for elect in elections:
                 await asyncio.sleep(PAUSE_S)
                 await elect()
             await sending
-            await calm(stage, asked, within_s=120)
-            await three.all_members_back()
-            verdict = await judged(stage, senders.accepted.values(), AGENTS, asked)
-            fenced = members.said("run_left_to_its_new_owner")
+            await wait_for_calm(stage, asked, within_s=120)
+            await three.wait_for_all_members()
+            verdict = await judge_runs(stage, senders.accepted.values(), AGENTS, asked)
+            fenced = members.count_events("run_left_to_its_new_owner")
 
-    told("replica set", **verdict.numbers(), elections=len(elections), fenced=fenced)
+    add_summary_line("replica set", **verdict.numbers(), elections=len(elections), fenced=fenced)
     assert verdict.wrong == []
     assert verdict.runs == RUNS
-    assert weak(await three.write_concerns()) == []
+    assert weak_write_concerns(await three.write_concerns()) == []
 
 
-def weak(counters: Sequence[Mapping[str, Any]]) -> list[object]:
+def weak_write_concerns(counters: Sequence[Mapping[str, Any]]) -> list[object]:
     """Writes that asked for less than a majority, or left it to a default."""
     return [
         (operation, counted)

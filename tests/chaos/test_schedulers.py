@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.chaos.lengths import length, told
-from tests.integration.stage import until, write_package
+from tests.chaos.lengths import by_length, add_summary_line
+from tests.integration.stage import wait_until, write_package
 from tests.integration.triggers.schedule_bench import Ground
-from tests.trigger_packages import package_with
+from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
 from triggers.register.store import TriggerStore
 from triggers.schedule.metrics import ScheduleMetrics
@@ -32,7 +32,7 @@ from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=900))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=900))]
 
 START = datetime(2026, 3, 29, 0, 50, tzinfo=UTC)  # London's clocks change ten minutes later
 SECOND = timedelta(seconds=1)
@@ -40,7 +40,7 @@ SKEWS = [timedelta(seconds=skew) for skew in (-3, -1.5, 0, 1.5, 3)]
 FAR_OFF = [timedelta(hours=-1), timedelta(hours=1)]  # what only processes have, which look at the database's clock
 KILLED = 0.15  # of the ticks
 # Ten schedules, so that 10 000 nominal times are over after a thousand steps of a second.
-PACKAGES = package_with(
+PACKAGES = package_with_triggers(
     *(
         ScheduleSpec.model_validate(
             {"name": f"s{number}", "apps": ["acme"], "overlap": "allow", "timezone": "Europe/London", **clock}
@@ -48,10 +48,10 @@ PACKAGES = package_with(
         for number, clock in enumerate([{"every": "1s"}] * 5 + [{"cron": "* * * * * *"}] * 5)
     )
 )
-STEPS = length(short=80, long=1000)
+STEPS = by_length(short=80, long=1000)
 
 
-class Silent:
+class SilentWakeups:
     def send(self, run_id: str) -> None:
         """Whether somebody is woken is not asked here."""
 
@@ -61,7 +61,7 @@ class Crew:
 
     def __init__(self, store: RunStore, chance: random.Random) -> None:
         triggers = TriggerStore(store.database)
-        self._ground = Ground(store.database, store, Acceptance(store, Silent()), triggers, Catalog(()))
+        self._ground = Ground(store.database, store, Acceptance(store, SilentWakeups()), triggers, Catalog(()))
         self._chance = chance
         self.now = START
         self.killed = 0
@@ -93,7 +93,7 @@ async def nominal_times(store: RunStore, name: str) -> Sequence[datetime]:
     return [run["trigger"]["nominal_at"] async for run in found]
 
 
-async def test_each_nominal_time_is_run_once_whoever_is_killed_when(store: RunStore) -> None:
+async def test_each_nominal_time_runs_once_whichever_process_is_killed(store: RunStore) -> None:
     crew = Crew(store, random.Random(6))
     await crew.crew[0].ensure_indexes()
     await crew.step()
@@ -115,7 +115,7 @@ async def test_each_nominal_time_is_run_once_whoever_is_killed_when(store: RunSt
         assert times[-1] >= crew.now
         ticks += len(times)
     assert await store.database["triggers"].count_documents({"counts.skipped": {"$exists": True}}) == 0
-    told("five schedulers", ticks=ticks, killed=crew.killed)
+    add_summary_line("five schedulers", ticks=ticks, killed=crew.killed)
 
 
 SCHEDULER = """
@@ -141,7 +141,7 @@ async def schedulers(settings: Settings, folder: Path, count: int) -> AsyncItera
     agents = {"agents": [{"name": "Writer", "system_message": "Write."}]}
     orchestrator = {"workflow_name": "Tick", "initial_agent": "Writer"}
     write_package(folder / "packages", "Tick", {"orchestrator": orchestrator, "agents": agents, "triggers": TRIGGERS})
-    running = [await started(settings, folder, skew=(FAR_OFF + SKEWS)[number]) for number in range(count)]
+    running = [await start_scheduler(settings, folder, skew=(FAR_OFF + SKEWS)[number]) for number in range(count)]
     try:
         yield running
     finally:
@@ -151,7 +151,7 @@ async def schedulers(settings: Settings, folder: Path, count: int) -> AsyncItera
             await process.wait()
 
 
-async def started(settings: Settings, folder: Path, *, skew: timedelta) -> Process:
+async def start_scheduler(settings: Settings, folder: Path, *, skew: timedelta) -> Process:
     own = replace(settings, packages=(folder / "packages",), metrics_listen=Address("127.0.0.1", 0))
     with (folder / "schedulers.log").open("ab") as log:
         return await asyncio.create_subprocess_exec(
@@ -168,19 +168,19 @@ async def test_processes_that_are_killed_at_random_lose_and_double_no_tick(
 ) -> None:
     chance = random.Random(6)
     began = datetime.now(UTC) - 2 * max(SKEWS)
-    seconds, kills = length(short=(8, 3), long=(120, 40))
-    async with schedulers(settings, tmp_path, length(short=3, long=5)) as running:
+    seconds, kills = by_length(short=(8, 3), long=(120, 40))
+    async with schedulers(settings, tmp_path, by_length(short=3, long=5)) as running:
 
         async def has_run(count: int) -> bool:
             return await store.runs.count_documents({}) >= count
 
         for number in range(kills):
-            await until("more ticks", lambda count=8 * seconds * number // kills + 8: has_run(count), within_s=60)  # type: ignore[misc]  # -- mypy cannot infer a lambda with a default
+            await wait_until("more ticks", lambda count=8 * seconds * number // kills + 8: has_run(count), within_s=60)  # type: ignore[misc]  # -- mypy cannot infer a lambda with a default
             place = chance.randrange(len(running))
             running[place].send_signal(signal.SIGKILL)
             await running[place].wait()
-            running[place] = await started(settings, tmp_path, skew=chance.choice(FAR_OFF + SKEWS))
-        await until("the last ticks", lambda: has_run(8 * seconds), within_s=60)
+            running[place] = await start_scheduler(settings, tmp_path, skew=chance.choice(FAR_OFF + SKEWS))
+        await wait_until("the last ticks", lambda: has_run(8 * seconds), within_s=60)
 
     skipped = store.database["triggers"].count_documents({"counts.skipped": {"$exists": True}})
     times = [await nominal_times(store, f"s{number}") for number in range(8)]
@@ -190,4 +190,4 @@ async def test_processes_that_are_killed_at_random_lose_and_double_no_tick(
     for each in times:
         gaps = Counter(round((later - earlier).total_seconds()) for earlier, later in pairwise(each))
         assert set(gaps) == {1}, gaps
-    told("killed scheduler processes", ticks=sum(map(len, times)), killed=kills)
+    add_summary_line("killed scheduler processes", ticks=sum(map(len, times)), killed=kills)

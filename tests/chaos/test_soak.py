@@ -8,19 +8,19 @@ from statistics import linear_regression
 import psutil
 import pytest
 
-from tests.chaos.lengths import length, told
-from tests.integration.stage import ENDED, Stage, relay, until
+from tests.chaos.lengths import by_length, add_summary_line
+from tests.integration.stage import ENDED, Stage, relay, wait_until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=420))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=420))]
 
-RUNS = length(short=600, long=5_000)
-WARM_UP = length(short=300, long=2_000)
+RUNS = by_length(short=600, long=5_000)
+WARM_UP = by_length(short=300, long=2_000)
 IN_FLIGHT = 60
-SAMPLE_EVERY = length(short=20, long=50)
+SAMPLE_EVERY = by_length(short=20, long=50)
 # What a worker may grow by in a thousand runs. Short of warm, allocators still spread.
-MAX_SLOPE_KB = length(short=12_000, long=600)
+MAX_SLOPE_KB = by_length(short=12_000, long=600)
 
-MORE_IN_POOLS = length(short=25, long=5)
+MORE_IN_POOLS = by_length(short=25, long=5)
 
 TOOL = """
 def note(text: str, *, context_variables=None):
@@ -45,7 +45,7 @@ def sample(worker: Process, runs: int) -> Sample:
         return Sample(runs, process.memory_info().rss // 1024, process.num_fds(), process.num_threads())
 
 
-def noting(stage: Stage) -> None:
+def write_noting_package(stage: Stage) -> None:
     package = relay("Notes", ["A", "B"])
     package["tools"] = {"tools": [{"agent": "A", "file": "note.py", "function": "note"}]}
     package["tools/note.py"] = TOOL
@@ -59,7 +59,7 @@ def noting(stage: Stage) -> None:
 
 
 async def test_a_worker_grows_by_nothing(stage: Stage) -> None:
-    noting(stage)
+    write_noting_package(stage)
     worker = await stage.start_worker()
     samples: list[Sample] = []
     accepted = 0
@@ -77,14 +77,14 @@ async def test_a_worker_grows_by_nothing(stage: Stage) -> None:
 
     reconciler = stage.reconciler()
     while not samples or samples[-1].runs < RUNS:
-        await until("more runs have ended", next_sample_due)
+        await wait_until("more runs have ended", next_sample_due)
         samples.append(sample(worker, await ended()))
         await reconciler.run_pass()
         await asyncio.sleep(0)
 
     warm = [each for each in samples if each.runs >= WARM_UP]
     slope_kb = linear_regression([each.runs for each in warm], [each.resident_kb for each in warm]).slope * 1_000
-    told(
+    add_summary_line(
         "soak",
         runs=RUNS,
         resident_mb=f"{warm[0].resident_kb // 1024} to {warm[-1].resident_kb // 1024}",

@@ -13,30 +13,30 @@ import pytest
 from redis.exceptions import RedisError
 
 from tests.chaos.counting_model import counting_model, known_relay
-from tests.chaos.invariants import calm, judged
-from tests.chaos.lengths import LONG, length, told
-from tests.chaos.own_servers import kill_listener, mongodb_is_back, redis_of, stage_of_its_own
-from tests.chaos.senders import Senders
+from tests.chaos.invariants import wait_for_calm, judge_runs
+from tests.chaos.lengths import LONG, by_length, add_summary_line
+from tests.chaos.own_servers import kill_listener, wait_for_mongodb, redis_of, stage_of_its_own
+from tests.chaos.senders import HonestSenders
 from tests.chaos.squad import Squad, squad
 from tests.integration.stage import Stage
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=180, long=540))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=180, long=540))]
 
 SEED = 20_260
-RUNS = length(short=150, long=2_000)
+RUNS = by_length(short=150, long=2_000)
 AGENTS = ["A", "B", "C"]
 ANSWER_S = 0.25
 LEASE_S = 4
 WORKERS, CONCURRENCY = 3, 16
 DECK = {
-    "kill a worker": length(short=2, long=10),
-    "pause a worker": length(short=1, long=5),
-    "kill a scheduler": length(short=1, long=4),
-    "wipe Redis": length(short=1, long=4),
-    "kill Redis": length(short=1, long=3),
-    "kill MongoDB": length(short=1, long=3),
+    "kill a worker": by_length(short=2, long=10),
+    "pause a worker": by_length(short=1, long=5),
+    "kill a scheduler": by_length(short=1, long=4),
+    "wipe Redis": by_length(short=1, long=4),
+    "kill Redis": by_length(short=1, long=3),
+    "kill MongoDB": by_length(short=1, long=3),
 }
-PAUSE_S = (1.0, length(short=2.0, long=6.0))
+PAUSE_S = (1.0, by_length(short=2.0, long=6.0))
 
 
 class Storm:
@@ -70,7 +70,7 @@ class Storm:
         owners = await self._stage.store.runs.distinct("lease.owner", {"state": "running"})
         busy = {int(owner.split(":")[1]) for owner in owners}
         workers = [each for each in self._members.workers if each.pid in busy] or self._members.workers
-        self._pauses.add(asyncio.create_task(self._chance.choice(workers).paused(LEASE_S + 1.5)))
+        self._pauses.add(asyncio.create_task(self._chance.choice(workers).pause(LEASE_S + 1.5)))
 
     async def _kill_scheduler(self) -> None:
         self._chance.choice(self._members.schedulers).send(signal.SIGKILL)
@@ -87,7 +87,7 @@ class Storm:
 
     async def _kill_mongodb(self) -> None:
         kill_listener(self._stage.settings.mongodb_url)
-        await mongodb_is_back(self._stage)
+        await wait_for_mongodb(self._stage)
 
 
 @pytest.fixture
@@ -102,15 +102,15 @@ async def test_every_accepted_run_ends_once_whatever_dies(stormy_stage: Stage) -
     stage.package("Relay", known_relay("Relay", AGENTS))
     with counting_model(stage, takes_s=ANSWER_S) as asked:
         async with squad(stage, workers=WORKERS, schedulers=2, concurrency=CONCURRENCY) as members:
-            senders, storm = Senders(stage, chance), Storm(stage, members, chance)
+            senders, storm = HonestSenders(stage, chance), Storm(stage, members, chance)
             raging = asyncio.create_task(storm.rage())
             lasts_s = sum(DECK.values()) * sum(PAUSE_S) / 2
             await asyncio.gather(raging, senders.send(RUNS, within_s=lasts_s))
-            await calm(stage, asked, within_s=length(short=90, long=300))
-            verdict = await judged(stage, senders.accepted.values(), dict.fromkeys(AGENTS, 1), asked)
-            fenced, restarts = members.said("run_left_to_its_new_owner"), sum(each.starts for each in members.workers)
+            await wait_for_calm(stage, asked, within_s=by_length(short=90, long=300))
+            verdict = await judge_runs(stage, senders.accepted.values(), dict.fromkeys(AGENTS, 1), asked)
+            fenced, restarts = members.count_events("run_left_to_its_new_owner"), sum(each.starts for each in members.workers)
 
-    told("storm", **verdict.numbers(), **DECK, restarts=restarts - WORKERS, fenced=fenced)
+    add_summary_line("storm", **verdict.numbers(), **DECK, restarts=restarts - WORKERS, fenced=fenced)
     assert verdict.wrong == []
     assert verdict.runs == RUNS
     assert verdict.takeovers > 0

@@ -14,8 +14,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.chaos.lengths import length, told
-from tests.integration.stage import until
+from tests.chaos.lengths import by_length, add_summary_line
+from tests.integration.stage import wait_until
 from tests.integration.triggers.test_gateway_crowd import gateway_process
 from tests.webhook_senders import BY_NAME
 from workers.settings import Settings
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.chaos, pytest.mark.timeout(24
 
 GITHUB = BY_NAME["github"]
 STRANGERS = 3_000
-LASTS_S = length(short=6, long=60)
+LASTS_S = by_length(short=6, long=60)
 DELIVERIES_PER_S = 20
 MAX_P99_S = 1.0
 MIN_ACCEPTED = 0.99
@@ -33,7 +33,7 @@ PAGES = {"/healthz": 200, "/console/login": 200, "/v1/runs": 401, "/openapi.json
 
 
 @dataclass
-class Answers:
+class HonestAnswers:
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ async def strangers(host: str, port: int) -> AsyncIterator[None]:
         await process.wait()
 
 
-async def ask(answers: Answers, send: Callable[[], Awaitable[httpx.Response]], path: str, expected: int) -> None:
+async def send_and_time(answers: HonestAnswers, send: Callable[[], Awaitable[httpx.Response]], path: str, expected: int) -> None:
     began = time.monotonic()
     try:
         status = (await send()).status_code
@@ -72,9 +72,9 @@ async def ask(answers: Answers, send: Callable[[], Awaitable[httpx.Response]], p
         answers.failures.append(f"{path}: {status}")
 
 
-async def honest_traffic(base: str, lasts_s: float) -> tuple[Answers, Answers]:
+async def honest_traffic(base: str, lasts_s: float) -> tuple[HonestAnswers, HonestAnswers]:
     """Signed deliveries at an even pace, every second one on a connection of its own; and pages of each route."""
-    deliveries, pages = Answers(), Answers()
+    deliveries, pages = HonestAnswers(), HonestAnswers()
     fresh = httpx.Limits(max_keepalive_connections=0)
     async with (
         asyncio.TaskGroup() as tasks,
@@ -86,11 +86,11 @@ async def honest_traffic(base: str, lasts_s: float) -> tuple[Answers, Answers]:
             await asyncio.sleep(max(began + number / DELIVERIES_PER_S - time.monotonic(), 0))
             client, call = (kept, once)[number % 2], GITHUB.call(delivery=f"honest-{began}-{number}")
             asked.append(
-                tasks.create_task(ask(deliveries, partial(client.post, GITHUB.path, **call), GITHUB.path, 202))
+                tasks.create_task(send_and_time(deliveries, partial(client.post, GITHUB.path, **call), GITHUB.path, 202))
             )
             if number % 5 == 0:
                 path, expected = list(PAGES.items())[number // 5 % len(PAGES)]
-                asked.append(tasks.create_task(ask(pages, partial(once.get, path), path, expected)))
+                asked.append(tasks.create_task(send_and_time(pages, partial(once.get, path), path, expected)))
         await asyncio.gather(*asked)
     return deliveries, pages
 
@@ -102,7 +102,7 @@ async def highest_memory(process: psutil.Process, highest: list[int]) -> None:
 
 
 @pytest.mark.parametrize("descriptors", [None, 1_024], ids=["hard-limit", "ulimit-1024"])
-async def test_strangers_fill_no_place(settings: Settings, tmp_path: Path, descriptors: int | None) -> None:
+async def test_unknown_callers_fill_no_slot(settings: Settings, tmp_path: Path, descriptors: int | None) -> None:
     async with gateway_process(settings, tmp_path, descriptors=descriptors) as (process, host, port):
         base = f"http://{host}:{port}"
         calm, _ = await honest_traffic(base, 3)
@@ -114,12 +114,12 @@ async def test_strangers_fill_no_place(settings: Settings, tmp_path: Path, descr
                 inside = await connections(base)
                 return inside > (STRANGERS * 0.8 if descriptors is None else descriptors * 0.5)
 
-            await until("the strangers are there", is_crowded, within_s=60)
+            await wait_until("the strangers are there", is_crowded, within_s=60)
             watching = asyncio.create_task(highest_memory(process, highest))
             deliveries, pages = await honest_traffic(base, LASTS_S)
             watching.cancel()
 
-    told(
+    add_summary_line(
         f"{STRANGERS} strangers for {LASTS_S} s, {descriptors or 'all'} descriptors",
         deliveries=len(deliveries.seconds) + len(deliveries.failures),
         accepted=f"{deliveries.accepted:.2%}",
@@ -132,7 +132,7 @@ async def test_strangers_fill_no_place(settings: Settings, tmp_path: Path, descr
     )
     assert deliveries.accepted >= MIN_ACCEPTED, deliveries.failures[:5]
     # The short form runs beside other tests, which delay calm deliveries too; the long one has the machine to itself.
-    assert deliveries.p99_s <= MAX_P99_S + length(short=5 * calm.p99_s, long=0.0)
+    assert deliveries.p99_s <= MAX_P99_S + by_length(short=5 * calm.p99_s, long=0.0)
     assert pages.accepted >= MIN_ACCEPTED, pages.failures[:5]
     assert highest[0] <= MAX_GROWTH * before
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.lengths import length
-from tests.chaos.test_worker_killed import counted
+from tests.chaos.lengths import by_length
+from tests.chaos.test_worker_killed import metric_value
 from tests.integration.stage import Stage, relay
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(180)]
 
-VISIBILITY_TIMEOUT_S = length(short=1, long=3)
+VISIBILITY_TIMEOUT_S = by_length(short=1, long=3)
 TURNS = 4
 RUN_S = 20 * VISIBILITY_TIMEOUT_S
 
@@ -33,9 +33,9 @@ async def test_a_run_longer_than_the_visibility_timeout_is_executed_once(
         for run_id in run_ids:
             stage.wakeups.send(run_id)
 
-        runs = [await stage.reconciled_until_ended(each, within_s=RUN_S + 60) for each in run_ids]
+        runs = [await stage.reconcile_until_end(each, within_s=RUN_S + 60) for each in run_ids]
         rows = [await stage.usage_rows(each) for each in run_ids]
-        dropped = [await counted(stage, "unattended_idle_wakeups_total", worker=each) for each in range(3)]
+        dropped = [await metric_value(stage, "unattended_idle_wakeups_total", worker=each) for each in range(3)]
     finally:
         await stage.close()
 

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from tests.integration.stage import Stage, relay, until
-from tests.integration.workers.test_worker_health import address_of, fetched
+from tests.integration.stage import Stage, relay, wait_until
+from tests.integration.workers.test_worker_health import address_of, fetch
 
 pytestmark = pytest.mark.chaos
 
@@ -19,13 +19,13 @@ async def test_another_worker_resumes_after_the_lease(stage: Stage) -> None:
     stage.answers({agent: [{"text": agent, "delay_s": 0.6, "usage": USAGE}] for agent in AGENTS})
     doomed = await stage.start_worker()
     run_id = (await stage.accept("Relay")).run_id
-    await stage.turn_is(run_id, 2)
+    await stage.wait_for_turn(run_id, 2)
 
     doomed.send_signal(signal.SIGKILL)
     await doomed.wait()
     killed_at = await stage.run(run_id)
     await stage.start_worker()
-    run = await stage.reconciled_until_ended(run_id, within_s=stage.settings.lease_s * 3 + 10)
+    run = await stage.reconcile_until_end(run_id, within_s=stage.settings.lease_s * 3 + 10)
 
     assert killed_at["state"] == "running"
     assert (run["state"], run["turn"], run["attempt"]) == ("succeeded", 4, 1)
@@ -46,17 +46,17 @@ async def test_a_paused_worker_that_wakes_after_its_lease_writes_nothing(stage: 
     stage.answers({agent: [{"text": agent, "delay_s": 0.5, "usage": USAGE}] for agent in AGENTS})
     paused = await stage.start_worker()
     run_id = (await stage.accept("Relay")).run_id
-    await stage.turn_is(run_id, 1)
+    await stage.wait_for_turn(run_id, 1)
 
     paused.send_signal(signal.SIGSTOP)
     await stage.start_worker()
-    run = await stage.reconciled_until_ended(run_id, within_s=stage.settings.lease_s * 3 + 10)
+    run = await stage.reconcile_until_end(run_id, within_s=stage.settings.lease_s * 3 + 10)
     paused.send_signal(signal.SIGCONT)
-    await until("the old owner sees that it lost the run", lambda: _says(stage, "run_left_to_its_new_owner"))
+    await wait_until("the old owner sees that it lost the run", lambda: _has_logged(stage, "run_left_to_its_new_owner"))
 
     assert (run["state"], run["turn"]) == ("succeeded", 4)
     assert await stage.run(run_id) == run
-    assert await counted(stage, "unattended_fenced_writes_total", worker=0) >= 1
+    assert await metric_value(stage, "unattended_fenced_writes_total", worker=0) >= 1
     tokens = [turn["token"] for turn in await stage.store.committed_turns(run_id, up_to=4)]
     assert tokens == sorted(tokens)
 
@@ -66,24 +66,24 @@ async def test_a_wiped_redis_loses_no_accepted_run(stage: Stage) -> None:
 
     stage.package("Relay", relay("Relay", ["A"]))
     accepted = [await stage.accept("Relay") for _ in range(20)]
-    await asyncio.wait_for(stage.wakeups.drained(), 10)
+    await asyncio.wait_for(stage.wakeups.wait_until_published(), 10)
 
     redis = Redis.from_url(stage.settings.redis_url or "")
     waiting = await redis.llen(stage.settings.queue)
     await redis.delete(stage.settings.queue)
     await redis.aclose()
     await stage.start_worker()
-    runs = [await stage.reconciled_until_ended(each.run_id) for each in accepted]
+    runs = [await stage.reconcile_until_end(each.run_id) for each in accepted]
 
     assert waiting == 20
     assert {run["state"] for run in runs} == {"succeeded"}
     assert [len(await stage.usage_rows(run["_id"])) for run in runs] == [1] * 20
 
 
-async def counted(stage: Stage, metric: str, *, worker: int) -> float:
-    _, text = await fetched(address_of(stage, worker), "/metrics")
+async def metric_value(stage: Stage, metric: str, *, worker: int) -> float:
+    _, text = await fetch(address_of(stage, worker), "/metrics")
     return sum(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{metric} "))
 
 
-async def _says(stage: Stage, event: str) -> bool:
+async def _has_logged(stage: Stage, event: str) -> bool:
     return event in stage.log(0)

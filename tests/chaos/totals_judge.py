@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from accounting.ledger.rows import NOT_OPEN
-from accounting.one_moment import at_one_moment
-from accounting.totals.reading import EVERYTHING, GROUPS, Database, totals_at, totals_pipeline, usage_totals
-from accounting.totals.rebuilding import rebuild, verify
+from accounting.one_moment import snapshot_read
+from accounting.totals.reading import EVERYTHING, GROUPS, Database, totals_in_snapshot, totals_pipeline, usage_totals
+from accounting.totals.rebuilding import rebuild, find_differences
 from accounting.totals.sums import HOURS, LABELS, SUMMED, TOKENS, TOTALS
 from accounting.usage import UsageTotals
 from workers.setting_values import Address
@@ -51,7 +51,7 @@ def plain_sums(rows: Iterable[Row], keys: Sequence[str]) -> Sums:
     return {key: +counts for key, counts in sums.items()}
 
 
-def shown(totals: Iterable[UsageTotals], keys: Sequence[str]) -> Sums:
+def sums_of_totals(totals: Iterable[UsageTotals], keys: Sequence[str]) -> Sums:
     return {tuple(each.key[key] for key in keys): +Counter(_sums_of(each)) for each in totals}
 
 
@@ -64,9 +64,9 @@ async def totals_faults(database: Database) -> list[str]:
     rows = await database["usage"].find().to_list(None)
     faults = [f"not added: {row['_id']}" for row in rows if "rollup" in row]
     for keys in ([], *([key] for key in GROUPS), [*LABELS], [*LABELS, "hour"]):
-        found, right = shown(await usage_totals(database, keys), keys), plain_sums(rows, keys)
+        found, right = sums_of_totals(await usage_totals(database, keys), keys), plain_sums(rows, keys)
         faults += [f"totals by {keys}: {each}" for each in _differing(found, right)]
-    faults += [f"a total is wrong: {each}" for each in await verify(database)]
+    faults += [f"a total is wrong: {each}" for each in await find_differences(database)]
     faults += await _rebuilt(database)
     return faults + [fault async for fault in _runs(database, plain_sums(rows, ["run_id"]))]
 
@@ -97,14 +97,14 @@ async def _runs(database: Database, by_run: Sums) -> AsyncIterator[str]:
 
 async def faults_of_this_moment(database: Database) -> list[str]:
     """While calls are made and rows are added: totals and a plain sum, as of one moment."""
-    return await at_one_moment(database, partial(_compared, database))
+    return await snapshot_read(database, partial(_compare, database))
 
 
-async def _compared(database: Database, session: AsyncClientSession) -> list[str]:
+async def _compare(database: Database, session: AsyncClientSession) -> list[str]:
     closed = totals_pipeline(LABELS, {"rollup": NOT_OPEN})
     rows = [row async for row in await database["usage"].aggregate(closed, session=session)]
     right = {tuple(row["_id"][key] for key in LABELS): +Counter({name: row[name] for name in SUMMED}) for row in rows}
-    found = shown(await totals_at(database, LABELS, EVERYTHING, session), LABELS)
+    found = sums_of_totals(await totals_in_snapshot(database, LABELS, EVERYTHING, session), LABELS)
     return [] if found == right else [f"totals of this moment: {_differing(found, right)}"]
 
 
@@ -154,13 +154,13 @@ def _series(name: str, keys: Iterable[str], values: Iterable[Any]) -> tuple[str,
     return f"unattended_{name}_total", frozenset(labels)
 
 
-def of_usage(series: Series) -> Series:
+def usage_series(series: Series) -> Series:
     """Of what an exporter shows, the same."""
     units = {f"unattended_{name}_total": 1e9 if name == "cost_usd" else 1 for name in METRICS}
     return {key: round(value * units[key[0]]) for key, value in series.items() if value and key[0] in units}
 
 
-def falling(before: Series, after: Series) -> list[str]:
+def falling_series(before: Series, after: Series) -> list[str]:
     """Counters that went backwards, or away."""
     return [
         f"{name} {sorted(labels)} fell from {value} to {after.get((name, labels))}"

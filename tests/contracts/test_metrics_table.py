@@ -71,13 +71,13 @@ def registries() -> Iterator[tuple[str, CollectorRegistry]]:
     ReconcileMetrics(scheduler)
     StreamMetrics(watcher)
     store = StoreCollector()
-    store.show(Snapshot(), took_s=0)
+    store.publish(Snapshot(), duration_s=0)
     exporter.register(store)
     yield from {"worker": worker, "scheduler": scheduler, "watcher": watcher, "exporter": exporter}.items()
     yield "gateway", GatewayMetrics().registry
 
 
-def exposed() -> Iterator[Row]:
+def exposed_rows() -> Iterator[Row]:
     for role, registry in registries():
         for collector in registry._collector_to_names:  # metrics without samples have no public list of their labels
             if isinstance(collector, ProcessCollector):
@@ -95,18 +95,18 @@ def row_of(family: Any, role: str) -> Row:
     return Row(f"{name}_total" if kind == "counter" else name, kind, labels, role, meaning)
 
 
-def test_the_table_says_what_is_exposed() -> None:
+def test_the_table_lists_what_is_exposed() -> None:
     lines = TABLE.read_text(encoding="utf-8").splitlines()
 
     written = {line for line in lines if line.startswith("| `unattended_")}
 
-    rows = {str(row) for row in exposed()}
+    rows = {str(row) for row in exposed_rows()}
     assert written == rows, "\n".join(["docs/metrics.md lacks or has too much:", *sorted(written ^ rows)])
 
 
 @pytest.mark.parametrize("role", PROMISED)
 def test_what_others_build_on_is_served(role: str) -> None:
-    served = {row.name.removeprefix("unattended_"): row for row in exposed() if row.role == role}
+    served = {row.name.removeprefix("unattended_"): row for row in exposed_rows() if row.role == role}
 
     assert set(PROMISED[role].split()) <= served.keys()
     for name, labels in PROMISED_LABELS.items():
@@ -115,21 +115,21 @@ def test_what_others_build_on_is_served(role: str) -> None:
 
 
 def test_only_the_exporter_names_apps() -> None:
-    assert {row.role for row in exposed() if "`app`" in row.labels} == {"exporter"}
+    assert {row.role for row in exposed_rows() if "`app`" in row.labels} == {"exporter"}
 
 
 @pytest.mark.parametrize("path", WATCHING, ids=lambda path: str(path.relative_to(ROOT)))
 def test_alerts_and_dashboards_name_metrics_that_exist(path: Path) -> None:
     of_histograms = ("", "_bucket", "_sum", "_count", "_created")
-    known = {row.name + part for row in exposed() for part in (of_histograms if row.kind == "histogram" else ("",))}
-    known |= {row.name.removesuffix("_total") + "_created" for row in exposed() if row.kind == "counter"}
+    known = {row.name + part for row in exposed_rows() for part in (of_histograms if row.kind == "histogram" else ("",))}
+    known |= {row.name.removesuffix("_total") + "_created" for row in exposed_rows() if row.kind == "counter"}
 
-    named = set(re.findall(r"\bunattended_[a-z_]+\b", alternatives_told(path.read_text(encoding="utf-8"))))
+    named = set(re.findall(r"\bunattended_[a-z_]+\b", documented_alternatives(path.read_text(encoding="utf-8"))))
 
     assert named - known == set()
 
 
-def alternatives_told(text: str) -> str:
+def documented_alternatives(text: str) -> str:
     """`one_(a|b)_total` as `one_a_total one_b_total`."""
     return re.sub(
         r"(\w+_)\(([\w|]+)\)(\w*)",
@@ -138,8 +138,8 @@ def alternatives_told(text: str) -> str:
     )
 
 
-@pytest.mark.parametrize("row", list(exposed()), ids=lambda row: f"{row.role}-{row.name}")
-def test_a_name_says_its_unit_and_kind(row: Row) -> None:
+@pytest.mark.parametrize("row", list(exposed_rows()), ids=lambda row: f"{row.role}-{row.name}")
+def test_a_name_ends_with_its_unit_and_kind(row: Row) -> None:
     assert row.name.startswith("unattended_")
     assert row.name.endswith("_total") == (row.kind == "counter")
     assert row.kind != "histogram" or row.name.endswith("_seconds")

@@ -21,7 +21,7 @@ QUEUE = "wake-ups-of-this-test"
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class Written:
+class RecordedPushes:
     """In place of Redis: what is pushed to a list, by kombu's own transport or past it."""
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class Written:
 
 
 @pytest.fixture
-def redis(monkeypatch: pytest.MonkeyPatch) -> Written:
+def redis(monkeypatch: pytest.MonkeyPatch) -> RecordedPushes:
     """kombu's Redis transport up to the last call, the one that would go over the network."""
-    written = Written()
+    written = RecordedPushes()
     monkeypatch.setattr(redis_transport.Channel, "conn_or_acquire", lambda *_, **__: nullcontext(written))
     monkeypatch.setattr(redis_transport.Channel, "_queue_bind", lambda *_, **__: None)
     monkeypatch.setattr(redis_transport.Channel, "_size", lambda *_, **__: 0)
@@ -43,7 +43,7 @@ def redis(monkeypatch: pytest.MonkeyPatch) -> Written:
 
 
 @pytest.fixture
-def app(redis: Written) -> Iterator[Celery]:  # noqa: ARG001 -- in its place before the first connection
+def app(redis: RecordedPushes) -> Iterator[Celery]:  # noqa: ARG001 -- in its place before the first connection
     made = Celery("contract", set_as_current=False)
     made.conf.update(
         celery_config(load_settings({"UNATTENDED_REDIS_URL": "redis://nowhere", "UNATTENDED_QUEUE": QUEUE}))
@@ -57,7 +57,7 @@ def app(redis: Written) -> Iterator[Celery]:  # noqa: ARG001 -- in its place bef
     made.close()
 
 
-def lasting(text: str) -> str:
+def without_random_ids(text: str) -> str:
     """The very bytes, but for ids, which become numbers in the order of their first appearance."""
     ids = list(dict.fromkeys(ID.findall(text)))
     return ID.sub(lambda found: f"<id {ids.index(found[0])}>", text)
@@ -70,7 +70,7 @@ def body(text: str) -> Any:
 
 
 @pytest.mark.design("U-5")
-def test_a_wake_up_is_byte_for_byte_what_celery_itself_would_push(app: Celery, redis: Written) -> None:
+def test_a_wakeup_is_byte_for_byte_what_celery_itself_would_push(app: Celery, redis: RecordedPushes) -> None:
     args: Any = [{"v": 1, "run_id": "run_1"}]
     app.tasks[TASK].apply_async(args=args)
     app.send_task(TASK, args=args, ignore_result=True)
@@ -79,10 +79,10 @@ def test_a_wake_up_is_byte_for_byte_what_celery_itself_would_push(app: Celery, r
     [celerys, celerys_by_name, ours] = redis.lists.pop(QUEUE)
 
     assert redis.lists == {}
-    assert lasting(ours) == lasting(celerys) == lasting(celerys_by_name)
+    assert without_random_ids(ours) == without_random_ids(celerys) == without_random_ids(celerys_by_name)
 
 
-def test_many_are_pushed_at_once_and_in_their_order(app: Celery, redis: Written) -> None:
+def test_many_are_pushed_at_once_and_in_their_order(app: Celery, redis: RecordedPushes) -> None:
     run_ids = [f"run_{number}" for number in range(1_200)]
 
     celery_publisher(app)(run_ids)
@@ -93,7 +93,7 @@ def test_many_are_pushed_at_once_and_in_their_order(app: Celery, redis: Written)
     assert len({each["properties"]["delivery_tag"] for each in messages}) == 1_200
 
 
-def test_a_wake_up_carries_a_version_and_an_id_and_nothing_else(app: Celery, redis: Written) -> None:
+def test_a_wakeup_carries_a_version_and_an_id_and_nothing_else(app: Celery, redis: RecordedPushes) -> None:
     celery_publisher(app)(["run_1"])
 
     args, kwargs, embedded = body(redis.lists[QUEUE][0])
@@ -103,7 +103,7 @@ def test_a_wake_up_carries_a_version_and_an_id_and_nothing_else(app: Celery, red
     assert set(embedded.values()) == {None}
 
 
-def test_a_wake_up_is_json_for_the_one_task(app: Celery, redis: Written) -> None:
+def test_a_wakeup_is_json_for_the_one_task(app: Celery, redis: RecordedPushes) -> None:
     celery_publisher(app)(["run_1"])
 
     message = json.loads(redis.lists[QUEUE][0])

@@ -25,7 +25,7 @@ def panels(dashboard: Document) -> Iterator[Document]:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class DashboardWindow:
     """The time range of a dashboard, and how a panel is asked in it."""
 
     start: float
@@ -41,15 +41,15 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class DashboardQuery:
     """`chosen`: what somebody chose for the dashboard's variables; several values are one expression, as in Grafana."""
 
     server: PrometheusServer
-    window: Window
+    window: DashboardWindow
     chosen: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
     def expression(self, text: str) -> str:
-        return interpolated(text, {**self.window.variables(), **self.chosen})
+        return interpolate(text, {**self.window.variables(), **self.chosen})
 
     def answer(self, target: Document) -> list[Series]:
         expression = self.expression(target["expr"])
@@ -64,7 +64,7 @@ class Asking:
         return self.server.label_values(label, match=series)
 
 
-def interpolated(text: str, values: Mapping[str, str | Sequence[str]]) -> str:
+def interpolate(text: str, values: Mapping[str, str | Sequence[str]]) -> str:
     def value(match: re.Match[str]) -> str:
         found = values[match[1] or match[2]]
         return found if isinstance(found, str) else f"({'|'.join(_SPECIAL.sub(_ESCAPED, each) for each in found)})"

@@ -16,8 +16,8 @@ import yaml
 from pymongo import MongoClient
 
 from ops.demo.scenario import SECRET_VARIABLE, new_secret, prepare_packages
-from ops.free_ports import free_address
-from tests.e2e.product import as_json, descendants, environment, started, until
+from ops.free_ports import find_free_address
+from tests.e2e.product import as_json, descendants, environment, started_command, wait_until
 from tests.integration.model_server import Answer, ModelServer, call, completion, model_server, refusal, usage
 from tests.integration.stage import write_package
 from triggers.webhook.standard import decode_secret, sign
@@ -92,7 +92,7 @@ BUDGETS: tuple[Document, ...] = (
 
 
 @dataclass(slots=True)
-class Mood:
+class ModelBehaviour:
     """How slow the model server is; a test is in a hurry, pictures want waves."""
 
     slowness: float = 0.05
@@ -105,31 +105,31 @@ class BusySystem:
     gateway: str
     mongodb_url: str
     key: str
-    mood: Mood
+    mood: ModelBehaviour
     pid: int
 
-    def asked(self, method: str, path: str, body: Document) -> None:
+    def call_api(self, method: str, path: str, body: Document) -> None:
         """Over the API: a command takes a second."""
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
         status = self._call(method, f"/v1{path}", json.dumps(body).encode(), headers)
         assert status < 300, (path, status)
 
     def enqueue(self, ticket: str, *, app: str = "acme") -> None:
-        self.asked("POST", "/runs", {"workflow": "Helpdesk", "app_id": app, "input": {"ticket": ticket}})
+        self.call_api("POST", "/runs", {"workflow": "Helpdesk", "app_id": app, "input": {"ticket": ticket}})
 
-    def once(self) -> None:
+    def do_each_thing_once(self) -> None:
         """What needs to happen but once."""
         for budget in BUDGETS:
-            self.asked("PUT", "/budgets", budget)
+            self.call_api("PUT", "/budgets", budget)
         self.enqueue("poison")
         self.enqueue("expensive")  # waits for a person to the end
-        self.asked("POST", "/triggers/Helpdesk/inbox/pause?app_id=hooli", {"note": "an audit"})
+        self.call_api("POST", "/triggers/Helpdesk/inbox/pause?app_id=hooli", {"note": "an audit"})
         with MongoClient[dict[str, Any]](self.mongodb_url) as client:
             orders = client["shop"]["orders"]
             orders.insert_one({"_id": "large", "app_id": "acme", "status": "open", "scan": b"x" * TOO_LARGE_BYTES})
             orders.update_one({"_id": "large"}, {"$set": {"scan": b"y" * TOO_LARGE_BYTES}})
 
-    def again(self, number: int) -> None:
+    def do_some_things_again(self, number: int) -> None:
         """What keeps happening."""
         with MongoClient[dict[str, Any]](self.mongodb_url) as client:
             for status in ("paid", "open"):
@@ -180,14 +180,14 @@ def targets_file(folder: Path) -> Path:
 
 @contextmanager
 def busy_system(folder: Path) -> Iterator[BusySystem]:
-    mood = Mood()
+    mood = ModelBehaviour()
     served = ModelServer()
     with model_server(lambda number: _answer(served.requests[number], number, mood), keep_alive=True) as running:
         served.requests = running.requests
         env = environment(
             UNATTENDED_DATA_DIR=str(folder / "data"),
-            UNATTENDED_LISTEN=str(free_address()),
-            UNATTENDED_METRICS_LISTEN=str(free_address()),
+            UNATTENDED_LISTEN=str(find_free_address()),
+            UNATTENDED_METRICS_LISTEN=str(find_free_address()),
             UNATTENDED_PACKAGES=str(_packages(folder)),
             UNATTENDED_MODELS=str(_models(folder, running.url)),
             UNATTENDED_LEASE_S="4",
@@ -198,9 +198,9 @@ def busy_system(folder: Path) -> Iterator[BusySystem]:
             UNATTENDED_BILLING_SECRET=f"env:{SECRET_VARIABLE}",
             **{SECRET_VARIABLE: new_secret()},
         )
-        with started("up", cwd=folder, env=env) as process:
+        with started_command("up", cwd=folder, env=env) as process:
             said = folder / "output"
-            until(
+            wait_until(
                 "every role is ready",
                 lambda: all(f"{role}_ready" in said.read_text() for role in SAY_READY),
                 within_s=120,
@@ -229,7 +229,7 @@ def _models(folder: Path, url: str) -> Path:
 
 
 # What an agent says, by how its prompt begins: the call of a tool, then a text.
-SAYS: Mapping[str, tuple[tuple[str, Mapping[str, str]] | None, str]] = {
+ANSWER_TEXT: Mapping[str, tuple[tuple[str, Mapping[str, str]] | None, str]] = {
     "You collect": (("read_numbers", {"region": "eu"}), "Orders 128 (+9 %), refunds 3.\nNEXT"),
     "You write a digest": (None, "Good morning. Orders rose by 9 % to 128."),
     "You review": (None, "The order is paid and above 100 EUR.\nFOLLOW UP"),
@@ -239,12 +239,12 @@ SAYS: Mapping[str, tuple[tuple[str, Mapping[str, str]] | None, str]] = {
 }
 
 
-def _answer(request: Mapping[str, Any], number: int, mood: Mood) -> Answer:
+def _answer(request: Mapping[str, Any], number: int, mood: ModelBehaviour) -> Answer:
     asked = json.dumps(request["messages"])
     time.sleep(mood.slowness * (0.5 + (number * 7 % 11) / 5))
     if "poison" in asked or number % 23 == 22:
         return refusal(503)
-    tool, text = next(said for prompt, said in SAYS.items() if prompt in asked)
+    tool, text = next(said for prompt, said in ANSWER_TEXT.items() if prompt in asked)
     size = len(asked) // 4
     took = usage(size, 10 + number % 30, cached=size // 2, reasoning=number % 8)
     if tool and request["messages"][-1]["role"] != "tool":

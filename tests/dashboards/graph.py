@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from tests.dashboards.looks import PALETTE, fixed_colors, hexadecimal
-from tests.dashboards.units import shown
+from tests.dashboards.units import format_value
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 8, 6, 20
 _SPANS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -40,7 +40,7 @@ class Scale:
         return TOP + (1 - value / self.top) * (self.height - TOP - BOTTOM)
 
 
-def drawn_graph(
+def draw_graph(
     panel: Mapping[str, Any], lines: Sequence[Line], span: tuple[float, float], size: tuple[int, int]
 ) -> str:
     lines = sorted((line for line in lines if line.finite), key=lambda line: line.name)
@@ -49,19 +49,19 @@ def drawn_graph(
     colors = _colors(panel, lines)
     legend = min(len(lines), MOST_IN_LEGEND) * LEGEND_LINE + LEGEND_LINE
     drawn = (
-        _stacked(lines)
-        if _custom(panel).get("stacking", {}).get("mode") == "normal"
+        _stack(lines)
+        if _custom_options(panel).get("stacking", {}).get("mode") == "normal"
         else [(each, None) for each in lines]
     )
     scale = Scale(*span, _top(panel, [line for line, _ in drawn]), size[0], size[1] - legend)
     shapes = [_grid(panel, scale), *_thresholds(panel, scale)]
     for line, below in drawn:
-        shapes.append(_shape(line, below, scale, colors[line.name], _custom(panel).get("fillOpacity", 0)))
+        shapes.append(_shape(line, below, scale, colors[line.name], _custom_options(panel).get("fillOpacity", 0)))
     svg = f'<svg width="{scale.width}" height="{scale.height}">{"".join(shapes)}</svg>'
     return svg + _legend(panel, lines, colors)
 
 
-def _custom(panel: Mapping[str, Any]) -> Mapping[str, Any]:
+def _custom_options(panel: Mapping[str, Any]) -> Mapping[str, Any]:
     found: Mapping[str, Any] = panel["fieldConfig"]["defaults"].get("custom", {})
     return found
 
@@ -71,7 +71,7 @@ def _colors(panel: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, str]:
     return {line.name: fixed.get(line.name, PALETTE[place % len(PALETTE)]) for place, line in enumerate(lines)}
 
 
-def _stacked(lines: Sequence[Line]) -> list[tuple[Line, Line | None]]:
+def _stack(lines: Sequence[Line]) -> list[tuple[Line, Line | None]]:
     found: list[tuple[Line, Line | None]] = []
     sums: dict[float, float] = {at: 0.0 for line in lines for at, _ in line.finite}
     below = Line("", [(at, 0.0) for at in sorted(sums)])
@@ -87,7 +87,7 @@ def _stacked(lines: Sequence[Line]) -> list[tuple[Line, Line | None]]:
 def _top(panel: Mapping[str, Any], lines: Sequence[Line]) -> float:
     most = max(value for line in lines for _, value in line.finite)
     limits = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"][1:]]
-    if _custom(panel).get("thresholdsStyle") and limits and most > min(limits) / 4:
+    if _custom_options(panel).get("thresholdsStyle") and limits and most > min(limits) / 4:
         most = max(most, min(limits))
     return most * 1.05 or 1.0
 
@@ -100,7 +100,7 @@ def _grid(panel: Mapping[str, Any], scale: Scale) -> str:
         y = scale.y(value)
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{scale.width - RIGHT}"/>')
         parts.append(
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(shown(round(value, 9), unit))}</text>'
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(format_value(round(value, 9), unit))}</text>'
         )
         value += step
     every = next(each for each in _SPANS_S[2:] if (scale.end - scale.start) / each <= scale.width / 90)
@@ -113,17 +113,17 @@ def _grid(panel: Mapping[str, Any], scale: Scale) -> str:
     return "".join(parts)
 
 
-def _round_step(wanted: float, unit: str) -> float:
-    if unit == "s" and wanted > 1:
-        return next(each for each in _SPANS_S if each >= wanted)
+def _round_step(minimum: float, unit: str) -> float:
+    if unit == "s" and minimum > 1:
+        return next(each for each in _SPANS_S if each >= minimum)
     if unit == "bytes":
-        return 2**20 * _round_step(wanted / 2**20, "")
-    size = float(10 ** math.floor(math.log10(wanted)))
-    return next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= wanted * 0.999)
+        return 2**20 * _round_step(minimum / 2**20, "")
+    size = float(10 ** math.floor(math.log10(minimum)))
+    return next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= minimum * 0.999)
 
 
 def _thresholds(panel: Mapping[str, Any], scale: Scale) -> list[str]:
-    if not _custom(panel).get("thresholdsStyle"):
+    if not _custom_options(panel).get("thresholdsStyle"):
         return []
     steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"][1:]
     return [
@@ -147,8 +147,8 @@ def _legend(panel: Mapping[str, Any], lines: Sequence[Line], colors: Mapping[str
     head = '<tr><th>Name</th><th class="n">Last *</th><th class="n">Max</th></tr>'
     body = "".join(
         f'<tr><td><i style="background:{colors[line.name]}"></i>{escape(line.name)}</td>'
-        f'<td class="n">{escape(shown(line.finite[-1][1], unit))}</td>'
-        f'<td class="n">{escape(shown(max(value for _, value in line.finite), unit))}</td></tr>'
+        f'<td class="n">{escape(format_value(line.finite[-1][1], unit))}</td>'
+        f'<td class="n">{escape(format_value(max(value for _, value in line.finite), unit))}</td></tr>'
         for line in lines[:MOST_IN_LEGEND]
     )
     return f'<table class="legend">{head}{body}</table>'

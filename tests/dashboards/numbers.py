@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from tests.dashboards.looks import hexadecimal, threshold_color
-from tests.dashboards.units import shown
+from tests.dashboards.units import format_value
 from tests.prometheus_server import Series
 
 Panel = Mapping[str, Any]
@@ -18,13 +18,13 @@ def series_name(legend: str, labels: Mapping[str, str]) -> str:
     return re.sub(r"\{\{\s*(\w+)\s*\}\}", lambda match: labels.get(match[1], ""), legend).strip()
 
 
-def drawn_stat(panel: Panel, found: Sequence[Series], width: int) -> str:
+def draw_stat(panel: Panel, series: Sequence[Series], width: int) -> str:
     defaults = panel["fieldConfig"]["defaults"]
-    numbers = [each for each in found if not math.isnan(each.value)]
+    numbers = [each for each in series if not math.isnan(each.value)]
     if not numbers:
         return f'<div class="stat"><b>{escape(defaults.get("noValue", "No data"))}</b></div>'
     legend = panel["targets"][0]["legendFormat"]
-    texts = [shown(each.value, defaults["unit"], decimals=defaults.get("decimals")) for each in numbers]
+    texts = [format_value(each.value, defaults["unit"], decimals=defaults.get("decimals")) for each in numbers]
     size = min(34, 1.5 * width / len(numbers) / max(map(len, texts)))
     tiles = [
         f'<div class="stat">{_caption(legend, each) if len(numbers) > 1 else ""}'
@@ -39,33 +39,33 @@ def _caption(legend: str, series: Series) -> str:
     return f"<span>{escape(series_name(legend, series.labels))}</span>"
 
 
-def drawn_bars(panel: Panel, found: Sequence[Series], height: int) -> str:
+def draw_bars(panel: Panel, series: Sequence[Series], height: int) -> str:
     defaults, legend = panel["fieldConfig"]["defaults"], panel["targets"][0]["legendFormat"]
-    if not found:
+    if not series:
         return f'<p class="nothing">{escape(defaults.get("noValue", "No data"))}</p>'
-    most = defaults.get("max") or max(each.value for each in found) or 1.0
-    tall = min(38, (height - 8) // len(found) - 6)
-    return "".join(_bar(each, series_name(legend, each.labels), most, tall, defaults) for each in found)
+    most = defaults.get("max") or max(each.value for each in series) or 1.0
+    tall = min(38, (height - 8) // len(series) - 6)
+    return "".join(_bar(each, series_name(legend, each.labels), most, tall, defaults) for each in series)
 
 
-def _bar(series: Series, name: str, most: float, tall: int, defaults: Panel) -> str:
+def _bar(series: Series, name: str, maximum: float, tall: int, defaults: Panel) -> str:
     color = threshold_color(series.value, defaults["thresholds"]["steps"])
-    share = min(100.0, max(0.5, series.value / most * 100))
+    share = min(100.0, max(0.5, series.value / maximum * 100))
     return (
         f'<div class="bar" style="height:{tall}px"><span>{escape(name)}</span><div><i style="width:{share:.1f}%;'
         f'background:{color}55;border-right:2px solid {color}"></i></div>'
-        f'<b style="color:{color}">{escape(shown(series.value, defaults["unit"]))}</b></div>'
+        f'<b style="color:{color}">{escape(format_value(series.value, defaults["unit"]))}</b></div>'
     )
 
 
-def drawn_table(panel: Panel, found: Sequence[Sequence[Series]], *, now: float, height: int) -> str:
+def draw_table(panel: Panel, results: Sequence[Sequence[Series]], *, now: float, height: int) -> str:
     """Merged by labels, then ordered and named, as the panel's transformations say."""
     organized = panel["transformations"][1]["options"]
     names = sorted(organized["indexByName"], key=organized["indexByName"].__getitem__)
     labels = [name for name in names if not name.startswith("Value")]
     columns = [name for name in names if name.startswith("Value")]
     rows: dict[tuple[str, ...], Row] = {}
-    for column, series in zip(columns, found, strict=True):
+    for column, series in zip(columns, results, strict=True):
         for each in series:
             rows.setdefault(tuple(each.labels.get(label, "") for label in labels), {})[column] = each.value
     if not rows:
@@ -93,5 +93,5 @@ def _cell(panel: Panel, column: str, value: float | None, now: float) -> str:
             return f'<td class="n" style="color:{hexadecimal(word["color"])}">{escape(word["text"])}</td>'
     steps = properties.get("thresholds", {}).get("steps")
     style = f' style="color:{threshold_color(value, steps)}"' if steps else ""
-    text = shown(value, properties["unit"], decimals=properties.get("decimals"), now=now)
+    text = format_value(value, properties["unit"], decimals=properties.get("decimals"), now=now)
     return f'<td class="n"{style}>{escape(text)}</td>'

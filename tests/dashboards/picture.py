@@ -10,9 +10,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tests.dashboards.asked import Asking, interpolated
-from tests.dashboards.graph import Line, drawn_graph
-from tests.dashboards.numbers import drawn_bars, drawn_stat, drawn_table, series_name
+from tests.dashboards.asked import DashboardQuery, interpolate
+from tests.dashboards.graph import Line, draw_graph
+from tests.dashboards.numbers import draw_bars, draw_stat, draw_table, series_name
 from tests.dashboards.small_png import small_screenshot
 from tests.integration.triggers.chromium import chromium
 
@@ -22,7 +22,7 @@ TITLE_HEIGHT, PADDING = 30, 8
 STYLE = Path(__file__).with_name("picture.css")
 
 
-async def picture_of(dashboard: Mapping[str, Any], asking: Asking, *, rows: int | None = None) -> bytes:
+async def picture_of(dashboard: Mapping[str, Any], asking: DashboardQuery, *, rows: int | None = None) -> bytes:
     """All of it, or its first `rows` of the grid."""
     page_text = _page(dashboard, asking)
     rows = rows or max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in dashboard["panels"])
@@ -33,12 +33,12 @@ async def picture_of(dashboard: Mapping[str, Any], asking: Asking, *, rows: int 
         return await small_screenshot(page)
 
 
-def _page(dashboard: Mapping[str, Any], asking: Asking) -> str:
-    parts = [_header(dashboard, asking), *(_placed(panel, asking) for panel in dashboard["panels"])]
+def _page(dashboard: Mapping[str, Any], asking: DashboardQuery) -> str:
+    parts = [_header(dashboard, asking), *(_place_panel(panel, asking) for panel in dashboard["panels"])]
     return f"<!doctype html><meta charset=utf-8><style>{STYLE.read_text()}</style><body>{''.join(parts)}"
 
 
-def _header(dashboard: Mapping[str, Any], asking: Asking) -> str:
+def _header(dashboard: Mapping[str, Any], asking: DashboardQuery) -> str:
     chosen = {each["name"]: each for each in dashboard["templating"]["list"]}
     values = {name: asking.chosen.get(name, "") for name in chosen if name not in ("datasource", "gateway")}
     chips = "".join(
@@ -51,10 +51,10 @@ def _header(dashboard: Mapping[str, Any], asking: Asking) -> str:
     return f"<header><h1>{escape(dashboard['title'])}</h1>{chips}{range_}{links}</header>"
 
 
-def _placed(panel: Mapping[str, Any], asking: Asking) -> str:
+def _place_panel(panel: Mapping[str, Any], asking: DashboardQuery) -> str:
     place = panel["gridPos"]
     left, top = MARGIN + place["x"] * COLUMN, HEADER + place["y"] * LINE
-    title = escape(interpolated(panel["title"], {**asking.chosen, "app": "all apps", "workflow": _workflow(asking)}))
+    title = escape(interpolate(panel["title"], {**asking.chosen, "app": "all apps", "workflow": _workflow(asking)}))
     if panel["type"] == "row":
         return f'<div class="row" style="left:{left + 4}px;top:{top}px">⌄ {title}</div>'
     width, height = round(place["w"] * COLUMN - MARGIN), place["h"] * LINE - MARGIN
@@ -63,26 +63,26 @@ def _placed(panel: Mapping[str, Any], asking: Asking) -> str:
     where = f"left:{left:.0f}px;top:{top}px;width:{width}px;height:{height}px"
     return (
         f'<section style="{where}"><h2>{title}<small>i</small></h2>'
-        f'<div class="{kind}" style="--tall:{inner[1]}px">{_drawn(panel, asking, inner)}</div></section>'
+        f'<div class="{kind}" style="--tall:{inner[1]}px">{_draw_panel(panel, asking, inner)}</div></section>'
     )
 
 
-def _workflow(asking: Asking) -> str:
+def _workflow(asking: DashboardQuery) -> str:
     chosen = asking.chosen.get("workflow", "")
     return "all workflows" if chosen == ".*" else str(chosen)
 
 
-def _drawn(panel: Mapping[str, Any], asking: Asking, size: tuple[int, int]) -> str:
+def _draw_panel(panel: Mapping[str, Any], asking: DashboardQuery, size: tuple[int, int]) -> str:
     answers = [asking.answer(target) for target in panel["targets"]]
     if panel["type"] == "stat":
-        return drawn_stat(panel, answers[0], size[0])
+        return draw_stat(panel, answers[0], size[0])
     if panel["type"] == "bargauge":
-        return drawn_bars(panel, answers[0], size[1])
+        return draw_bars(panel, answers[0], size[1])
     if panel["type"] == "table":
-        return drawn_table(panel, answers, now=asking.window.end, height=size[1])
+        return draw_table(panel, answers, now=asking.window.end, height=size[1])
     lines = [
         Line(series_name(target["legendFormat"], series.labels), series.points)
         for target, found in zip(panel["targets"], answers, strict=True)
         for series in found
     ]
-    return drawn_graph(panel, lines, (asking.window.start, asking.window.end), size)
+    return draw_graph(panel, lines, (asking.window.start, asking.window.end), size)

@@ -38,10 +38,10 @@ _REDUCED = """async ([screenshot, meant]) => {
 
 async def small_screenshot(page: Page) -> bytes:
     taken = base64.b64encode(await page.screenshot()).decode()
-    return _png(await page.evaluate(_REDUCED, [taken, _meant()]))
+    return _png(await page.evaluate(_REDUCED, [taken, _palette_colors()]))
 
 
-def _meant() -> list[int]:
+def _palette_colors() -> list[int]:
     """As a canvas has its pixels: red, green, blue, opaque."""
     colors = dict.fromkeys([*COLORS.values(), *PALETTE])
     return [int.from_bytes(bytes.fromhex(each[1:]) + b"\xff", "little") for each in colors]

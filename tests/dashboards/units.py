@@ -7,7 +7,7 @@ _THOUSANDS = ((1e9, " Bil"), (1e6, " Mil"), (1e3, " K"))
 _BYTES = ((2.0**30, " GiB"), (2.0**20, " MiB"), (2.0**10, " KiB"))
 
 
-def shown(value: float, unit: str, *, decimals: int | None = None, now: float = 0) -> str:
+def format_value(value: float, unit: str, *, decimals: int | None = None, now: float = 0) -> str:
     if math.isnan(value):
         return "-"
     if unit == "s":
@@ -17,12 +17,12 @@ def shown(value: float, unit: str, *, decimals: int | None = None, now: float = 
     if unit == "currencyUSD":
         return f"${_plain(value, decimals)}"
     if unit == "bytes":
-        return _scaled(value, _BYTES, decimals) or f"{_plain(value, decimals)} B"
+        return _format_scaled(value, _BYTES, decimals) or f"{_plain(value, decimals)} B"
     if unit == "locale":
         return f"{value:,.{decimals or 0}f}"
     if unit == "dateTimeFromNow":
         return f"in {_seconds(max(0.0, value / 1000 - now), 0)}"
-    number = _scaled(value, _THOUSANDS, decimals) or _plain(value, decimals)
+    number = _format_scaled(value, _THOUSANDS, decimals) or _plain(value, decimals)
     return number + {"reqps": " req/s"}.get(unit, unit.removeprefix("suffix:") if unit.startswith("suffix:") else "")
 
 
@@ -33,7 +33,7 @@ def _seconds(value: float, decimals: int | None) -> str:
     return f"{_plain(value * 1000, decimals)} ms" if value else "0 s"
 
 
-def _scaled(value: float, steps: tuple[tuple[float, str], ...], decimals: int | None) -> str | None:
+def _format_scaled(value: float, steps: tuple[tuple[float, str], ...], decimals: int | None) -> str | None:
     size, name = next((step for step in steps if abs(value) >= step[0]), (0.0, ""))
     return f"{_plain(value / size, decimals)}{name}" if size else None
 

@@ -33,7 +33,7 @@ def marks_of(file: Path, path: str) -> list[Mark]:
     if "mark.design" not in text:
         return []
     tree = ast.parse(text)
-    held = list(_held(tree, ""))
+    held = list(_marked_tests(tree, ""))
     stray = {id(call): call for call in _calls(tree)}
     for call, _ in held:
         stray.pop(id(call), None)
@@ -42,7 +42,7 @@ def marks_of(file: Path, path: str) -> list[Mark]:
     return [Mark(path, test, statement) for call, test in held for statement in _statements(call, path)]
 
 
-def _held(node: ast.Module | ast.ClassDef, owner: str) -> Iterator[tuple[ast.Call, str]]:
+def _marked_tests(node: ast.Module | ast.ClassDef, owner: str) -> Iterator[tuple[ast.Call, str]]:
     for child in node.body:
         if isinstance(child, ast.Assign | ast.AnnAssign) and _sets_pytestmark(child):
             yield from ((call, owner) for call in _calls(child))
@@ -50,7 +50,7 @@ def _held(node: ast.Module | ast.ClassDef, owner: str) -> Iterator[tuple[ast.Cal
             name = f"{owner}::{child.name}" if owner else child.name
             yield from ((call, name) for each in child.decorator_list for call in _calls(each))
             if isinstance(child, ast.ClassDef):
-                yield from _held(child, name)
+                yield from _marked_tests(child, name)
 
 
 def _sets_pytestmark(node: ast.Assign | ast.AnnAssign) -> bool:

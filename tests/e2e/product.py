@@ -41,7 +41,7 @@ def as_json(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) ->
 
 
 @contextmanager
-def started(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def started_command(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """The command in the background; its output goes to cwd/output."""
     with (cwd / "output").open("ab") as output:
         process = subprocess.Popen(
@@ -55,7 +55,7 @@ def started(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) ->
             process.terminate()
             process.wait(60)
         for each in family:
-            if alive(each):
+            if is_alive(each):
                 each.kill()
 
 
@@ -66,7 +66,7 @@ def descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     """A zombie is dead: it only waits for whoever adopted it."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
@@ -74,7 +74,7 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def until(what: str, condition: Callable[[], Any], *, within_s: float = 60, every_s: float = 0.05) -> Any:
+def wait_until(what: str, condition: Callable[[], Any], *, within_s: float = 60, every_s: float = 0.05) -> Any:
     give_up_at = time.monotonic() + within_s
     while not (value := condition()):
         assert time.monotonic() < give_up_at, f"not within {within_s} s: {what}"

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.compat, pytest.mark.timeout(300)]
 
 WHEEL = "mozaiks==0.2.0"
 PACKAGES = "factory_app/workflows"
-LEAST = 15
+MIN_PACKAGES = 15
 # Why no run of a package is started, by the codes of its findings, and one of the modules that it lacks; None: it is.
 FOREIGN = frozenset({"foreign_import"})
 BATCHES = frozenset({"task_batches"})
@@ -92,7 +92,7 @@ def answers(folder: Path) -> list[dict[str, Any]]:
     return packages
 
 
-def raw(package: Path, *stems: str) -> Any:
+def read_raw(package: Path, *stems: str) -> Any:
     """The first of these files, by the plainest reader there is."""
     for stem in stems:
         for suffix, read in ((".yaml", yaml.safe_load), (".yml", yaml.safe_load), (".json", json.loads)):
@@ -108,19 +108,19 @@ def size(body: Any, *keys: str) -> int:
     return sum(len(body.get(key) or ()) for key in keys) if isinstance(body, dict) else len(body or ())
 
 
-def counted(package: Path) -> Mapping[str, int]:
-    network = (raw(package, "orchestrator") or {}).get("orchestration_pattern") == "ag2_network"
+def count_parts(package: Path) -> Mapping[str, int]:
+    network = (read_raw(package, "orchestrator") or {}).get("orchestration_pattern") == "ag2_network"
     routing = ("transition_graph", "handoffs") if network else ("handoffs", "transition_graph")
     hooks = ("middleware", "hooks") if network else ("hooks", "middleware")
     return {
-        "agents": size(raw(package, "agents"), "agents"),
-        "tools": size(raw(package, "tools"), "tools"),
-        "lifecycle_tools": size(raw(package, "tools"), "lifecycle_tools"),
-        "handoffs": size(raw(package, *routing), *ROUTING),
-        "variables": size(raw(package, "context_variables"), "definitions", "variables"),
-        "models": size(raw(package, "structured_outputs"), "models"),
-        "hooks": size(raw(package, *hooks), "hooks", "prompt_middleware"),
-        "triggers": size(raw(package, "triggers", "orchestrator"), "triggers"),
+        "agents": size(read_raw(package, "agents"), "agents"),
+        "tools": size(read_raw(package, "tools"), "tools"),
+        "lifecycle_tools": size(read_raw(package, "tools"), "lifecycle_tools"),
+        "handoffs": size(read_raw(package, *routing), *ROUTING),
+        "variables": size(read_raw(package, "context_variables"), "definitions", "variables"),
+        "models": size(read_raw(package, "structured_outputs"), "models"),
+        "hooks": size(read_raw(package, *hooks), "hooks", "prompt_middleware"),
+        "triggers": size(read_raw(package, "triggers", "orchestrator"), "triggers"),
     }
 
 
@@ -128,7 +128,7 @@ def test_every_folder_with_an_orchestrator_is_listed(folder: Path, answers: list
     expected = {path.parent for path in folder.glob("*/orchestrator.*")}
 
     assert {Path(each["path"]) for each in answers} == expected
-    assert len(answers) == len(expected) >= LEAST
+    assert len(answers) == len(expected) >= MIN_PACKAGES
 
 
 def test_no_package_is_refused(answers: list[dict[str, Any]]) -> None:
@@ -139,16 +139,16 @@ def test_no_package_is_refused(answers: list[dict[str, Any]]) -> None:
 
 
 def test_every_count_is_what_a_plain_reader_counts(answers: list[dict[str, Any]]) -> None:
-    expected = {each["name"]: counted(Path(each["path"])) for each in answers}
+    expected = {each["name"]: count_parts(Path(each["path"])) for each in answers}
 
     assert {each["name"]: each["counts"] for each in answers} == expected
     for kind in ("agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"):
         assert sum(counts[kind] for counts in expected.values()) > 0, f"no package has {kind}: nothing was compared"
 
 
-def says_something(data: Any) -> bool:
+def has_content(data: Any) -> bool:
     if isinstance(data, dict | list):
-        return any(map(says_something, data.values() if isinstance(data, dict) else data))
+        return any(map(has_content, data.values() if isinstance(data, dict) else data))
     return data is not None
 
 
@@ -158,11 +158,11 @@ def test_nothing_that_is_not_executed_is_dropped_in_silence(folder: Path, answer
     for batches in folder.glob("*/extended_orchestration/task_batches.*"):
         assert "task_batches" in codes[batches.parent.parent.name]
     for screens in folder.glob("*/ui_config.*"):
-        speaks = says_something(yaml.safe_load(screens.read_text(encoding="utf-8-sig")))
+        speaks = has_content(yaml.safe_load(screens.read_text(encoding="utf-8-sig")))
         assert ("ui_only" in codes[screens.parent.name]) is speaks
 
 
-def test_each_package_starts_or_says_why_not(folder: Path) -> None:
+def test_each_package_starts_or_reports_why_not(folder: Path) -> None:
     obstacles = {path.parent.name: inspect_package(path.parent).obstacles for path in folder.glob("*/orchestrator.*")}
 
     codes = {name: frozenset(each.code for each in found) for name, found in obstacles.items()}

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.asked import ALL, Asking, Document, Window, dashboards, panels
+from tests.dashboards.asked import ALL, DashboardQuery, Document, DashboardWindow, dashboards, panels
 from tests.dashboards.busy_system import BusySystem, busy_system, targets_file
 from tests.dashboards.picture import picture_of
-from tests.e2e.product import until
+from tests.e2e.product import wait_until
 from tests.prometheus_server import PrometheusServer, Series, prometheus, scrape_config
 
 ROOT = Path(__file__).parents[2]
@@ -30,12 +30,12 @@ CHOSEN = {"fleet": {"app": ALL, "workflow": ALL}, "usage": {"app": ALL, "workflo
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(PATIENCE_S + 120)]
 
 
-def askings(server: PrometheusServer, began: float) -> dict[str, Asking]:
+def askings(server: PrometheusServer, began: float) -> dict[str, DashboardQuery]:
     """As if Grafana were told that each target is scraped every five seconds, which is how often exporters read."""
     now = time.time()
     began = min(began, now - 1)  # Prometheus refuses a range that rounds to no second
-    window = Window(began, now, step_s=max(1, round((now - began) / 240)), scrape_s=5 if PICTURES_S else 1)
-    return {name: Asking(server, window, CHOSEN.get(name, ONE_WORKFLOW)) for name in dashboards()}
+    window = DashboardWindow(began, now, step_s=max(1, round((now - began) / 240)), scrape_s=5 if PICTURES_S else 1)
+    return {name: DashboardQuery(server, window, CHOSEN.get(name, ONE_WORKFLOW)) for name in dashboards()}
 
 
 def all_queries() -> list[Query]:
@@ -61,7 +61,7 @@ def work(system: BusySystem, server: PrometheusServer, began: float) -> None:
         nonlocal due_at, killed
         if time.time() < due_at:
             return False
-        system.again(next(rounds))
+        system.do_some_things_again(next(rounds))
         due_at = time.time() + PACE_S
         if time.time() - began < PICTURES_S:
             if not killed and time.time() - began > PICTURES_S / 2:
@@ -74,7 +74,7 @@ def work(system: BusySystem, server: PrometheusServer, began: float) -> None:
         return not left
 
     try:
-        until("every query of every dashboard finds something", all_answered, within_s=PATIENCE_S)
+        wait_until("every query of every dashboard finds something", all_answered, within_s=PATIENCE_S)
     except AssertionError:
         pytest.fail(f"these find nothing: {[(name, title, target['refId']) for name, title, target in left]}")
 
@@ -95,8 +95,8 @@ async def test_every_query_finds_something_while_all_roles_work(tmp_path: Path) 
         busy_system(tmp_path) as system,
     ):
         began = time.time()
-        until("all roles are scraped", lambda: server.up() == dict.fromkeys(ROLES, True))
-        system.once()
+        wait_until("all roles are scraped", lambda: server.up() == dict.fromkeys(ROLES, True))
+        system.do_each_thing_once()
         work(system, server, began)
 
         pictures: dict[str, bytes] = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.product import alive, descendants, started, unattended, until
+from tests.e2e.product import is_alive, descendants, started_command, unattended, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -48,14 +48,14 @@ def test_a_second_demo_on_the_same_data_shows_its_own_runs(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
 def test_however_it_is_ended_no_process_is_left(tmp_path: Path, number: signal.Signals) -> None:
-    with started("demo", "--data-dir", str(tmp_path / "data"), cwd=tmp_path) as demo:
-        until("servers and roles run", lambda: len(descendants(demo.pid)) >= ROLES_AND_SERVERS)
+    with started_command("demo", "--data-dir", str(tmp_path / "data"), cwd=tmp_path) as demo:
+        wait_until("servers and roles run", lambda: len(descendants(demo.pid)) >= ROLES_AND_SERVERS)
         family = descendants(demo.pid)
 
         demo.send_signal(number)
         demo.wait(30)
 
-        until("every child is gone", lambda: not any(alive(each) for each in family), within_s=10)
+        wait_until("every child is gone", lambda: not any(is_alive(each) for each in family), within_s=10)
     assert "Traceback" not in (tmp_path / "output").read_text()
 
 

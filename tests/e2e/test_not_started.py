@@ -11,7 +11,7 @@ from tests.unit.workflows.packages import write_package
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 
-def test_enqueue_says_why_a_package_is_not_started(tmp_path: Path) -> None:
+def test_enqueue_reports_why_a_package_is_not_started(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     flows = tmp_path / "flows"
     broken = write_package(flows / "Broken", orchestrator={"workflow_name": "Broken", "initial_agent": "C"})

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.e2e.product import COMMAND, alive, descendants, environment, one_line, unattended, until
+from tests.e2e.product import COMMAND, is_alive, descendants, environment, one_line, unattended, wait_until
 from tests.unit.ops.test_one_run_guide import write_guide
 from tests.unit.workflows.packages import rule, write_package, write_tool
 
@@ -38,7 +38,7 @@ def run(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> sub
     return unattended("run", *arguments, cwd=cwd, env=env)
 
 
-def small(folder: Path, tool: str | None = None, **files: Any) -> Path:
+def write_small_package(folder: Path, tool: str | None = None, **files: Any) -> Path:
     """A package that goes from A to B; A has the tool, when there is one."""
     if tool is not None:
         files["tools"] = [{"agent": "A", "file": "act.py", "function": "act", "description": "acts"}]
@@ -80,7 +80,7 @@ def test_a_shipped_package_by_name_and_by_path_without_any_service(
     assert list(tmp_path.iterdir()) == [], "the run left something in the user's directory"
 
 
-def test_without_a_script_the_shipped_answers_are_used_as_a_worker_uses_them(tmp_path: Path) -> None:
+def test_without_a_script_the_shipped_answers_are_used_as_by_a_worker(tmp_path: Path) -> None:
     done = run("OrderFollowUp", "--input", '{"order_id": "7"}', "--context", ORDER, cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
@@ -98,7 +98,7 @@ def test_what_only_a_database_has_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_no_server_is_started(tmp_path: Path) -> None:
-    package = small(tmp_path)
+    package = write_small_package(tmp_path)
     answers = script(tmp_path, answers={"B": [{"text": "x", "delay_s": 1}]})
 
     with in_background(str(package), "--script", answers, cwd=tmp_path) as process:
@@ -151,7 +151,7 @@ def test_an_unknown_option_is_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_a_package_with_a_finding_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
-    broken = small(tmp_path / "broken", orchestrator={"workflow_name": "Small", "initial_agent": "Nobody"})
+    broken = write_small_package(tmp_path / "broken", orchestrator={"workflow_name": "Small", "initial_agent": "Nobody"})
 
     done = run(str(broken), cwd=tmp_path)
 
@@ -159,8 +159,8 @@ def test_a_package_with_a_finding_is_one_line_and_exit_code_1(tmp_path: Path) ->
     assert "[unknown_agent]" in one_line(done.stderr)
 
 
-def test_a_package_that_needs_what_is_not_there_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
-    blocked = small(tmp_path / "blocked")
+def test_a_package_with_missing_requirements_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    blocked = write_small_package(tmp_path / "blocked")
     (blocked / "extended_orchestration").mkdir()
     (blocked / "extended_orchestration" / "task_batches.yaml").write_text("batches: [{id: one}]")
 
@@ -180,7 +180,7 @@ def test_a_script_is_refused_with_its_file_its_place_and_its_field(tmp_path: Pat
 
 
 def test_a_run_that_fails_is_exit_code_1_with_json_as_well(tmp_path: Path) -> None:
-    package = small(tmp_path)
+    package = write_small_package(tmp_path)
 
     done = run(str(package), "--script", script(tmp_path, default={"error": {"status": 400}}), "--json", cwd=tmp_path)
 
@@ -191,7 +191,7 @@ def test_a_run_that_fails_is_exit_code_1_with_json_as_well(tmp_path: Path) -> No
 
 
 def test_stdout_is_json_only_whatever_a_tool_and_its_children_print(tmp_path: Path) -> None:
-    package = small(
+    package = write_small_package(
         tmp_path, "import os\n\ndef act():\n    print('one')\n    os.write(1, b'two')\n    os.system('echo three')\n"
     )
 
@@ -201,8 +201,8 @@ def test_stdout_is_json_only_whatever_a_tool_and_its_children_print(tmp_path: Pa
     assert {"one", "two", "three"} <= set(done.stderr.replace("two", "two\n").split())
 
 
-def test_what_fails_in_a_tool_is_said_once_with_its_place(tmp_path: Path) -> None:
-    package = small(tmp_path, "def act():\n    raise ValueError('boom')\n")
+def test_a_tool_failure_is_reported_once_with_its_place(tmp_path: Path) -> None:
+    package = write_small_package(tmp_path, "def act():\n    raise ValueError('boom')\n")
 
     done = run(str(package), "--script", script(tmp_path, answers={"A": [ACT, {"text": "x"}]}), cwd=tmp_path)
 
@@ -215,7 +215,7 @@ def test_what_fails_in_a_tool_is_said_once_with_its_place(tmp_path: Path) -> Non
 def test_in_production_no_environment_variable_is_there(tmp_path: Path) -> None:
     definitions = {"flag": {"type": "string", "source": {"type": "config", "env_var": "SMALL_FLAG"}}}
     tool = "import os\n\ndef act():\n    print(os.environ['SMALL_FLAG'])\n    return os.environ['SMALL_FLAG']\n"
-    package = small(tmp_path, tool, context_variables={"definitions": definitions})
+    package = write_small_package(tmp_path, tool, context_variables={"definitions": definitions})
     command = (str(package), "--script", script(tmp_path, answers={"A": [ACT, {"text": "x"}]}), "--json")
     env = environment(SMALL_FLAG="a-value-of-this-machine")
 
@@ -235,7 +235,7 @@ def test_ctrl_c_cancels_the_run_calls_its_last_steps_and_leaves_nothing(tmp_path
         "tools": [{"agent": "A", "file": "act.py", "function": "act", "description": "acts"}],
         "lifecycle_tools": last,
     }
-    package = small(tmp_path, tools=tools)
+    package = write_small_package(tmp_path, tools=tools)
     write_tool(package, "act.py", "print('begun', flush=True)\n" + tool)
     marks = "".join(
         f"def {each['trigger']}(): open({str(tmp_path / each['trigger'])!r}, 'w').close()\n" for each in last
@@ -256,11 +256,11 @@ def test_ctrl_c_cancels_the_run_calls_its_last_steps_and_leaves_nothing(tmp_path
     assert (report["state"], report["outcome"]["kind"]) == ("cancelled", "cancelled")
     assert "Traceback" not in err
     assert {each["trigger"] for each in last} <= {path.name for path in tmp_path.iterdir()}
-    assert not any(alive(each) for each in family)
+    assert not any(is_alive(each) for each in family)
 
 
 def test_a_reader_that_leaves_does_not_end_the_run_with_a_traceback(tmp_path: Path) -> None:
-    package = small(tmp_path, "def act(): open('acted', 'w').close()\n")
+    package = write_small_package(tmp_path, "def act(): open('acted', 'w').close()\n")
     answers = script(tmp_path, answers={"A": [{"text": "x"}], "B": [{"text": "y", "delay_s": 0.5}]})
 
     with in_background(str(package), "--script", answers, cwd=tmp_path) as process:
@@ -277,7 +277,7 @@ def test_a_reader_that_leaves_does_not_end_the_run_with_a_traceback(tmp_path: Pa
 
 
 def test_on_a_terminal_each_turn_appears_when_it_is_committed(tmp_path: Path) -> None:
-    package = small(tmp_path)
+    package = write_small_package(tmp_path)
     answers = script(tmp_path, answers={"B": [{"text": "late", "delay_s": 2}]})
     ours, theirs = pty.openpty()
     shown = b""
@@ -289,10 +289,10 @@ def test_on_a_terminal_each_turn_appears_when_it_is_committed(tmp_path: Path) ->
 
     with in_background(str(package), "--script", answers, cwd=tmp_path, stdout=theirs) as process:
         os.close(theirs)
-        until("the first turn is shown", lambda: b"1. A" in read(), within_s=20)
+        wait_until("the first turn is shown", lambda: b"1. A" in read(), within_s=20)
         assert process.poll() is None, "it was shown at the end only"
         assert b"2. B" not in shown
-        until("the end is shown", lambda: b"succeeded, completed" in read(), within_s=20)
+        wait_until("the end is shown", lambda: b"succeeded, completed" in read(), within_s=20)
         process.wait(20)
     os.close(ours)
 

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from tests.e2e.product import environment, unattended, until
+from tests.e2e.product import environment, unattended, wait_until
 from tests.unit.workflows.packages import rule, write_package
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -101,7 +101,7 @@ def server(python: Path, tmp_path: Path) -> Iterator[str]:
         process.stdout.close()
 
 
-def served(address: str) -> dict[str, int]:
+def served_model(address: str) -> dict[str, int]:
     """What the server has counted itself, once it works on nothing any more."""
 
     def counted() -> dict[str, float]:
@@ -109,7 +109,7 @@ def served(address: str) -> dict[str, int]:
             text = answer.read().decode()
         return {name: float(value) for name, value in re.findall(r"^llamacpp:(\w+) (\S+)$", text, re.MULTILINE)}
 
-    counts = until("the server is idle", lambda: (now := counted())["requests_processing"] == 0 and now, within_s=20)
+    counts = wait_until("the server is idle", lambda: (now := counted())["requests_processing"] == 0 and now, within_s=20)
     return {"input": int(counts["prompt_tokens_total"]), "output": int(counts["tokens_predicted_total"])}
 
 
@@ -146,5 +146,5 @@ def test_three_agents_talk_to_a_real_model_and_every_token_is_on_the_bill(server
     assert isinstance(said["stars"], int)
     assert isinstance(said["sure"], bool)
     billed = {kind: sum(call[f"{kind}_tokens"] for call in report["usage"]) for kind in ("input", "output")}
-    assert billed == served(server)
+    assert billed == served_model(server)
     assert min(billed.values()) > 0

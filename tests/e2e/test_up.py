@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ops.free_ports import free_address
-from tests.e2e.product import alive, as_json, descendants, environment, one_line, started, unattended, until
+from ops.free_ports import find_free_address
+from tests.e2e.product import is_alive, as_json, descendants, environment, one_line, started_command, unattended, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -19,18 +19,18 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.gateway = free_address()
+        self.gateway = find_free_address()
         self.env = environment(
             UNATTENDED_DATA_DIR=str(folder / "data"),
             UNATTENDED_LISTEN=str(self.gateway),
-            UNATTENDED_METRICS_LISTEN=str(free_address()),
+            UNATTENDED_METRICS_LISTEN=str(find_free_address()),
             UNATTENDED_LEASE_S="4",
         )
 
     @contextmanager
     def up(self) -> Iterator[psutil.Process]:
-        with started("up", cwd=self.folder, env=self.env) as process:
-            until("every role is ready", lambda: self.ready_roles() >= {"gateway", "scheduler", "watcher", "worker"})
+        with started_command("up", cwd=self.folder, env=self.env) as process:
+            wait_until("every role is ready", lambda: self.ready_roles() >= {"gateway", "scheduler", "watcher", "worker"})
             yield psutil.Process(process.pid)
         (self.folder / "output").unlink()
 
@@ -59,14 +59,14 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def role_process(up: psutil.Process, role: str) -> psutil.Process | None:
-    living = (each for each in descendants(up.pid) if alive(each))
+    living = (each for each in descendants(up.pid) if is_alive(each))
     return next((each for each in living if each.cmdline()[-1:] == [role]), None)
 
 
 def test_data_is_kept_between_starts_and_the_cli_finds_the_servers(machine: Machine) -> None:
     with machine.up():
         run_id = machine.enqueue()
-        until("the run ends", lambda: machine.state(run_id) == "succeeded")
+        wait_until("the run ends", lambda: machine.state(run_id) == "succeeded")
         usage = as_json("usage", cwd=machine.folder, env=machine.env)
     gone = unattended("runs", "list", cwd=machine.folder, env=machine.env)
 
@@ -80,18 +80,18 @@ def test_data_is_kept_between_starts_and_the_cli_finds_the_servers(machine: Mach
     assert "unattended up" in one_line(gone.stderr)
 
 
-def test_a_worker_killed_in_the_middle_of_a_run_is_replaced_and_the_run_ends(machine: Machine) -> None:
+def test_a_worker_killed_during_a_run_is_replaced_and_the_run_ends(machine: Machine) -> None:
     machine.answer_slowly()
     with machine.up() as up:
         worker = role_process(up, "worker")
         assert worker is not None
         run_id = machine.enqueue()
-        until("the run is being worked on", lambda: machine.state(run_id) == "running")
+        wait_until("the run is being worked on", lambda: machine.state(run_id) == "running")
 
         worker.kill()
 
-        until("another worker process runs", lambda: (now := role_process(up, "worker")) and now.pid != worker.pid)
-        until("the run ends", lambda: machine.state(run_id) == "succeeded")
+        wait_until("another worker process runs", lambda: (now := role_process(up, "worker")) and now.pid != worker.pid)
+        wait_until("the run ends", lambda: machine.state(run_id) == "succeeded")
         story = as_json("runs", "show", run_id, cwd=machine.folder, env=machine.env)
 
     assert [turn["agent"] for turn in story["turns"]] == ["Collector", "Writer"]
@@ -103,7 +103,7 @@ def test_sigterm_stops_everything(machine: Machine) -> None:
 
         up.send_signal(signal.SIGTERM)
 
-        until("every process is gone", lambda: not any(alive(each) for each in [up, *family]), within_s=40)
+        wait_until("every process is gone", lambda: not any(is_alive(each) for each in [up, *family]), within_s=40)
     assert not (machine.folder / "data" / "services.json").exists()
 
 
@@ -139,10 +139,10 @@ def test_one_address_for_gateway_and_exporter_is_one_line(machine: Machine) -> N
         ("UNATTENDED_REDIS_URL", "nonsense"),
     ],
 )
-def test_a_given_server_that_is_not_there_is_one_line_and_nothing_is_started(
+def test_a_given_server_that_is_absent_is_one_line_and_starts_nothing(
     machine: Machine, variable: str, url: str
 ) -> None:
-    done = unattended("up", cwd=machine.folder, env={**machine.env, variable: url.format(free_address())})
+    done = unattended("up", cwd=machine.folder, env={**machine.env, variable: url.format(find_free_address())})
 
     assert done.returncode == 1
     assert variable in one_line(done.stderr)
@@ -170,8 +170,8 @@ def test_a_second_up_on_the_same_data_is_one_line(machine: Machine) -> None:
     with machine.up():
         env = {
             **machine.env,
-            "UNATTENDED_LISTEN": str(free_address()),
-            "UNATTENDED_METRICS_LISTEN": str(free_address()),
+            "UNATTENDED_LISTEN": str(find_free_address()),
+            "UNATTENDED_METRICS_LISTEN": str(find_free_address()),
         }
         second = unattended("up", cwd=machine.folder, env=env)
 

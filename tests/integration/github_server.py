@@ -13,14 +13,14 @@ TOKEN = "a-token-of-the-tests"
 
 
 @dataclass
-class GitHub:
+class FakeGitHub:
     url: str = ""
     comments: dict[str, list[str]] = field(default_factory=dict)
 
 
 @contextmanager
-def github_server() -> Iterator[GitHub]:
-    github = GitHub()
+def github_server() -> Iterator[FakeGitHub]:
+    github = FakeGitHub()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -27,11 +27,11 @@ EAGER = (
 )
 
 
-def say(**words: Any) -> None:
+def write_message(**words: Any) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
 
 
-def become(request: dict[str, Any], log: int) -> None:
+def exec_role(request: dict[str, Any], log: int) -> None:
     os.chdir(request["folder"])
     nothing = os.open(os.devnull, os.O_RDONLY)
     for new, old in ((nothing, 0), (log, 1), (log, 2)):
@@ -49,10 +49,10 @@ def fork(request: dict[str, Any]) -> bool:
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)  # before anybody looks into it
     pid = os.fork()
     if pid == 0:
-        become(request, log)
+        exec_role(request, log)
         return True
     os.close(log)
-    say(pid=pid)
+    write_message(pid=pid)
     LIVING.add(pid)
     return False
 
@@ -60,15 +60,15 @@ def fork(request: dict[str, Any]) -> bool:
 LIVING: set[int] = set()
 
 
-def bury() -> None:
+def reap_children() -> None:
     for pid in tuple(LIVING):
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
             LIVING.discard(pid)
-            say(pid=pid, returncode=os.waitstatus_to_exitcode(status))
+            write_message(pid=pid, returncode=os.waitstatus_to_exitcode(status))
 
 
-def forked() -> bool:
+def run_forked_role() -> bool:
     """Returns in each child with True, and with False when nobody asks any more."""
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
@@ -79,7 +79,7 @@ def forked() -> bool:
         readable, _, _ = select.select([0, woken], [], [])
         if woken in readable:
             os.read(woken, 4096)
-            bury()
+            reap_children()
         if 0 in readable:
             chunk = os.read(0, 2**20)
             if not chunk:
@@ -97,7 +97,7 @@ def main() -> None:
         import_module(name)
     assert threading.active_count() == 1, threading.enumerate()
     gc.freeze()
-    if forked():
+    if run_forked_role():
         runpy.run_path(sys.argv[0], run_name="__main__")
     else:
         for pid in LIVING:

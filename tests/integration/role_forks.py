@@ -54,7 +54,7 @@ class RoleForks:
         self._forker: Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        self._asked: asyncio.Queue[asyncio.Future[ForkedProcess]] = asyncio.Queue()
+        self._requests: asyncio.Queue[asyncio.Future[ForkedProcess]] = asyncio.Queue()
         self._living: dict[int, ForkedProcess] = {}
 
     async def start(self, command: Sequence[str], *, env: Mapping[str, str], log: Path, folder: Path) -> ForkedProcess:
@@ -68,7 +68,7 @@ class RoleForks:
                 )
                 self._reading = asyncio.create_task(self._read(self._forker))
         started: asyncio.Future[ForkedProcess] = asyncio.get_running_loop().create_future()
-        self._asked.put_nowait(started)
+        self._requests.put_nowait(started)
         assert self._forker.stdin is not None
         self._forker.stdin.write(json.dumps(request).encode() + b"\n")
         return await asyncio.shield(started)
@@ -81,7 +81,7 @@ class RoleForks:
                 self._living.pop(said["pid"]).has_ended(said["returncode"])
             else:
                 process = self._living[said["pid"]] = ForkedProcess(said["pid"])
-                self._asked.get_nowait().set_result(process)
+                self._requests.get_nowait().set_result(process)
 
     async def close(self) -> None:
         """Ends every role that still lives, too."""

@@ -32,7 +32,7 @@ Document = dict[str, Any]
 ENDED = {"succeeded", "failed", "cancelled", "parked", "needs_human"}
 
 
-async def until(what: str, condition: Callable[[], Awaitable[Any]], *, within_s: float = 30) -> Any:
+async def wait_until(what: str, condition: Callable[[], Awaitable[Any]], *, within_s: float = 30) -> Any:
     """Polls a named condition; returns its first truthy value."""
     give_up_at = time.monotonic() + within_s
     while not (value := await condition()):
@@ -105,7 +105,7 @@ class Stage:
             folder=self.folder,
         )
         self.workers.append(process)
-        await until("the worker is ready", lambda: self._says("worker_ready", len(self.workers) - 1))
+        await wait_until("the worker is ready", lambda: self._has_logged("worker_ready", len(self.workers) - 1))
         return process
 
     async def start_altered_worker(self, changes: str, **environment: str) -> Process:
@@ -121,10 +121,10 @@ class Stage:
                 cwd=self.folder,
             )
         self.workers.append(process)
-        await until("the worker is ready", lambda: self._says("worker_ready", number))
+        await wait_until("the worker is ready", lambda: self._has_logged("worker_ready", number))
         return process
 
-    async def _says(self, event: str, worker: int) -> bool:
+    async def _has_logged(self, event: str, worker: int) -> bool:
         assert self.workers[worker].returncode is None, self.log(worker)
         return event in self.log(worker)
 
@@ -143,23 +143,23 @@ class Stage:
         assert document is not None
         return document
 
-    async def ended(self, run_id: str, *, within_s: float = 30) -> Document:
+    async def wait_for_end(self, run_id: str, *, within_s: float = 30) -> Document:
         async def has_ended() -> Document | None:
             document = await self.run(run_id)
             return document if document["state"] in ENDED else None
 
         try:
-            document: Document = await until(f"{run_id} ends", has_ended, within_s=within_s)
+            document: Document = await wait_until(f"{run_id} ends", has_ended, within_s=within_s)
         except AssertionError as error:
             logs = "\n".join(self.log(worker)[-4_000:] for worker in range(len(self.workers)))
             raise AssertionError(f"{error}: {await self.run(run_id)}\n{logs}") from None
         return document
 
-    async def turn_is(self, run_id: str, number: int) -> None:
+    async def wait_for_turn(self, run_id: str, number: int) -> None:
         async def reached() -> bool:
             return bool((await self.run(run_id))["turn"] >= number)
 
-        await until(f"turn {number} of {run_id} is committed", reached)
+        await wait_until(f"turn {number} of {run_id} is committed", reached)
 
     async def agents_of(self, run_id: str) -> list[str]:
         run = await self.run(run_id)
@@ -178,7 +178,7 @@ class Stage:
             metrics=ReconcileMetrics(CollectorRegistry()),
         )
 
-    async def reconciled_until_ended(self, run_id: str, *, within_s: float = 30) -> Document:
+    async def reconcile_until_end(self, run_id: str, *, within_s: float = 30) -> Document:
         """What the scheduler role does beside its ticks, until the run has ended."""
         reconciler = self.reconciler()
 
@@ -188,7 +188,7 @@ class Stage:
             return document if document["state"] in ENDED else None
 
         try:
-            document: Document = await until(f"{run_id} ends", has_ended, within_s=within_s)
+            document: Document = await wait_until(f"{run_id} ends", has_ended, within_s=within_s)
         except AssertionError as error:
             logs = "\n".join(self.log(worker)[-4_000:] for worker in range(len(self.workers)))
             raise AssertionError(f"{error}: {await self.run(run_id)}\n{logs}") from None

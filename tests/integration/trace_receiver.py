@@ -29,28 +29,28 @@ class SeenSpan:
 
 
 @dataclass
-class Receiver:
+class TraceReceiver:
     url: str = ""
     spans: list[SeenSpan] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
 
-    def named(self, name: str) -> list[SeenSpan]:
+    def spans_named(self, name: str) -> list[SeenSpan]:
         return [span for span in self.spans if span.name == name]
 
-    def one(self, name: str) -> SeenSpan:
-        [span] = self.named(name)
+    def only_span(self, name: str) -> SeenSpan:
+        [span] = self.spans_named(name)
         return span
 
 
 @contextmanager
-def trace_receiver() -> Iterator[Receiver]:
-    receiver = Receiver()
+def trace_receiver() -> Iterator[TraceReceiver]:
+    receiver = TraceReceiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             receiver.raw.append(body)
-            receiver.spans.extend(decoded(body))
+            receiver.spans.extend(decode_spans(body))
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -69,7 +69,7 @@ def trace_receiver() -> Iterator[Receiver]:
         server.server_close()
 
 
-def decoded(body: bytes) -> Iterator[SeenSpan]:
+def decode_spans(body: bytes) -> Iterator[SeenSpan]:
     for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
         service = _attributes(resource.resource.attributes)["service.name"]
         for scope in resource.scope_spans:

@@ -16,7 +16,7 @@ PRICES = PriceTable((Price("openai", "gpt", Decimal(1), Decimal(2)),))
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsedCalls:
     """`model` gpt has a price, others have none."""
 
     app_id: str = "acme"
@@ -30,7 +30,7 @@ class Used:
     status: UsageStatus = "reported"
 
 
-async def use(database: AsyncDatabase[dict[str, Any]], calls: Sequence[Used]) -> None:
+async def insert_usage(database: AsyncDatabase[dict[str, Any]], calls: Sequence[UsedCalls]) -> None:
     ledger = Ledger(database, PRICES)
     await ledger.ensure_indexes()
     nothing = Tokens()
@@ -51,7 +51,7 @@ async def use(database: AsyncDatabase[dict[str, Any]], calls: Sequence[Used]) ->
         await ledger.record(owner, lease_token=1, call=call)
 
 
-def days(count: int, **like: Any) -> list[Used]:
+def days(count: int, **like: Any) -> list[UsedCalls]:
     """One call on each of the first days of 2026."""
-    first = Used(**like)
+    first = UsedCalls(**like)
     return [replace(first, at=datetime(2026, 1, 1 + day, 6, tzinfo=UTC)) for day in range(count)]

@@ -9,21 +9,21 @@ from typing import Any
 from fastapi import Response
 
 
-def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def api_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """The model of a route documents what is sent; a run that a newer version wrote is shown all the same."""
-    return Response(json_bytes(value), status, dict(headers or {}), "application/json")
+    return Response(to_json_bytes(value), status, dict(headers or {}), "application/json")
 
 
-def json_bytes(value: Any) -> bytes:
-    return json.dumps(shown(value), ensure_ascii=False, separators=(",", ":")).encode()
+def to_json_bytes(value: Any) -> bytes:
+    return json.dumps(to_json_value(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def shown(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Dates in ISO 8601, and null for the NaN and Infinity that a tool may have left."""
     if isinstance(value, Mapping):
-        return {str(key): shown(item) for key, item in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [shown(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, float):

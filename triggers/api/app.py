@@ -6,10 +6,10 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute, Route
 
 from triggers.api.budgets import BUDGET_HANDLERS, budget_routes
-from triggers.api.door import Door
+from triggers.api.door import ApiKeyMiddleware
 from triggers.api.keyring import Keyring
-from triggers.api.openapi import COMMON_ANSWERS, Description
-from triggers.api.problems import handlers
+from triggers.api.openapi import COMMON_PROBLEMS, ApiDescription
+from triggers.api.problems import exception_handlers
 from triggers.api.reference import reference_page
 from triggers.api.runs import run_routes
 from triggers.api.trigger_places import TRIGGER_HANDLERS
@@ -17,38 +17,38 @@ from triggers.api.triggers import trigger_routes
 from triggers.api.usage import usage_routes
 from triggers.api_keys import ApiKeys
 from triggers.gateway.metrics import GatewayMetrics
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 
-PREFIX = "/v1"
+API_PREFIX = "/v1"
 
 
-def create_api(ground: TriggerGround, *, metrics: GatewayMetrics) -> FastAPI:
-    routers = (run_routes(ground), trigger_routes(ground), usage_routes(ground), budget_routes(ground))
+def create_api(context: RoleContext, *, metrics: GatewayMetrics) -> FastAPI:
+    routers = (run_routes(context), trigger_routes(context), usage_routes(context), budget_routes(context))
     api = FastAPI(
         title="Unattended",
         openapi_url=None,  # we say it, and our own page shows it: the usual ones load from other hosts
         redirect_slashes=False,
         # Spans of its own, should a process-wide provider be set, with what was refused of a body in them.
         telemetry={"tracing": False, "metrics": False, "logs": False},
-        exception_handlers={**handlers(routers, prefix=PREFIX), **TRIGGER_HANDLERS, **BUDGET_HANDLERS},
-        responses=COMMON_ANSWERS,
+        exception_handlers={**exception_handlers(routers, prefix=API_PREFIX), **TRIGGER_HANDLERS, **BUDGET_HANDLERS},
+        responses=COMMON_PROBLEMS,
     )
     for router in routers:
-        api.include_router(router, prefix=PREFIX)
+        api.include_router(router, prefix=API_PREFIX)
     api.add_middleware(
-        Door,
-        keyring=Keyring(ApiKeys(ground.database)),
+        ApiKeyMiddleware,
+        keyring=Keyring(ApiKeys(context.database)),
         metrics=metrics,
-        body_limit_bytes=ground.settings.body_limit_bytes,
+        body_limit_bytes=context.settings.body_limit_bytes,
     )
     return api
 
 
 def api_routes(api: FastAPI) -> Sequence[BaseRoute]:
     """For the gateway: everything under /v1 behind its door, the description for everybody."""
-    description = Description(api)
+    description = ApiDescription(api)
     return [
-        Route(PREFIX + "/{rest:path}", api),
-        Route("/openapi.json", description.as_json),
+        Route(API_PREFIX + "/{rest:path}", api),
+        Route("/openapi.json", description.serve_json),
         Route("/docs", reference_page(description)),
     ]

@@ -4,14 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from accounting.budgets.budget import MAX_NOTE, MOST_TOKENS, NewRuns, Running, Unit, Window
-from triggers.api.field_types import Moment, Name, said
-from triggers.api.run_models import Asked, Told
+from accounting.budgets.budget import MAX_NOTE, MAX_TOKENS, NewRuns, Running, Unit, Window
+from triggers.api.field_types import Moment, Name, with_error
+from triggers.api.run_models import RequestModel, ResponseModel
 
 EACH_APP = "`*` is each app on its own"
 
 
-class BudgetOrder(Asked):
+class BudgetRequest(RequestModel):
     """Its app, workflow, window and unit say which budget it is."""
 
     model_config = ConfigDict(
@@ -27,7 +27,7 @@ class BudgetOrder(Asked):
     workflow: Name | None = Field(None, description="Only of this workflow. Needed where `app_id` is null.")
     window: Window = Field(description="`total` has no end; of `run` each run may spend that much.")
     unit: Unit
-    limit: Annotated[float, Field(ge=0, le=MOST_TOKENS), said("must be a number from 0 on, of tokens or USD")] = Field(
+    limit: Annotated[float, Field(ge=0, le=MAX_TOKENS), with_error("must be a number from 0 on, of tokens or USD")] = Field(
         description="Tokens, input and output, or USD."
     )
     timezone: Annotated[str, Field(max_length=100)] = Field("UTC", description="Whose hours, days and months.")
@@ -38,7 +38,7 @@ class BudgetOrder(Asked):
     note: Annotated[str, Field(max_length=MAX_NOTE)] = Field("", description="Why, for all who see the budget.")
 
 
-class Standing(Told):
+class WindowStatus(ResponseModel):
     """Of a window. `share` 1.0 is all of it. Amounts are tokens or USD; of a budget that several apps share they are
     null for a key of one app."""
 
@@ -55,7 +55,7 @@ class Standing(Told):
     rejections_total: int | None
 
 
-class BudgetTerms(Told):
+class BudgetTerms(ResponseModel):
     budget_id: str
     app_id: str | None = Field(description=EACH_APP)
     workflow: str | None
@@ -70,16 +70,16 @@ class BudgetTerms(Told):
     note: str
 
 
-class BudgetStanding(BudgetTerms, Standing): ...
+class BudgetWithStatus(BudgetTerms, WindowStatus): ...
 
 
-class BudgetPage(Told):
-    items: list[BudgetStanding]
+class BudgetPage(ResponseModel):
+    items: list[BudgetWithStatus]
     next: str | None = Field(description="`cursor` for the next page; null on the last one.")
 
 
-class BudgetShown(BudgetTerms):
+class BudgetDetails(BudgetTerms):
     created_at: Moment
     updated_at: Moment
     updated_by: str
-    standings: list[Standing] = Field(description="The fullest first, at most a thousand.")
+    standings: list[WindowStatus] = Field(description="The fullest first, at most a thousand.")

@@ -20,7 +20,7 @@ _ONE_LINE = re.compile(r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+")
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-def _moment(value: Any) -> datetime:
+def _parse_moment(value: Any) -> datetime:
     """RFC 3339: with an offset, so that nobody has to guess."""
     if isinstance(value, datetime):
         return value
@@ -35,36 +35,36 @@ def _moment(value: Any) -> datetime:
     raise ValueError(f"must be a time with an offset, such as 2026-01-31T08:00:00Z{hint}")
 
 
-def _whole(value: Any) -> Any:
+def _integral_value(value: Any) -> Any:
     """JSON knows one kind of number: 5.0 is 5."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _one_line(value: str) -> str:
+def _check_one_line(value: str) -> str:
     if not _ONE_LINE.fullmatch(value):
         raise ValueError("must be one line of plain text")
     return value
 
 
-def said(sentence: str) -> WrapValidator:
+def with_error(message: str) -> WrapValidator:
     """One sentence of ours, whatever is wrong with a value. Stands last, around all other checks."""
 
     def read(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         try:
             return check(value)
         except ValidationError:
-            raise ValueError(sentence) from None
+            raise ValueError(message) from None
 
     return WrapValidator(read)
 
 
-WHOLE = BeforeValidator(_whole)
-LINE = AfterValidator(_one_line)
+WHOLE = BeforeValidator(_integral_value)
+LINE = AfterValidator(_check_one_line)
 LINE_SCHEMA: JsonDict = {"pattern": f"^{_ONE_LINE.pattern}$"}
 Moment = Annotated[
     datetime,
-    BeforeValidator(_moment),
+    BeforeValidator(_parse_moment),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-01-31T08:00:00Z"]}),
 ]
-Ordinal = Annotated[int, Field(ge=1, le=10**9), WHOLE, said("must be a whole number such as 1, as it was read")]
+Ordinal = Annotated[int, Field(ge=1, le=10**9), WHOLE, with_error("must be a whole number such as 1, as it was read")]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, json_schema_extra=LINE_SCHEMA), LINE]

@@ -16,37 +16,37 @@ from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError, WTimeoutError
 
-from triggers.api.field_types import said
+from triggers.api.field_types import with_error
 from triggers.gateway.problems import ProblemError
 
-KEPT = timedelta(days=7)
-MAX_LENGTH = 255
-_TRIES = 50
-_PAUSE_S = 0.1
-IdempotencyText = Annotated[
+RETENTION = timedelta(days=7)
+MAX_KEY_LENGTH = 255
+_MAX_TRIES = 50
+_RETRY_INTERVAL_S = 0.1
+IdempotencyKeyText = Annotated[
     str,
-    Field(max_length=MAX_LENGTH, pattern=r"^[!-~]([ -~]*[!-~])?$"),
-    said(f"must be 1 to {MAX_LENGTH} printable ASCII characters, without a space at either end"),
+    Field(max_length=MAX_KEY_LENGTH, pattern=r"^[!-~]([ -~]*[!-~])?$"),
+    with_error(f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters, without a space at either end"),
 ]
 
 
 class IdempotencyKeys:
     def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:
         self._keys = database["idempotency_keys"]
-        self._indexed = False
+        self._has_index = False
 
     async def event_id(self, key: str, app_id: str, body: Mapping[str, Any]) -> str:
         """What the run's happening is called. Raises 409 where the key was used for another body."""
         await self._ensure_index()
         fingerprint = _digest(json.dumps(body, sort_keys=True, default=str))
         id_ = _digest(json.dumps([app_id, key]))
-        if await self._first(id_, fingerprint) != fingerprint:
-            raise _used_before()
+        if await self._register_fingerprint(id_, fingerprint) != fingerprint:
+            raise _key_reused_problem()
         return f"key:{id_}:{fingerprint[:16]}"
 
-    async def _first(self, id_: str, fingerprint: str) -> str:
+    async def _register_fingerprint(self, id_: str, fingerprint: str) -> str:
         """The body that this key is for, which is this one if there was none before."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 await self._keys.insert_one({"_id": id_, "fingerprint": fingerprint, "created_at": datetime.now(UTC)})
                 return fingerprint
@@ -55,22 +55,22 @@ class IdempotencyKeys:
             if first is not None:
                 return str(first["fingerprint"])
             # Not on a majority yet, or forgotten between the two.
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_RETRY_INTERVAL_S)
         raise WTimeoutError("the first use of this key is not on a majority yet")
 
     async def _ensure_index(self) -> None:
-        if not self._indexed:
-            kept_s = int(KEPT.total_seconds())
+        if not self._has_index:
+            kept_s = int(RETENTION.total_seconds())
             await self._keys.create_index([("created_at", ASCENDING)], name="by_age", expireAfterSeconds=kept_s)
-            self._indexed = True
+            self._has_index = True
 
 
-def unquoted(key: str) -> str:
+def unquote_key(key: str) -> str:
     """The draft puts it in quotes, most clients do not."""
     return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
 
 
-def _used_before() -> ProblemError:
+def _key_reused_problem() -> ProblemError:
     """Not 422, which the draft has: here that is for bodies that the schema refuses, and this one may be a good one."""
     said = "Idempotency-Key: this key was used with another body; send a new key for a new run"
     return ProblemError(409, said, members={"errors": {"Idempotency-Key": "was used with another body"}})

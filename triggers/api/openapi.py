@@ -42,8 +42,8 @@ _PROBLEM = {
     ],
 }
 # What a run can keep, by the names that its keys may have; those of an answer are kept as they are.
-_KEYS = {"RunValue": r"^([^$.\u0000][^.\u0000]*)?$", "AnswerValue": r"^[^\u0000]*$"}
-_SAID: Mapping[int, str] = {
+_KEY_PATTERNS = {"RunValue": r"^([^$.\u0000][^.\u0000]*)?$", "AnswerValue": r"^[^\u0000]*$"}
+_PROBLEM_DESCRIPTIONS: Mapping[int, str] = {
     400: "The body is not JSON, or a header cannot be read",
     401: "No API key, or none that is good",
     403: "This key may not do that",
@@ -60,7 +60,7 @@ _SAID: Mapping[int, str] = {
     503: "The store does not answer; try again after `Retry-After` seconds",
 }
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
-_RATE = {
+_RATE_LIMIT_HEADERS = {
     name: {"description": said, "schema": {"type": "integer", "minimum": 0}}
     for name, said in {
         "RateLimit-Limit": "How many calls at once the key may make",
@@ -76,21 +76,21 @@ _DESCRIPTION = (
 )
 
 
-def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Problems that an operation answers beside those that all do."""
-    return {status: _problem_answer(status) for status in statuses}
+    return {status: _problem_response(status) for status in statuses}
 
 
-def _problem_answer(status: int) -> dict[str, Any]:
+def _problem_response(status: int) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
-    answer: dict[str, Any] = {"description": _SAID[status], "content": {"application/problem+json": {"schema": schema}}}
+    answer: dict[str, Any] = {"description": _PROBLEM_DESCRIPTIONS[status], "content": {"application/problem+json": {"schema": schema}}}
     return answer | ({"headers": _RETRY_AFTER} if status in (429, 503) else {})
 
 
-COMMON_ANSWERS = answers(400, 401, 408, 413, 415, 422, 429, 503)
+COMMON_PROBLEMS = problem_responses(400, 401, 408, 413, 415, 422, 429, 503)
 
 
-class Description:
+class ApiDescription:
     """Made when somebody first asks, beside the event loop: it takes a quarter of a second, and most never ask."""
 
     def __init__(self, api: FastAPI) -> None:
@@ -100,21 +100,21 @@ class Description:
     def document(self) -> Mapping[str, Any]:
         document = get_openapi(title=self._api.title, version="1", description=_DESCRIPTION, routes=self._api.routes)
         _describe_values(document["components"]["schemas"])
-        document["components"]["headers"] = _RATE
+        document["components"]["headers"] = _RATE_LIMIT_HEADERS
         for path in document["paths"].values():
             for operation in path.values():
-                _describe_answers(operation["responses"])
-                operation["parameters"] = [_without_null(each) for each in operation.get("parameters", ())]
+                _describe_responses(operation["responses"])
+                operation["parameters"] = [_drop_null_choice(each) for each in operation.get("parameters", ())]
         return document
 
-    async def as_json(self, _request: Request) -> Response:
+    async def serve_json(self, _request: Request) -> Response:
         text = await asyncio.to_thread(lambda: json.dumps(self.document))
         return Response(text, media_type="application/json")
 
 
-def _describe_answers(told: Mapping[str, dict[str, Any]]) -> None:
-    rate = {name: {"$ref": f"#/components/headers/{name}"} for name in _RATE}
-    for status, answer in told.items():
+def _describe_responses(responses: Mapping[str, dict[str, Any]]) -> None:
+    rate = {name: {"$ref": f"#/components/headers/{name}"} for name in _RATE_LIMIT_HEADERS}
+    for status, answer in responses.items():
         answer["description"] = answer["description"].replace("Successful Response", "Done")
         if status != "401":  # told to nobody's key
             answer["headers"] = {**answer.get("headers", {}), **rate}
@@ -123,25 +123,25 @@ def _describe_answers(told: Mapping[str, dict[str, Any]]) -> None:
 def _describe_values(schemas: dict[str, Any]) -> None:
     """Values may hold others of their kind, which pydantic would have to look at one by one to describe."""
     schemas["Problem"] = _PROBLEM
-    for name in _KEYS:
+    for name in _KEY_PATTERNS:
         plain = [{"type": each} for each in ("null", "boolean", "number", "string")]
         whole = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
         several = {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
-        schemas[name] = {"title": name, "anyOf": [*plain, whole, several, _object_of(name)]}
-    schemas["NewRun"]["properties"]["input"] |= _object_of("RunValue")
+        schemas[name] = {"title": name, "anyOf": [*plain, whole, several, _object_schema(name)]}
+    schemas["NewRun"]["properties"]["input"] |= _object_schema("RunValue")
     [responses, _] = schemas["RunAnswer"]["properties"]["responses"]["anyOf"]
-    responses |= {**_object_of("AnswerValue"), "additionalProperties": _object_of("AnswerValue")}
+    responses |= {**_object_schema("AnswerValue"), "additionalProperties": _object_schema("AnswerValue")}
 
 
-def _object_of(name: str) -> dict[str, Any]:
+def _object_schema(name: str) -> dict[str, Any]:
     return {
         "type": "object",
-        "propertyNames": {"pattern": _KEYS[name]},
+        "propertyNames": {"pattern": _KEY_PATTERNS[name]},
         "additionalProperties": {"$ref": f"#/components/schemas/{name}"},
     }
 
 
-def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
+def _drop_null_choice(parameter: dict[str, Any]) -> dict[str, Any]:
     """A parameter that may be left out: an address has no null."""
     schema = dict(parameter["schema"])
     choices: Sequence[dict[str, Any]] = schema.pop("anyOf", ())

@@ -16,18 +16,18 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 from starlette.requests import HTTPConnection
 
-from triggers.api.answers import json_bytes
-from triggers.api.field_types import said
+from triggers.api.answers import to_json_bytes
+from triggers.api.field_types import with_error
 from triggers.gateway.problems import ProblemError
 
-MOST = 1_000
-USUAL = 100
+MAX_LIMIT = 1_000
+DEFAULT_LIMIT = 100
 MAX_PAGE_BYTES = 8 * 1024 * 1024  # a page with more ends early: large entries must not fill the memory
-MAX_CURSOR = 4_000  # a place may be a few names of 200 letters, in any script
+MAX_CURSOR_LENGTH = 4_000  # a place may be a few names of 200 letters, in any script
 _DIGEST_BYTES = 9
-_MOST = 2**53  # of numbers in a position
+_MAX_NUMBER = 2**53  # of numbers in a position
 
-Limit = Annotated[int, Field(ge=1, le=MOST), said(f"must be a whole number from 1 to {MOST}")]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT), with_error(f"must be a whole number from 1 to {MAX_LIMIT}")]
 Position = list[str | int]
 Entry = Mapping[str, Any]
 
@@ -42,37 +42,37 @@ class Paging:
     query: tuple[tuple[str, str], ...]  # without the cursor
 
     @property
-    def question(self) -> str:
+    def listing_key(self) -> str:
         return urlencode([("", self.path), *sorted(pair for pair in self.query if pair[0] != "limit")])
 
-    def behind(self, *types: type[str] | type[int]) -> Position | None:
+    def start_after(self, *types: type[str] | type[int]) -> Position | None:
         """`after`, if it is made of these: anybody can make a cursor."""
         if self.after is not None and [type(part) for part in self.after] != list(types):
-            raise bad_cursor()
+            raise invalid_cursor()
         return self.after
 
 
-async def _paging(
+async def _paging_params(
     request: Request,
-    limit: Annotated[Limit, Query(description="At most so many on one page.")] = USUAL,
+    limit: Annotated[Limit, Query(description="At most so many on one page.")] = DEFAULT_LIMIT,
     cursor: Annotated[
-        str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before, with the same filters.")
+        str | None, Query(max_length=MAX_CURSOR_LENGTH, description="`next` of the page before, with the same filters.")
     ] = None,
 ) -> Paging:
-    return paging_of(request, limit, cursor)
+    return parse_paging(request, limit, cursor)
 
 
-def paging_of(request: HTTPConnection, limit: int, cursor: str | None) -> Paging:
+def parse_paging(request: HTTPConnection, limit: int, cursor: str | None) -> Paging:
     query = tuple(pair for pair in request.query_params.multi_items() if pair[0] != "cursor")
     first = Paging(limit, None, request.url.path, query)
-    return first if cursor is None else Paging(limit, _position(cursor, first), first.path, query)
+    return first if cursor is None else Paging(limit, _parse_cursor(cursor, first), first.path, query)
 
 
-Page = Annotated[Paging, Depends(_paging)]
+PagingParams = Annotated[Paging, Depends(_paging_params)]
 
 
-async def page_answer(
-    paging: Paging, entries: AsyncIterator[Entry], position: Callable[[Entry], Position], show: Callable[[Entry], Any]
+async def page_response(
+    paging: Paging, entries: AsyncIterator[Entry], position: Callable[[Entry], Position], render: Callable[[Entry], Any]
 ) -> Response:
     """`entries` come from behind `paging.after`, and are at least one more than the limit where there are so many."""
     shown: list[bytes] = []
@@ -81,49 +81,49 @@ async def page_answer(
         if len(shown) == paging.limit or size > MAX_PAGE_BYTES:
             more = True
             break
-        shown.append(json_bytes(show(entry)))
+        shown.append(to_json_bytes(render(entry)))
         size, last = size + len(shown[-1]), entry
-    next_ = cursor_of(paging, position(last)) if more and last is not None else None
-    body = b'{"items":[' + b",".join(shown) + b'],"next":' + json_bytes(next_) + b"}"
-    return Response(body, 200, link_to(paging, next_), "application/json")
+    next_ = make_cursor(paging, position(last)) if more and last is not None else None
+    body = b'{"items":[' + b",".join(shown) + b'],"next":' + to_json_bytes(next_) + b"}"
+    return Response(body, 200, link_header(paging, next_), "application/json")
 
 
-def link_to(paging: Paging, next_: str | None) -> Mapping[str, str]:
-    return {} if next_ is None else {"link": f'<{address_of(paging, next_)}>; rel="next"'}
+def link_header(paging: Paging, next_: str | None) -> Mapping[str, str]:
+    return {} if next_ is None else {"link": f'<{page_url(paging, next_)}>; rel="next"'}
 
 
-def cursor_of(paging: Paging, position: Position) -> str:
+def make_cursor(paging: Paging, position: Position) -> str:
     said = json.dumps(position, separators=(",", ":"), ensure_ascii=False).encode()
     return base64.urlsafe_b64encode(_digest(paging, said) + said).decode().rstrip("=")
 
 
-def _position(cursor: str, paging: Paging) -> Position:
+def _parse_cursor(cursor: str, paging: Paging) -> Position:
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
     except ValueError:  # also what is not ASCII
-        raise bad_cursor() from None
+        raise invalid_cursor() from None
     digest, said = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
     if digest != _digest(paging, said):
-        raise bad_cursor()
+        raise invalid_cursor()
     try:
         position = json.loads(said)
     except (ValueError, RecursionError):
-        raise bad_cursor() from None
-    if not isinstance(position, list) or any(isinstance(part, int) and abs(part) > _MOST for part in position):
-        raise bad_cursor()
+        raise invalid_cursor() from None
+    if not isinstance(position, list) or any(isinstance(part, int) and abs(part) > _MAX_NUMBER for part in position):
+        raise invalid_cursor()
     return position
 
 
-def _digest(paging: Paging, said: bytes) -> bytes:
+def _digest(paging: Paging, text: bytes) -> bytes:
     """Not a secret: it finds a cursor that was cut, changed, or taken to another question."""
-    return hashlib.sha256(paging.question.encode() + b"\0" + said).digest()[:_DIGEST_BYTES]
+    return hashlib.sha256(paging.listing_key.encode() + b"\0" + text).digest()[:_DIGEST_BYTES]
 
 
-def bad_cursor() -> ProblemError:
+def invalid_cursor() -> ProblemError:
     """404: it is the address of a page, and there is no such page."""
     said = "leads to no page of this listing with these filters; begin without one"
     return ProblemError(404, "cursor: " + said, members={"errors": {"cursor": said}})
 
 
-def address_of(paging: Paging, cursor: str) -> str:
+def page_url(paging: Paging, cursor: str) -> str:
     return f"{paging.path}?{urlencode([*paging.query, ('cursor', cursor)])}"

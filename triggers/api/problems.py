@@ -12,12 +12,12 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from triggers.gateway.problems import HANDLERS, ProblemError, on_http_exception, problem_response
+from triggers.gateway.problems import EXCEPTION_HANDLERS, ProblemError, on_http_exception, problem_response
 from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.storable import NotStorableError
 
-MOST_FIELDS = 50
+MAX_FIELD_ERRORS = 50
 _SOURCES = frozenset({"body", "query", "path", "header"})
 
 
@@ -27,33 +27,33 @@ def invalid_fields(errors: dict[str, str]) -> ProblemError:
     return ProblemError(422, said, members={"errors": errors})
 
 
-def no_such_workflow(said: str) -> ProblemError:
-    return ProblemError(404, "workflow: " + said, members={"errors": {"workflow": said}})
+def workflow_not_found(detail: str) -> ProblemError:
+    return ProblemError(404, "workflow: " + detail, members={"errors": {"workflow": detail}})
 
 
-def no_such_run() -> ProblemError:
+def run_not_found() -> ProblemError:
     """Another app's run is as unknown as one that never was."""
     return ProblemError(404, "there is no such run")
 
 
-async def _on_invalid(_request: Request, error: Exception) -> Response:
+async def _on_invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 -- FastAPI types every handler as one of Exception
     errors: dict[str, str] = {}
-    for each in list(error.errors())[:MOST_FIELDS]:
-        errors.setdefault(_field(each["loc"]), _sentence(each))
+    for each in list(error.errors())[:MAX_FIELD_ERRORS]:
+        errors.setdefault(_field_name(each["loc"]), _error_message(each))
     return problem_response(invalid_fields(errors))
 
 
-def _field(place: Sequence[str | int]) -> str:
+def _field_name(location: Sequence[str | int]) -> str:
     """As the caller wrote it: `input.email`, `items[0]`; `body` for all of it."""
-    parts = place[1:] if place and place[0] in _SOURCES else place
-    if place and place[0] == "query":
+    parts = location[1:] if location and location[0] in _SOURCES else location
+    if location and location[0] == "query":
         parts = parts[:1]  # one that is repeated has no numbers
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
-    return name[:200] or (str(place[0]) if place else "body")
+    return name[:200] or (str(location[0]) if location else "body")
 
 
-def _sentence(error: dict[str, Any]) -> str:
+def _error_message(error: dict[str, Any]) -> str:
     expected = str(error.get("ctx", {}).get("expected", ""))
     sentences = {
         "missing": "is needed; send a JSON object" if tuple(error["loc"]) == ("body",) else "is needed",
@@ -75,7 +75,7 @@ def _sentence(error: dict[str, Any]) -> str:
 
 
 async def _on_unknown_run(_request: Request, _error: Exception) -> Response:
-    return problem_response(no_such_run())
+    return problem_response(run_not_found())
 
 
 async def _on_refused(_request: Request, error: Exception) -> Response:
@@ -94,8 +94,8 @@ async def _on_not_storable(_request: Request, error: Exception) -> Response:
     return problem_response(invalid_fields({place: said}))
 
 
-def handlers(routers: Sequence[APIRouter], *, prefix: str) -> Mapping[Any, Any]:
-    addresses = list(_addresses(routers, prefix))
+def exception_handlers(routers: Sequence[APIRouter], *, prefix: str) -> Mapping[Any, Any]:
+    addresses = list(_path_methods(routers, prefix))
 
     async def on_wrong_address(request: Request, error: Exception) -> Response:
         """The router names the methods of one route only, where an address has several."""
@@ -108,7 +108,7 @@ def handlers(routers: Sequence[APIRouter], *, prefix: str) -> Mapping[Any, Any]:
     return {**_HANDLERS, HTTPException: on_wrong_address}
 
 
-def _addresses(routers: Sequence[APIRouter], prefix: str) -> Iterator[tuple[re.Pattern[str], str]]:
+def _path_methods(routers: Sequence[APIRouter], prefix: str) -> Iterator[tuple[re.Pattern[str], str]]:
     for router in routers:
         for route in router.routes:
             if isinstance(route, APIRoute):
@@ -117,8 +117,8 @@ def _addresses(routers: Sequence[APIRouter], prefix: str) -> Iterator[tuple[re.P
 
 
 _HANDLERS: Mapping[Any, Any] = {
-    **HANDLERS,
-    RequestValidationError: _on_invalid,
+    **EXCEPTION_HANDLERS,
+    RequestValidationError: _on_invalid_request,
     RunNotFoundError: _on_unknown_run,
     RefusedError: _on_refused,
     WouldRepeatError: _on_would_repeat,

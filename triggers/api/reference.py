@@ -16,8 +16,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from triggers.api.openapi import Description
-from triggers.api.reference_operation import Operation, inline, operation_html
+from triggers.api.openapi import ApiDescription
+from triggers.api.reference_operation import Operation, inline_html, operation_html
 from triggers.api.schema_words import Schemas
 
 _STYLE = Path(__file__).with_suffix(".css")
@@ -57,7 +57,7 @@ that the answer is 429, with <code>Retry-After</code>.</p>
 """
 
 
-def reference_page(description: Description) -> Callable[[Request], Awaitable[Response]]:
+def reference_page(description: ApiDescription) -> Callable[[Request], Awaitable[Response]]:
     style = _STYLE.read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     headers = {
@@ -79,13 +79,13 @@ def reference_page(description: Description) -> Callable[[Request], Awaitable[Re
 
 
 def page_html(document: Mapping[str, Any], style: str) -> str:
-    schemas, by_tag = Schemas(document), _by_tag(document)
+    schemas, by_tag = Schemas(document), _group_by_tag(document)
     problem = document["components"]["schemas"]["Problem"]["examples"][0]
     return _PAGE.format(
         title=escape(document["info"]["title"]),
         style=style,
-        menu="".join(_menu(by_tag)),
-        description=inline(document["info"]["description"]),
+        menu="".join(_menu_items(by_tag)),
+        description=inline_html(document["info"]["description"]),
         problem=escape(json.dumps(problem, indent=2)),
         operations="\n".join(
             f"<h2>{escape(tag)}</h2>\n" + "\n".join(operation_html(each, schemas) for each in operations)
@@ -94,7 +94,7 @@ def page_html(document: Mapping[str, Any], style: str) -> str:
     )
 
 
-def _by_tag(document: Mapping[str, Any]) -> Mapping[str, list[Operation]]:
+def _group_by_tag(document: Mapping[str, Any]) -> Mapping[str, list[Operation]]:
     found: dict[str, list[Operation]] = {}
     for path, methods in document["paths"].items():
         for method, said in methods.items():
@@ -102,7 +102,7 @@ def _by_tag(document: Mapping[str, Any]) -> Mapping[str, list[Operation]]:
     return found
 
 
-def _menu(by_tag: Mapping[str, list[Operation]]) -> Iterator[str]:
+def _menu_items(by_tag: Mapping[str, list[Operation]]) -> Iterator[str]:
     for tag, operations in by_tag.items():
         links = "".join(f'<li><a href="#{escape(each.id)}">{escape(each.summary)}</a></li>' for each in operations)
         yield f"<h2>{escape(tag)}</h2><ul>{links}</ul>"

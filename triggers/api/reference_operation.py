@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
-from triggers.api.schema_words import Field, Schemas
+from triggers.api.schema_words import SchemaField, Schemas
 
 _CODE = re.compile(r"`([^`]+)`")
 _HOST = "http://127.0.0.1:8400"
@@ -19,52 +19,52 @@ _HOST = "http://127.0.0.1:8400"
 class Operation:
     method: str
     path: str
-    said: Mapping[str, Any]
+    spec: Mapping[str, Any]
 
     @property
     def id(self) -> str:
-        return str(self.said["operationId"])
+        return str(self.spec["operationId"])
 
     @property
     def summary(self) -> str:
-        return str(self.said["summary"])
+        return str(self.spec["summary"])
 
     @property
     def parameters(self) -> Sequence[Mapping[str, Any]]:
-        found: Sequence[Mapping[str, Any]] = self.said.get("parameters", ())
+        found: Sequence[Mapping[str, Any]] = self.spec.get("parameters", ())
         return found
 
     @property
     def body(self) -> Mapping[str, Any] | None:
-        content = self.said.get("requestBody", {}).get("content", {})
+        content = self.spec.get("requestBody", {}).get("content", {})
         return next((each["schema"] for each in content.values()), None)
 
 
 def operation_html(operation: Operation, schemas: Schemas) -> str:
-    return "\n".join(_parts(operation, schemas))
+    return "\n".join(_render_parts(operation, schemas))
 
 
-def inline(text: str) -> str:
+def inline_html(text: str) -> str:
     """Escaped, with `code` as code."""
     return _CODE.sub(r"<code>\1</code>", escape(" ".join(text.split())))
 
 
-def _parts(operation: Operation, schemas: Schemas) -> Iterator[str]:
+def _render_parts(operation: Operation, schemas: Schemas) -> Iterator[str]:
     method = operation.method
     yield f'<section class="operation" id="{escape(operation.id)}" aria-labelledby="{escape(operation.id)}-name">'
     yield f'<h3 id="{escape(operation.id)}-name">{escape(operation.summary)}</h3>'
     yield f'<p class="address"><span class="method {method}">{method.upper()}</span> {escape(operation.path)}</p>'
-    yield f"<p>{inline(operation.said.get('description', ''))}</p>"
-    yield f"<pre>{escape(curl(operation, schemas))}</pre>"
+    yield f"<p>{inline_html(operation.spec.get('description', ''))}</p>"
+    yield f"<pre>{escape(curl_example(operation, schemas))}</pre>"
     if operation.parameters:
-        yield _table("Parameters", [_parameter(each, schemas) for each in operation.parameters])
+        yield _fields_table("Parameters", [_parameter_field(each, schemas) for each in operation.parameters])
     if operation.body is not None:
-        yield _table("Body", list(schemas.fields(operation.body)))
-    yield from _answers(operation, schemas)
+        yield _fields_table("Body", list(schemas.fields(operation.body)))
+    yield from _responses_html(operation, schemas)
     yield "</section>"
 
 
-def curl(operation: Operation, schemas: Schemas) -> str:
+def curl_example(operation: Operation, schemas: Schemas) -> str:
     path = operation.path
     query = []
     for each in operation.parameters:
@@ -82,18 +82,18 @@ def curl(operation: Operation, schemas: Schemas) -> str:
     return " \\\n  ".join(lines)
 
 
-def _parameter(parameter: Mapping[str, Any], schemas: Schemas) -> Field:
+def _parameter_field(parameter: Mapping[str, Any], schemas: Schemas) -> SchemaField:
     schema = parameter["schema"]
     where = "header, " if parameter["in"] == "header" else ""
     said = parameter.get("description") or schema.get("description") or ""
     needed = bool(parameter.get("required"))
-    return Field(parameter["name"], where + schemas.words(schema), needed, said, schema.get("default"))
+    return SchemaField(parameter["name"], where + schemas.describe_type(schema), needed, said, schema.get("default"))
 
 
-def _table(title: str, fields: Sequence[Field]) -> str:
+def _fields_table(title: str, fields: Sequence[SchemaField]) -> str:
     rows = "".join(
         f'<tr><td class="name"><code>{escape(each.name)}</code>{_NEEDED if each.needed else ""}</td>'
-        f"<td>{escape(each.type)}</td><td>{inline(each.description)}{_default(each)}</td></tr>"
+        f"<td>{escape(each.type)}</td><td>{inline_html(each.description)}{_default_html(each)}</td></tr>"
         for each in fields
     )
     head = '<tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Meaning</th></tr>'
@@ -103,23 +103,23 @@ def _table(title: str, fields: Sequence[Field]) -> str:
 _NEEDED = '<span class="needed">needed</span>'
 
 
-def _default(field: Field) -> str:
+def _default_html(field: SchemaField) -> str:
     if field.default in (None, {}, []):
         return ""
     return f' <span class="soft">Default: {escape(json.dumps(field.default))}</span>'
 
 
-def _answers(operation: Operation, schemas: Schemas) -> Iterator[str]:
+def _responses_html(operation: Operation, schemas: Schemas) -> Iterator[str]:
     rows: list[str] = []
-    told: dict[str, Field] = {}
-    for status, answer in sorted(operation.said["responses"].items()):
+    told: dict[str, SchemaField] = {}
+    for status, answer in sorted(operation.spec["responses"].items()):
         content = answer.get("content", {})
         schema = next((each.get("schema", {}) for each in content.values()), None)
-        words = "" if schema is None else escape(schemas.words(schema))
-        rows.append(f"<tr><td><code>{status}</code></td><td>{words}</td><td>{inline(answer['description'])}</td></tr>")
+        words = "" if schema is None else escape(schemas.describe_type(schema))
+        rows.append(f"<tr><td><code>{status}</code></td><td>{words}</td><td>{inline_html(answer['description'])}</td></tr>")
         if status.startswith("2") and schema is not None:
             told |= {field.name: replace(field, needed=False) for field in schemas.fields(schema)}
     head = '<tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">When</th></tr>'
     yield f'<h4>Answers</h4><div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
     if told:
-        yield f"<details><summary>Fields of the answer</summary>{_table('Answer', list(told.values()))}</details>"
+        yield f"<details><summary>Fields of the answer</summary>{_fields_table('Answer', list(told.values()))}</details>"

@@ -6,38 +6,38 @@ from typing import Annotated
 from fastapi import Header
 
 from triggers.control.errors import EditedMeanwhileError
-from triggers.control.known import Known
+from triggers.control.known import TriggerEntry
 from triggers.gateway.problems import ProblemError
 
-MAX_LENGTH = 100
-ANY = "*"
+MAX_ETAG_LENGTH = 100
+ANY_REVISION = "*"
 _TAG = re.compile(r'"([1-9][0-9]{0,8})"')
 IfMatch = Annotated[
     str | None,
     Header(
         alias="If-Match",
-        max_length=MAX_LENGTH,
+        max_length=MAX_ETAG_LENGTH,
         description="The ETag that was read before, or * for whatever is there.",
     ),
 ]
 
 
-def tag_of(revision: int) -> str:
+def format_etag(revision: int) -> str:
     return f'"{revision}"'
 
 
-def revision_of(known: Known, if_match: str | None, written: int | None = None) -> int | None:
+def parse_revision(entry: TriggerEntry, if_match: str | None, body_revision: int | None = None) -> int | None:
     """None for whatever is there. What is no ETag of a trigger matches none, as one that is too old does not."""
-    if if_match is None or if_match.strip() == ANY:
-        return written
+    if if_match is None or if_match.strip() == ANY_REVISION:
+        return body_revision
     tag = _TAG.fullmatch(if_match.strip())
-    if tag is None or written not in (None, int(tag[1])):
-        raise EditedMeanwhileError(known.id, revision=0 if known.record is None else known.record.revision)
+    if tag is None or body_revision not in (None, int(tag[1])):
+        raise EditedMeanwhileError(entry.id, revision=0 if entry.record is None else entry.record.revision)
     return int(tag[1])
 
 
-def needed_revision(known: Known, if_match: str | None, written: int | None) -> int | None:
+def require_revision(entry: TriggerEntry, if_match: str | None, body_revision: int | None) -> int | None:
     """Raises 428 where a caller does not say it."""
-    if if_match is None and written is None:
+    if if_match is None and body_revision is None:
         raise ProblemError(428, "say which revision is meant: If-Match with the ETag, or `revision` in the body")
-    return revision_of(known, if_match, written)
+    return parse_revision(entry, if_match, body_revision)

@@ -8,9 +8,9 @@ from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from triggers.api.problems import MOST_FIELDS, invalid_fields
+from triggers.api.problems import MAX_FIELD_ERRORS, invalid_fields
 
-MAX_NAME = 200  # characters of a name that is repeated to its sender
+MAX_NAME_SHOWN = 200  # characters of a name that is repeated to its sender
 
 
 class StrictRoute(APIRoute):
@@ -18,29 +18,29 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        known = frozenset(_query_parameters(self.dependant))
+        known = frozenset(_query_parameter_names(self.dependant))
 
         async def handle_known(request: Request) -> Response:
             unknown = [name for name in dict.fromkeys(request.query_params) if name not in known]
             if unknown:
-                raise invalid_fields(unknown_parameters(unknown, known))
+                raise invalid_fields(unknown_parameter_errors(unknown, known))
             return await handle(request)
 
         return handle_known
 
 
-def unknown_parameters(unknown: Sequence[str], known: Collection[str]) -> dict[str, str]:
+def unknown_parameter_errors(unknown: Sequence[str], known_names: Collection[str]) -> dict[str, str]:
     """A sentence for each parameter that the address does not take, by its name."""
-    takes = f"this address takes {', '.join(sorted(known))}" if known else "this address takes none"
+    takes = f"this address takes {', '.join(sorted(known_names))}" if known_names else "this address takes none"
     errors: dict[str, str] = {}
-    for name in unknown[:MOST_FIELDS]:
-        close = difflib.get_close_matches(name[:MAX_NAME].lower(), known, n=1, cutoff=0.75)
+    for name in unknown[:MAX_FIELD_ERRORS]:
+        close = difflib.get_close_matches(name[:MAX_NAME_SHOWN].lower(), known_names, n=1, cutoff=0.75)
         hint = f"did you mean {close[0]}? " if close else ""
-        errors[name[:MAX_NAME]] = f"is not a query parameter here; {hint}{takes}"
+        errors[name[:MAX_NAME_SHOWN]] = f"is not a query parameter here; {hint}{takes}"
     return errors
 
 
-def _query_parameters(dependant: Dependant) -> Iterator[str]:
+def _query_parameter_names(dependant: Dependant) -> Iterator[str]:
     yield from (field.alias for field in dependant.query_params)
     for each in dependant.dependencies:
-        yield from _query_parameters(each)
+        yield from _query_parameter_names(each)

@@ -4,40 +4,40 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from triggers.api.field_types import MAX_NAME, WHOLE, Moment, Name, said
+from triggers.api.field_types import MAX_NAME, WHOLE, Moment, Name, with_error
 from workers.store.run import HoldKind, RunState
-from workflows.package.priority import LEAST_URGENT, MOST_URGENT, USUAL
+from workflows.package.priority import MIN_PRIORITY, MAX_PRIORITY, DEFAULT_PRIORITY
 
 Priority = Annotated[
     int,
-    Field(ge=LEAST_URGENT, le=MOST_URGENT),
+    Field(ge=MIN_PRIORITY, le=MAX_PRIORITY),
     WHOLE,
-    said(f"must be a whole number from {LEAST_URGENT} to {MOST_URGENT}"),
+    with_error(f"must be a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}"),
 ]
-QuestionName = Annotated[
+QuestionRef = Annotated[
     Annotated[int, Field(ge=1, le=10**9)] | Annotated[str, Field(pattern=r"^q_[A-Za-z0-9_-]{1,100}$")],
     WHOLE,
-    said("must be the number of a question that the run asks, such as 1, or its id"),
+    with_error("must be the number of a question that the run asks, such as 1, or its id"),
 ]
-Words = Annotated[str, Field(pattern=r"\S"), said("must be text, and not empty")]
+NonEmptyText = Annotated[str, Field(pattern=r"\S"), with_error("must be text, and not empty")]
 Person = Annotated[
     str,
     Field(pattern=r"\S", max_length=MAX_NAME),
-    said(f"must be text of up to {MAX_NAME} characters, and not empty"),
+    with_error(f"must be text of up to {MAX_NAME} characters, and not empty"),
 ]
 
 
-class Asked(BaseModel):
+class RequestModel(BaseModel):
     """Strict: the text "5" is no number, and a field that nobody knows is a mistake."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Told(BaseModel):
+class ResponseModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class NewRun(Asked):
+class NewRun(RequestModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"workflow": "DailyDigest", "app_id": "acme", "input": {"report": "weekly"}, "priority": 7}]
@@ -50,11 +50,11 @@ class NewRun(Asked):
     message: str | None = Field(None, description="In place of the package's first message.")
     user_id: Name | None = Field(None, description="On whose behalf.")
     chat_id: Name | None = Field(None, description="The conversation it belongs to. Default: the run's own id.")
-    priority: Priority = Field(USUAL, description="9 is most urgent: it starts first among its app's.")
+    priority: Priority = Field(DEFAULT_PRIORITY, description="9 is most urgent: it starts first among its app's.")
     not_before: Moment | None = Field(None, description="Accepted now, started at this time.")
 
 
-class ReplayOrder(Asked):
+class ReplayRequest(RequestModel):
     again: bool = Field(False, description="One more, though it was replayed before.")
     repeat_done: bool = Field(
         False,
@@ -68,7 +68,7 @@ class ReplayOrder(Asked):
     )
 
 
-class RunAnswer(Asked):
+class RunAnswer(RequestModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -82,10 +82,10 @@ class RunAnswer(Asked):
         }
     )
 
-    question: QuestionName = Field(
+    question: QuestionRef = Field(
         description="`number` or `id` of one of the run's `questions`: the answer is for this one and no other."
     )
-    message: Words | None = Field(None, description="What the user says, where the question is of kind `message`.")
+    message: NonEmptyText | None = Field(None, description="What the user says, where the question is of kind `message`.")
     responses: dict[str, dict[str, Any]] | None = Field(
         None, description="What the question's tool gets, by its keys: `{tool: {key: value}}`."
     )
@@ -94,12 +94,12 @@ class RunAnswer(Asked):
     )
 
 
-class AcceptedRun(Told):
+class AcceptedRun(ResponseModel):
     run_id: str
     status_url: str
 
 
-class RunTrigger(Told):
+class RunTrigger(ResponseModel):
     type: str
     name: str
     id: str
@@ -107,7 +107,7 @@ class RunTrigger(Told):
     nominal_at: Moment | None = None
 
 
-class Usage(Told):
+class Usage(ResponseModel):
     calls: int
     input_tokens: int
     cached_input_tokens: int
@@ -120,7 +120,7 @@ class Usage(Told):
     unpriced: int = Field(0, description="Calls without a known price, which `cost_usd` leaves out.")
 
 
-class OutcomeError(Told):
+class OutcomeError(ResponseModel):
     type: str
     message: str
     agent: str | None = None
@@ -128,7 +128,7 @@ class OutcomeError(Told):
     tool: str | None = Field(None, description="Of a run that a failed tool has ended.")
 
 
-class Outcome(Told):
+class Outcome(ResponseModel):
     kind: str
     reason: str
     error: OutcomeError | None = None
@@ -137,7 +137,7 @@ class Outcome(Told):
     )
 
 
-class RunSummary(Told):
+class RunSummary(ResponseModel):
     """A run without what may be large: its input, its context and its history."""
 
     run_id: str
@@ -163,7 +163,7 @@ class RunSummary(Told):
     usage: Usage | None = Field(description="Totals of a run that has ended or parked.")
 
 
-class Question(Told):
+class Question(ResponseModel):
     """What a run asks a person. One that an older version asked has neither `id` nor `arguments`."""
 
     number: int = Field(description="Unique in the run: 1 is the first question that it ever asked.")
@@ -181,7 +181,7 @@ class Question(Told):
     keys: list[str] | None = Field(None, description="What the package waits for.")
 
 
-class Answer(Told):
+class Answer(ResponseModel):
     """What was answered. One that an older version kept has neither `number` nor `question`."""
 
     at: Moment
@@ -210,7 +210,7 @@ class Run(RunSummary):
     replays: list[str] = Field(description="The runs that were started anew from this one.")
 
 
-class Turn(Told):
+class Turn(ResponseModel):
     number: int
     agent: str
     text: str
@@ -226,7 +226,7 @@ class TurnPage(BaseModel):
     next: str | None = Field(description="`cursor` for the next page; null on the last one.")
 
 
-class ChangedRun(Told):
+class ChangedRun(ResponseModel):
     """`changed` is false where nothing was left to do; `said` tells people what is so now."""
 
     run_id: str
@@ -236,7 +236,7 @@ class ChangedRun(Told):
     new_run_id: str | None = None
 
 
-class AnsweredRun(Told):
+class AnsweredRun(ResponseModel):
     run_id: str
     answer: int = Field(description="The number of the question that has this answer.")
     repeated: bool = Field(description="True where it was there already.")

@@ -10,9 +10,9 @@ from pymongo.asynchronous.cursor import AsyncCursor
 
 from accounting.totals.reading import run_totals
 from triggers.api.access import Caller, Reader
-from triggers.api.answers import json_answer
+from triggers.api.answers import api_response
 from triggers.api.field_types import Moment, Name
-from triggers.api.paging import Paging, Position, bad_cursor, page_answer
+from triggers.api.paging import Paging, Position, invalid_cursor, page_response
 from workers.control.changed import of_app
 from workers.control.errors import RunNotFoundError
 from workers.control.questions import waiting_questions
@@ -27,17 +27,17 @@ Document = Mapping[str, Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Never an input, a context or a history: a thousand of those may be gigabytes.
-_LISTED = (
+_SUMMARY_FIELDS = (
     *("app_id", "user_id", "chat_id", "workflow", "package_version", "trigger", "dedupe_key", "correlation_id"),
     *("parent_run_id", "replay_of", "keys_of", "priority", "state", "hold", "held_by", "held_until", "attempt"),
     *("lease", "turn"),
     *("next_agent", "outcome", "usage", "not_before", "created_at", "started_at", "finished_at", "cancel_requested"),
     *("resolved", "failed_tools"),
 )
-_TURN_HIDDEN = frozenset({"_id", "token"})
+_HIDDEN_TURN_FIELDS = frozenset({"_id", "token"})
 
 
-async def _matching(  # noqa: PLR0913 -- one for each filter of `unattended runs list`
+async def _run_filter_params(  # noqa: PLR0913 -- one for each filter of `unattended runs list`
     *,
     caller: Reader,
     app_id: Annotated[Name | None, Query(description="Only this app's. A key of one app sees no other.")] = None,
@@ -52,7 +52,7 @@ async def _matching(  # noqa: PLR0913 -- one for each filter of `unattended runs
     until: Annotated[Moment | None, Query(description="Only accepted before this time.")] = None,
 ) -> Matching:
     return Matching(
-        app_id=caller.within(app_id),
+        app_id=caller.resolve_optional_app(app_id),
         workflow=workflow,
         states=tuple(state or ()),
         trigger=trigger,
@@ -63,60 +63,60 @@ async def _matching(  # noqa: PLR0913 -- one for each filter of `unattended runs
     )
 
 
-RunFilter = Annotated[Matching, Depends(_matching)]
+RunFilterParams = Annotated[Matching, Depends(_run_filter_params)]
 
 
-async def page_of_runs(store: RunStore, matching: Matching, paging: Paging) -> Response:
-    return await page_answer(paging, newest_runs(store, matching, paging), place_of_run, as_json)
+async def runs_page_response(store: RunStore, run_filter: Matching, paging: Paging) -> Response:
+    return await page_response(paging, find_newest_runs(store, run_filter, paging), run_position, as_json)
 
 
-def newest_runs(store: RunStore, matching: Matching, paging: Paging) -> AsyncCursor[dict[str, Any]]:
+def find_newest_runs(store: RunStore, run_filter: Matching, paging: Paging) -> AsyncCursor[dict[str, Any]]:
     """The newest first, from where the last page ended; one more than a page has, where there is one."""
-    query, after = matching.query(), paging.behind(int, str)
+    query, after = run_filter.query(), paging.start_after(int, str)
     if after is not None:
         query["$and"] = [_accepted_before(after)]
     newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]
-    return store.runs.find(query, dict.fromkeys(_LISTED, 1)).sort(newest_first).limit(paging.limit + 1)
+    return store.runs.find(query, dict.fromkeys(_SUMMARY_FIELDS, 1)).sort(newest_first).limit(paging.limit + 1)
 
 
-def place_of_run(run: Document) -> Position:
+def run_position(run: Document) -> Position:
     return [(run["created_at"] - _EPOCH) // timedelta(milliseconds=1), run["_id"]]
 
 
-def _accepted_before(place: Position) -> Document:
-    milliseconds, run_id = place
+def _accepted_before(position: Position) -> Document:
+    milliseconds, run_id = position
     try:
         at = _EPOCH + timedelta(milliseconds=int(milliseconds))
     except OverflowError:
-        raise bad_cursor() from None
+        raise invalid_cursor() from None
     same_time = {"created_at": at, "_id": {"$lt": run_id}}
     return {"created_at": {"$lte": at}, "$or": [{"created_at": {"$lt": at}}, same_time]}
 
 
-async def one_run(store: RunStore, caller: Caller, run_id: str) -> Response:
+async def run_details_response(store: RunStore, caller: Caller, run_id: str) -> Response:
     run = await store.find(run_id, app_id=caller.scope)
     if run is None:
         raise RunNotFoundError(run_id)
-    usage = await run_totals(store.database, run_id, going_on=run["state"] == RunState.RUNNING.value)
+    usage = await run_totals(store.database, run_id, is_running=run["state"] == RunState.RUNNING.value)
     replays = [each["_id"] for each in await replays_of(store, run)]
     asks = {"questions": waiting_questions(run), "answers": run.get("answers") or []}
-    return json_answer({**as_json(run), **asks, "usage": usage.as_json(), "replays": replays})
+    return api_response({**as_json(run), **asks, "usage": usage.as_json(), "replays": replays})
 
 
-async def page_of_turns(store: RunStore, caller: Caller, run_id: str, paging: Paging) -> Response:
+async def turns_page_response(store: RunStore, caller: Caller, run_id: str, paging: Paging) -> Response:
     """Only turns the run counts: one that was written by an owner that then lost the run is none."""
     run = await store.runs.find_one(of_app(run_id, caller.scope), {"turn": 1})
     if run is None:
         raise RunNotFoundError(run_id)
-    after = paging.behind(int)
+    after = paging.start_after(int)
     numbers = {"$lte": run["turn"], "$gt": 0 if after is None else after[0]}
     found = (
         store.turns.find({"run_id": run_id, "number": numbers}, WITHOUT_STEPS)
         .sort("number", ASCENDING)
         .limit(paging.limit + 1)
     )
-    return await page_answer(paging, found, lambda turn: [turn["number"]], _turn)
+    return await page_response(paging, found, lambda turn: [turn["number"]], _visible_turn)
 
 
-def _turn(turn: Document) -> Document:
-    return {name: value for name, value in turn.items() if name not in _TURN_HIDDEN}
+def _visible_turn(turn: Document) -> Document:
+    return {name: value for name, value in turn.items() if name not in _HIDDEN_TURN_FIELDS}

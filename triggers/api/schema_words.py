@@ -6,13 +6,13 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
-_DEEPEST = 6
-_BOUNDLESS = 10**6  # a limit that nobody comes near
+_MAX_DEPTH = 6
+_UNBOUNDED_FROM = 10**6  # a limit that nobody comes near
 _PLAIN_EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "null": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     name: str
     type: str
     needed: bool
@@ -24,48 +24,48 @@ class Schemas:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._components: Mapping[str, Schema] = document["components"]["schemas"]
 
-    def fields(self, schema: Schema) -> Iterator[Field]:
+    def fields(self, schema: Schema) -> Iterator[SchemaField]:
         """Of an object; of one of several objects, those of each."""
-        for each in self._choices(schema):
+        for each in self._object_choices(schema):
             needed = each.get("required", ())
             for name, field in each.get("properties", {}).items():
-                yield Field(
+                yield SchemaField(
                     name,
-                    self.words(field),
+                    self.describe_type(field),
                     name in needed,
-                    self._said(field, "description") or "",
+                    self._attribute_of(field, "description") or "",
                     field.get("default"),
                 )
 
-    def words(self, schema: Schema, depth: int = 0) -> str:
-        if depth > _DEEPEST:
+    def describe_type(self, schema: Schema, depth: int = 0) -> str:
+        if depth > _MAX_DEPTH:
             return "…"
         if "$ref" in schema:
-            return self._words_of_reference(schema, depth)
+            return self._describe_reference(schema, depth)
         choices = self._alternatives(schema)
         if choices:
-            return " or ".join(dict.fromkeys(self.words(each, depth + 1) for each in choices))
+            return " or ".join(dict.fromkeys(self.describe_type(each, depth + 1) for each in choices))
         if "enum" in schema or "const" in schema:
             return " | ".join(str(each) for each in schema.get("enum", [schema.get("const")]))
         if schema.get("type") == "array":
-            return f"list of {self.words(schema.get('items', {}), depth + 1)}"
-        return _plain_words(schema)
+            return f"list of {self.describe_type(schema.get('items', {}), depth + 1)}"
+        return _describe_plain_type(schema)
 
-    def _words_of_reference(self, schema: Schema, depth: int) -> str:
+    def _describe_reference(self, schema: Schema, depth: int) -> str:
         name = str(schema["$ref"]).rpartition("/")[2]
         found = self._components[name]
-        return self.words(found, depth + 1) if "enum" in found else name
+        return self.describe_type(found, depth + 1) if "enum" in found else name
 
     def example(self, schema: Schema, depth: int = 0) -> Any:
         """The author's own where there is one, else one with what is needed."""
-        schema = self._resolved(schema)
+        schema = self._resolve(schema)
         if schema.get("examples"):
             return schema["examples"][0]
         for name in ("example", "const", "default"):
             if schema.get(name) is not None:
                 return schema[name]
         choices = self._alternatives(schema)
-        if depth > _DEEPEST or not (choices or "properties" in schema or "enum" in schema):
+        if depth > _MAX_DEPTH or not (choices or "properties" in schema or "enum" in schema):
             return _PLAIN_EXAMPLES.get(str(schema.get("type")), {} if schema.get("type") == "object" else "text")
         if choices:
             return self.example(choices[0], depth + 1)
@@ -74,18 +74,18 @@ class Schemas:
         needed = schema.get("required", ())
         return {name: self.example(each, depth + 1) for name, each in schema["properties"].items() if name in needed}
 
-    def _choices(self, schema: Schema) -> Sequence[Schema]:
-        found = self._resolved(schema)
+    def _object_choices(self, schema: Schema) -> Sequence[Schema]:
+        found = self._resolve(schema)
         alternatives = self._alternatives(found)
-        return [each for one in alternatives for each in self._choices(one)] if alternatives else [found]
+        return [each for one in alternatives for each in self._object_choices(one)] if alternatives else [found]
 
-    def _resolved(self, schema: Schema) -> Schema:
+    def _resolve(self, schema: Schema) -> Schema:
         while "$ref" in schema:
             schema = self._components[str(schema["$ref"]).rpartition("/")[2]]
         return schema
 
-    def _said(self, schema: Schema, name: str) -> Any:
-        return schema.get(name) or (self._resolved(schema).get(name) if "$ref" in schema else None)
+    def _attribute_of(self, schema: Schema, name: str) -> Any:
+        return schema.get(name) or (self._resolve(schema).get(name) if "$ref" in schema else None)
 
     @staticmethod
     def _alternatives(schema: Schema) -> Sequence[Schema]:
@@ -94,7 +94,7 @@ class Schemas:
         return [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
 
 
-def _plain_words(schema: Schema) -> str:
+def _describe_plain_type(schema: Schema) -> str:
     kinds = schema.get("type", "any value")
     kind = " or ".join(kinds) if isinstance(kinds, list) else str(kinds)
     words = {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(kind, kind)
@@ -102,6 +102,6 @@ def _plain_words(schema: Schema) -> str:
         words = "time"
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
-        return f"{words}, {low:g} to {high:g}" if high < _BOUNDLESS else f"{words}, {low:g} or more"
+        return f"{words}, {low:g} to {high:g}" if high < _UNBOUNDED_FROM else f"{words}, {low:g} or more"
     longest = schema.get("maxLength")
     return f"{words}, up to {longest} characters" if longest else words

@@ -6,56 +6,56 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from triggers.api.field_types import Moment, Name, Ordinal, said
-from triggers.api.run_models import Asked, Told
+from triggers.api.field_types import Moment, Name, Ordinal, with_error
+from triggers.api.run_models import RequestModel, ResponseModel
 from triggers.control.pausing import MAX_NOTE_LENGTH
 
-SPEC = "As in a package's triggers.yaml: name, type, and the fields of that type. It is of one app, without `apps`."
-_NIGHTLY: JsonDict = {"name": "nightly", "type": "schedule", "cron": "30 2 * * 1-5", "timezone": "Europe/London"}
-StreamPlace = Annotated[
+SPEC_DESCRIPTION = "As in a package's triggers.yaml: name, type, and the fields of that type. It is of one app, without `apps`."
+_EXAMPLE_SPEC: JsonDict = {"name": "nightly", "type": "schedule", "cron": "30 2 * * 1-5", "timezone": "Europe/London"}
+ResumeFromField = Annotated[
     Literal["now", "token"] | Moment,
-    said("must be 'now', 'token' or a time with an offset, such as 2026-01-31T08:00:00Z"),
+    with_error("must be 'now', 'token' or a time with an offset, such as 2026-01-31T08:00:00Z"),
 ]
-State = Literal["active", "paused", "inactive"]
-Type = Literal["schedule", "database_condition", "webhook", "form_submit", "run_finished"]
+TriggerStateName = Literal["active", "paused", "inactive"]
+TriggerType = Literal["schedule", "database_condition", "webhook", "form_submit", "run_finished"]
 
 
-class NewTrigger(Asked):
+class NewTrigger(RequestModel):
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"workflow": "DailyDigest", "app_id": "acme", "spec": _NIGHTLY}]}
+        json_schema_extra={"examples": [{"workflow": "DailyDigest", "app_id": "acme", "spec": _EXAMPLE_SPEC}]}
     )
 
     workflow: Name = Field(description="What it starts: the name of a package.")
     app_id: Name | None = Field(None, description="Whose trigger it is. A key of one app may leave it out.")
-    spec: dict[str, Any] = Field(description=SPEC)
+    spec: dict[str, Any] = Field(description=SPEC_DESCRIPTION)
 
 
-class EditedTrigger(Asked):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"revision": 1, "spec": _NIGHTLY}]})
+class EditedTrigger(RequestModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"revision": 1, "spec": _EXAMPLE_SPEC}]})
 
-    spec: dict[str, Any] = Field(description=f"The whole of it. {SPEC} Its name and type stay as they are.")
+    spec: dict[str, Any] = Field(description=f"The whole of it. {SPEC_DESCRIPTION} Its name and type stay as they are.")
     revision: Ordinal | None = Field(
         None, description="The one that was read before, where it is not said with If-Match."
     )
 
 
-class PauseOrder(Asked):
+class PauseRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"note": "the shop is being moved"}]})
 
     note: str = Field("", max_length=MAX_NOTE_LENGTH, description="Why, for whoever looks at it later.")
 
 
-class ResumeOrder(Asked):
+class ResumeRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"from": "now"}, {"from": "2026-01-31T08:00:00Z"}]})
 
-    from_: StreamPlace | None = Field(
+    from_: ResumeFromField | None = Field(
         None,
         alias="from",
         description="Of a trigger on changes: where its stream goes on. `token` is where it stopped.",
     )
 
 
-class FireOrder(Asked):
+class FireRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"event": {"order": {"id": 7}}}]})
 
     event: dict[str, Any] = Field(
@@ -63,7 +63,7 @@ class FireOrder(Asked):
     )
 
 
-class BackfillOrder(Asked):
+class BackfillRequest(RequestModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"from": "2026-01-01T00:00:00Z", "to": "2026-01-31T23:59:59Z", "dry_run": True}]
@@ -78,23 +78,23 @@ class BackfillOrder(Asked):
     dry_run: bool = Field(False, description="Say what would be started, and start nothing.")
 
 
-class Pause(Told):
+class Pause(ResponseModel):
     at: datetime
     by: str
     note: str
     reason: str
 
 
-class TriggerSummary(Told):
+class TriggerSummary(ResponseModel):
     trigger_id: str
     workflow: str
     name: str
-    type: Type
+    type: TriggerType
     origin: Literal["package", "api"] = Field(description="`api`: made at run time, over HTTP or by a command.")
     app_id: str | None = Field(description="Of one that was made at run time.")
     apps: list[str]
     apps_from: str | None = Field(description="Where its apps are found once it fires, if not in `apps`.")
-    state: State
+    state: TriggerStateName
     inactive: str | None = Field(description="Why nothing can start it.")
     paused: Pause | None
     paused_apps: dict[str, Pause]
@@ -114,12 +114,12 @@ class Trigger(TriggerSummary):
     notes: list[dict[str, Any]] = Field(description="The newest happenings that started nothing, each with its reason.")
 
 
-class TriggerPage(Told):
+class TriggerPage(ResponseModel):
     items: list[TriggerSummary]
     next: str | None = Field(description="`cursor` for the next page; null on the last one.")
 
 
-class PausedTrigger(Told):
+class PausedTrigger(ResponseModel):
     """`changed` is false where nothing was left to do; `said` tells people what is so now."""
 
     trigger_id: str
@@ -128,16 +128,16 @@ class PausedTrigger(Told):
     changed: bool
 
 
-class FiredRun(Told):
+class FiredRun(ResponseModel):
     app_id: str
     run_id: str
 
 
-class FiredRuns(Told):
+class FiredRuns(ResponseModel):
     runs: list[FiredRun]
 
 
-class Backfill(Told):
+class Backfill(ResponseModel):
     """Each of `times` for each app. `created` is null in a dry run."""
 
     trigger_id: str

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from triggers.api.access import Reader
 from triggers.api.field_types import LINE, LINE_SCHEMA, Name
-from triggers.api.problems import invalid_fields, no_such_workflow
+from triggers.api.problems import invalid_fields, workflow_not_found
 from triggers.control.errors import (
     EditedMeanwhileError,
     NotForThisKeyError,
@@ -17,10 +17,10 @@ from triggers.control.errors import (
     UnknownTriggerError,
     UnknownWorkflowError,
 )
-from triggers.control.known import Known
-from triggers.control.naming import exact, find, made_at_run_time
+from triggers.control.known import TriggerEntry
+from triggers.control.naming import find_exact, find_trigger, find_runtime_trigger
 from triggers.gateway.problems import ProblemError, problem_response
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 
 WorkflowName = Annotated[Name, Path(description="What it starts.", examples=["DailyDigest"])]
 # Behind an @ stands an app, of which the percent-encoding may be twelve times as long.
@@ -30,57 +30,57 @@ TriggerName = Annotated[
     LINE,
     Path(description="Its name; or `name@app`, as in its `trigger_id`.", examples=["nightly"]),
 ]
-OfApp = Annotated[
+AppQuery = Annotated[
     Name | None, Query(description="Of which app. A key of one app means that one; without it: the whole trigger.")
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TriggerPath:
     """What an address names: workflow and name, or with the app in it the id of one that was made at run time."""
 
     workflow: str
     name: str
     app_id: str | None  # for which app, or the only one that the caller may know of
 
-    async def trigger(self, ground: TriggerGround) -> Known:
-        if self._is_id:
-            return await find(ground, f"{self.workflow}/{self.name}", app_id=self.app_id)
-        return await exact(ground, self.workflow, self.name, app_id=self.app_id)
+    async def find_entry(self, context: RoleContext) -> TriggerEntry:
+        if self._has_full_id:
+            return await find_trigger(context, f"{self.workflow}/{self.name}", app_id=self.app_id)
+        return await find_exact(context, self.workflow, self.name, app_id=self.app_id)
 
-    async def made(self, ground: TriggerGround) -> Known:
+    async def find_runtime_entry(self, context: RoleContext) -> TriggerEntry:
         """To be edited or removed."""
-        if self._is_id:
-            return await self.trigger(ground)
-        return await made_at_run_time(ground, self.workflow, self.name, app_id=self.app_id)
+        if self._has_full_id:
+            return await self.find_entry(context)
+        return await find_runtime_trigger(context, self.workflow, self.name, app_id=self.app_id)
 
     @property
-    def _is_id(self) -> bool:
+    def _has_full_id(self) -> bool:
         return bool(self.name.partition("@")[2])
 
 
-async def _place(caller: Reader, workflow: WorkflowName, name: TriggerName, app_id: OfApp = None) -> Place:
-    return Place(workflow, name, caller.within(app_id))
+async def _trigger_path(caller: Reader, workflow: WorkflowName, name: TriggerName, app_id: AppQuery = None) -> TriggerPath:
+    return TriggerPath(workflow, name, caller.resolve_optional_app(app_id))
 
 
-Placed = Annotated[Place, Depends(_place)]
+TriggerPathParam = Annotated[TriggerPath, Depends(_trigger_path)]
 
 
-def address_of(known: Known) -> str:
-    path = f"/v1/triggers/{quote(known.workflow, safe='')}/{quote(known.name, safe='')}"
-    return path if known.app_id is None else f"{path}?{urlencode({'app_id': known.app_id})}"
+def trigger_url(entry: TriggerEntry) -> str:
+    path = f"/v1/triggers/{quote(entry.workflow, safe='')}/{quote(entry.name, safe='')}"
+    return path if entry.app_id is None else f"{path}?{urlencode({'app_id': entry.app_id})}"
 
 
-async def _on_unknown(_request: Request, _error: Exception) -> Response:
+async def _on_unknown_trigger(_request: Request, _error: Exception) -> Response:
     """Another app's trigger is as unknown as one that never was."""
     return problem_response(ProblemError(404, "there is no such trigger"))
 
 
 async def _on_unknown_workflow(_request: Request, error: Exception) -> Response:
-    return problem_response(no_such_workflow(str(error)))
+    return problem_response(workflow_not_found(str(error)))
 
 
-async def _on_unfit(_request: Request, error: Exception) -> Response:
+async def _on_unfit_trigger(_request: Request, error: Exception) -> Response:
     assert isinstance(error, UnfitTriggerError)  # noqa: S101 -- FastAPI types every handler as one of Exception
     return problem_response(invalid_fields({place or "spec": said for place, said in error.problems.items()}))
 
@@ -94,9 +94,9 @@ async def _on_edited_meanwhile(_request: Request, error: Exception) -> Response:
 
 
 TRIGGER_HANDLERS: dict[Any, Any] = {
-    UnknownTriggerError: _on_unknown,
+    UnknownTriggerError: _on_unknown_trigger,
     UnknownWorkflowError: _on_unknown_workflow,
-    UnfitTriggerError: _on_unfit,
+    UnfitTriggerError: _on_unfit_trigger,
     NotForThisKeyError: _on_not_for_this_key,
     EditedMeanwhileError: _on_edited_meanwhile,
 }

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from triggers.api.run_models import Usage
 
-Key = Literal["app_id", "workflow", "model", "agent", "provider", "trigger_type", "day", "hour"]
+UsageKey = Literal["app_id", "workflow", "model", "agent", "provider", "trigger_type", "day", "hour"]
 
 
 class UsageRow(Usage):

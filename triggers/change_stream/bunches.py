@@ -12,21 +12,21 @@ from typing import Protocol
 from bson import encode
 
 from triggers.change_stream.source import Event
-from workers.together import together
+from workers.together import gather_all
 
-BUNCH = 250
-AT_ONCE = 2  # commands: one is on its way while the next one is put together
+MAX_BATCH_EVENTS = 250
+MAX_CONCURRENT_BATCHES = 2  # commands: one is on its way while the next one is put together
 
 
-class Intake(Protocol):
+class EventIntake(Protocol):
     def lanes(self, event: Event) -> Collection[Hashable]:
         """What this event has to wait for: the earlier ones that share one of these with it."""
 
-    async def take(self, events: Sequence[Event]) -> None:
+    async def process(self, events: Sequence[Event]) -> None:
         """When it returns, nothing of the events is left to do. They are given, and taken, in the stream's order."""
 
 
-class Bunch:
+class EventBatch:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.events: list[Event] = []
         self.lanes: set[Hashable] = set()
@@ -39,17 +39,17 @@ class Bunch:
         self.bytes += size
 
 
-class Bunches:
+class EventBatcher:
     """Those that are not finished, the oldest first. The last one may still grow: what comes while others are under
     way gathers in it."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: EventIntake) -> None:
         self._intake = intake
         self._loop = asyncio.get_running_loop()
-        self._unfinished: deque[Bunch] = deque()
-        self._waiting: deque[Bunch] = deque()
-        self._tasks: dict[asyncio.Task[None], Bunch] = {}
-        self._last_of: dict[Hashable, Bunch] = {}
+        self._unfinished: deque[EventBatch] = deque()
+        self._queued: deque[EventBatch] = deque()
+        self._tasks: dict[asyncio.Task[None], EventBatch] = {}
+        self._last_in_lane: dict[Hashable, EventBatch] = {}
         self._has_failed = False
         self.events = 0
         self.bytes = 0
@@ -57,33 +57,33 @@ class Bunches:
     def add(self, event: Event) -> int:
         """Its size."""
         lanes, size = self._intake.lanes(event), len(encode(event))
-        bunch = self._waiting[-1] if self._waiting else None
-        if bunch is None or len(bunch.events) >= BUNCH:
-            bunch = Bunch(self._loop)
-            self._waiting.append(bunch)
+        bunch = self._queued[-1] if self._queued else None
+        if bunch is None or len(bunch.events) >= MAX_BATCH_EVENTS:
+            bunch = EventBatch(self._loop)
+            self._queued.append(bunch)
             self._unfinished.append(bunch)
             # Once the reader waits for the server: what has come by then goes together.
-            self._loop.call_soon(self._begin)
+            self._loop.call_soon(self._start_batches)
         bunch.add(event, lanes, size)
         self.events += 1
         self.bytes += size
         return size
 
-    def _begin(self) -> None:
+    def _start_batches(self) -> None:
         # Behind one that failed nothing begins: all of it is read again, and must not be overtaken by then.
-        while self._waiting and len(self._tasks) < AT_ONCE and not self._has_failed:
-            bunch = self._waiting.popleft()
-            shared = {id(each): each for lane in bunch.lanes if (each := self._last_of.get(lane)) is not None}
-            self._last_of.update(dict.fromkeys(bunch.lanes, bunch))
-            task = self._loop.create_task(_after([each.done for each in shared.values()], self._intake, bunch.events))
+        while self._queued and len(self._tasks) < MAX_CONCURRENT_BATCHES and not self._has_failed:
+            bunch = self._queued.popleft()
+            shared = {id(each): each for lane in bunch.lanes if (each := self._last_in_lane.get(lane)) is not None}
+            self._last_in_lane.update(dict.fromkeys(bunch.lanes, bunch))
+            task = self._loop.create_task(_process_after([each.done for each in shared.values()], self._intake, bunch.events))
             self._tasks[task] = bunch
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_batch_done)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_batch_done(self, task: "asyncio.Task[None]") -> None:
         bunch = self._tasks.pop(task)
         for lane in bunch.lanes:
-            if self._last_of.get(lane) is bunch:
-                del self._last_of[lane]
+            if self._last_in_lane.get(lane) is bunch:
+                del self._last_in_lane[lane]
         if task.cancelled():
             bunch.done.cancel()
         elif (error := task.exception()) is not None:
@@ -91,15 +91,15 @@ class Bunches:
             bunch.done.set_exception(error)
         else:
             bunch.done.set_result(None)
-            self._begin()
+            self._start_batches()
 
-    async def finish(self, at_most_left: int) -> Event | None:
+    async def finish(self, max_left: int) -> Event | None:
         """The oldest ones first, until so many events are left: what is finished is without a hole. The newest event
         of it, if there is one, is where one could go on."""
         newest = None
-        while self._unfinished and self.events > at_most_left:
+        while self._unfinished and self.events > max_left:
             bunch = self._unfinished[0]
-            self._begin()
+            self._start_batches()
             await asyncio.shield(bunch.done)
             self._unfinished.popleft()
             newest = bunch.events[-1]
@@ -107,16 +107,16 @@ class Bunches:
             self.bytes -= bunch.bytes
         return newest
 
-    async def end(self) -> None:
+    async def close(self) -> None:
         """Nothing is left running, whatever became of it."""
-        self._waiting.clear()
+        self._queued.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for bunch in self._unfinished:
             if bunch.done.done() and not bunch.done.cancelled():
                 bunch.done.exception()  # seen; whoever waited for the first one has raised it
 
 
-async def _after(earlier: Sequence["asyncio.Future[None]"], intake: Intake, events: Sequence[Event]) -> None:
+async def _process_after(earlier: Sequence["asyncio.Future[None]"], intake: EventIntake, events: Sequence[Event]) -> None:
     # What failed before it fails it too: an event must not overtake one that is going to be read again.
-    await together(asyncio.shield(each) for each in earlier)
-    await intake.take(events)
+    await gather_all(asyncio.shield(each) for each in earlier)
+    await intake.process(events)

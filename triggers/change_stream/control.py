@@ -11,16 +11,16 @@ from typing import Any, Literal
 from bson.timestamp import Timestamp
 from pymongo.asynchronous.database import AsyncDatabase
 
-from triggers.change_stream.source import PositionUnusableError, Source
-from triggers.change_stream.store import FREE, RUNNING, SUSPENDED, Gap, gaps_of
-from triggers.change_stream.stream_ids import database_of, stream_of
+from triggers.change_stream.source import PositionUnusableError, StreamSource
+from triggers.change_stream.store import FREE_LEASE, RUNNING, SUSPENDED, Gap, read_gaps
+from triggers.change_stream.stream_ids import stream_database, stream_id_of
 from triggers.register.trigger import Trigger
 
 log = logging.getLogger(__name__)
 
 NOW: Literal["now"] = "now"
 TOKEN: Literal["token"] = "token"  # noqa: S105 -- a position in a stream, not a secret
-From = Literal["now", "token"] | datetime
+ResumeFrom = Literal["now", "token"] | datetime
 
 
 class StreamControlError(Exception):
@@ -42,11 +42,11 @@ class StreamControl:
         self._database = database
         self._streams = database["streams"]
 
-    def stream_of(self, trigger: Trigger) -> str | None:
+    def stream_id_of(self, trigger: Trigger) -> str | None:
         """Its stream's id; None for kinds without one."""
-        return stream_of(trigger, own_database=self._database.name)
+        return stream_id_of(trigger, own_database=self._database.name)
 
-    async def resume(self, stream: str, from_: From, *, by: str = "operator") -> None:
+    async def resume(self, stream: str, from_: ResumeFrom, *, by: str = "operator") -> None:
         """`now` gives up what happened since the saved position, `token` tries that position once more, a time goes
         there, also back: then what happened since is read again by all triggers of the stream, and runs that are
         still there are not started a second time. Felt within some seconds."""
@@ -54,38 +54,38 @@ class StreamControl:
         if found is None:
             raise StreamNotFoundError(stream)
         now = datetime.now(UTC)
-        change: dict[str, Any] = {"state": RUNNING, "lease": FREE}
+        change: dict[str, Any] = {"state": RUNNING, "lease": FREE_LEASE}
         until: datetime | None = now
         if from_ == TOKEN:
             if found.get("resume_token") is None and found.get("token_time") is None:
                 raise ResumeRefusedError(f"{stream} has no saved position; use --from now or --from TIME")
             until = None
         elif isinstance(from_, datetime):
-            change |= {"resume_token": None, "token_time": await self._reachable(stream, from_, now)}
+            change |= {"resume_token": None, "token_time": await self._reachable_position(stream, from_, now)}
             until = from_
         else:
             # A moment, and not nothing: it may take a while until somebody reads the stream again.
-            moment = await Source(self._database.client, database_of(stream)).now()
+            moment = await StreamSource(self._database.client, stream_database(stream)).current_time()
             change |= {"resume_token": None, "token_time": moment}
-        gaps = _closed(gaps_of(found), until=until, suspended=found.get("state") == SUSPENDED)
+        gaps = _close_gaps(read_gaps(found), until=until, is_suspended=found.get("state") == SUSPENDED)
         if until == now and found.get("state") != SUSPENDED:
             gaps = [*gaps, Gap(found.get("token_saved_at"), now, "resumed_from_now")]
         resumed = {"from": from_, "by": by, "at": now}
-        change |= {"gaps": [gap.document() for gap in gaps], "resumed": resumed}
+        change |= {"gaps": [gap.as_document() for gap in gaps], "resumed": resumed}
         # The gaps are those that were read: whoever has written one meanwhile is asked to come again.
         written = await self._streams.update_one({"_id": stream, "gaps": found.get("gaps", [])}, {"$set": change})
         if written.matched_count == 0:
             raise ResumeRefusedError(f"{stream} has just been changed by somebody else; look at it and try again")
         log.info("stream_resumed", extra={"stream": stream, "from": str(from_), "by": by})
 
-    async def _reachable(self, stream: str, moment: datetime, now: datetime) -> Timestamp:
+    async def _reachable_position(self, stream: str, moment: datetime, now: datetime) -> Timestamp:
         if moment.tzinfo is None:
             raise ResumeRefusedError("a time needs its offset, such as 2026-12-24T18:00+01:00")
         if moment > now:
             raise ResumeRefusedError(f"{moment.isoformat()} lies in the future; use --from now")
         position = Timestamp(moment, 0) if moment.timestamp() >= 1 else Timestamp(1, 0)
         try:
-            await Source(self._database.client, database_of(stream)).reaches(position)
+            await StreamSource(self._database.client, stream_database(stream)).check_reachable(position)
         except PositionUnusableError:
             raise ResumeRefusedError(
                 f"MongoDB's oplog no longer reaches back to {moment.isoformat()}; "
@@ -94,14 +94,14 @@ class StreamControl:
         return position
 
 
-def _closed(gaps: list[Gap], *, until: datetime | None, suspended: bool) -> list[Gap]:
+def _close_gaps(gaps: list[Gap], *, until: datetime | None, is_suspended: bool) -> list[Gap]:
     """The open gap ends where the stream goes on; going on from before its start means that nothing is missed."""
-    if not suspended:
+    if not is_suspended:
         return gaps
     kept = []
     for gap in gaps:
         if gap.end is not None:
             kept.append(gap)
         elif until is not None and (gap.start is None or gap.start < until):
-            kept.append(gap.until(until))
+            kept.append(gap.close_at(until))
     return kept

@@ -12,88 +12,88 @@ from datetime import UTC, datetime, timedelta
 from bson.timestamp import Timestamp
 
 from triggers.change_stream.plan import StreamPlan
-from triggers.change_stream.source import PositionUnusableError, Source
-from triggers.change_stream.store import SUSPENDED, Gap, Position, StreamRecord, StreamStore
-from triggers.change_stream.stream_ids import database_of
+from triggers.change_stream.source import PositionUnusableError, StreamSource
+from triggers.change_stream.store import SUSPENDED, Gap, StreamPosition, StreamRecord, StreamStore
+from triggers.change_stream.stream_ids import stream_database
 
 # A trigger that is older and of which no stream knows anything, as after somebody removed them all, begins now: runs of
 # what it has had may be gone already, and would be started again.
-MADE_JUST_NOW = timedelta(hours=1)
+RECENTLY_CREATED = timedelta(hours=1)
 
-Places = Mapping[str, Position]
+Positions = Mapping[str, StreamPosition]
 
 
-class LeaseGoneError(Exception):
+class StreamLeaseLostError(Exception):
     """Another watcher reads the stream now, or an operator has set it somewhere else."""
 
 
-class Joining:
-    def __init__(self, source: Source, store: StreamStore) -> None:
+class StartPosition:
+    def __init__(self, source: StreamSource, store: StreamStore) -> None:
         self._source = source
         self._store = store
 
-    async def start(self, plan: StreamPlan, record: StreamRecord) -> Position:
+    async def resolve(self, plan: StreamPlan, record: StreamRecord) -> StreamPosition:
         """Where to read from, written down before anything is read."""
         ids = frozenset(each.id for each in plan.triggers)
         known = ids if record.triggers is None else ids & record.triggers
         gaps: list[Gap] = []
-        places: Places = dict.fromkeys(known, record.position)
+        places: Positions = dict.fromkeys(known, record.position)
         if known != ids:
-            places = {**await self._brought_along(plan, ids - known, gaps), **_left(record, ids - known), **places}
-        begin = min(_starts(plan, places), key=_earliest_first, default=None)
+            places = {**await self._positions_from_other_streams(plan, ids - known, gaps), **_left_positions(record, ids - known), **places}
+        begin = min(_candidate_starts(plan, places), key=_earliest_sort_key, default=None)
         if begin is None:
-            begin = Position(None, await self._source.now())
+            begin = StreamPosition(None, await self._source.current_time())
         elif begin != record.position:
-            begin = await self._reachable(begin, record if known else None, gaps)
+            begin = await self._reachable_position(begin, record if known else None, gaps)
         if begin == record.position and ids == record.triggers:
             return begin
         if not await self._store.join(record, ids, position=begin, gaps=gaps):
-            raise LeaseGoneError
+            raise StreamLeaseLostError
         return begin
 
-    async def _brought_along(self, plan: StreamPlan, ids: frozenset[str], gaps: list[Gap]) -> Places:
-        places: dict[str, Position] = {}
-        for other in await self._store.others_of(ids, than=plan.id):
+    async def _positions_from_other_streams(self, plan: StreamPlan, ids: frozenset[str], gaps: list[Gap]) -> Positions:
+        places: dict[str, StreamPosition] = {}
+        for other in await self._store.find_others(ids, except_stream=plan.id):
             moving = ids & (other.triggers or frozenset())
-            if database_of(other.id) != plan.database:
+            if stream_database(other.id) != plan.database:
                 continue
-            places |= _left(other, ids)
+            places |= _left_positions(other, ids)
             if other.state != SUSPENDED:
                 places |= dict.fromkeys(moving, other.position)
             elif moving:  # what it lost is lost; those that are read here go on
                 gaps.append(Gap(other.saved_at, datetime.now(UTC), "history_lost"))
         return places
 
-    async def _reachable(self, begin: Position, record: StreamRecord | None, gaps: list[Gap]) -> Position:
+    async def _reachable_position(self, start: StreamPosition, record: StreamRecord | None, gaps: list[Gap]) -> StreamPosition:
         """By its time alone: another stream's token may be that of an event that is not to be seen here."""
-        if begin.reached is None:
-            return begin if record is None else record.position
+        if start.reached_time is None:
+            return start if record is None else record.position
         try:
-            await self._source.reaches(begin.reached)
+            await self._source.check_reachable(start.reached_time)
         except PositionUnusableError:
-            gaps.append(Gap(begin.reached.as_datetime(), datetime.now(UTC), "history_lost"))
-            return Position(None, await self._source.now()) if record is None else record.position
-        return Position(None, begin.reached)
+            gaps.append(Gap(start.reached_time.as_datetime(), datetime.now(UTC), "history_lost"))
+            return StreamPosition(None, await self._source.current_time()) if record is None else record.position
+        return StreamPosition(None, start.reached_time)
 
 
-def _left(record: StreamRecord, ids: frozenset[str]) -> Places:
-    return {left.trigger: Position(None, left.reached) for left in record.left if left.trigger in ids}
+def _left_positions(record: StreamRecord, ids: frozenset[str]) -> Positions:
+    return {left.trigger: StreamPosition(None, left.reached) for left in record.left if left.trigger in ids}
 
 
-def _starts(plan: StreamPlan, places: Places) -> Iterator[Position]:
+def _candidate_starts(plan: StreamPlan, positions: Positions) -> Iterator[StreamPosition]:
     now = datetime.now(UTC)
     for trigger in plan.triggers:
-        place, since = places.get(trigger.id), plan.since.get(trigger.id)
+        place, since = positions.get(trigger.id), plan.since.get(trigger.id)
         made = None if since is None else Timestamp(min(since, now), 0)
         if place is None:
-            if made is not None and now - made.as_datetime() < MADE_JUST_NOW:
-                yield Position(None, made)
-        elif made is not None and place.reached is not None and place.reached < made:
-            yield Position(None, made)  # what happened before it was made is none of its business
+            if made is not None and now - made.as_datetime() < RECENTLY_CREATED:
+                yield StreamPosition(None, made)
+        elif made is not None and place.reached_time is not None and place.reached_time < made:
+            yield StreamPosition(None, made)  # what happened before it was made is none of its business
         else:
             yield place
 
 
-def _earliest_first(position: Position) -> tuple[bool, Timestamp]:
+def _earliest_sort_key(position: StreamPosition) -> tuple[bool, Timestamp]:
     """One of which nobody can tell comes first: it is that of others, and theirs to lose."""
-    return position.reached is not None, position.reached or Timestamp(0, 0)
+    return position.reached_time is not None, position.reached_time or Timestamp(0, 0)

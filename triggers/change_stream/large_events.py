@@ -10,55 +10,55 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
-from triggers.change_stream.bunches import Intake
+from triggers.change_stream.bunches import EventIntake
 from triggers.change_stream.metrics import StreamMetrics
 from triggers.change_stream.plan import StreamPlan
-from triggers.change_stream.source import EventTooLargeError, Source, StreamRefusedError
-from triggers.change_stream.store import Gap, Position, StreamStore
+from triggers.change_stream.source import EventTooLargeError, StreamSource, StreamRefusedError
+from triggers.change_stream.store import Gap, StreamPosition, StreamStore
 
 log = logging.getLogger(__name__)
 
-REASON = "event_too_large"
-_BEYOND_ALL = "the next event is beyond 16 MB even by its name alone; resume with --from a time behind it"
+GAP_REASON = "event_too_large"
+_UNREADABLE_EVENT = "the next event is beyond 16 MB even by its name alone; resume with --from a time behind it"
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    position: Position
+class PassedEvent:
+    position: StreamPosition
     was_large: bool
 
 
 class LargeEvents:
-    def __init__(self, source: Source, store: StreamStore, metrics: StreamMetrics) -> None:
+    def __init__(self, source: StreamSource, store: StreamStore, metrics: StreamMetrics) -> None:
         self._source = source
         self._store = store
         self._metrics = metrics
 
-    async def take(self, plan: StreamPlan, intake: Intake, position: Position) -> Passed | None:
+    async def read_next(self, plan: StreamPlan, intake: EventIntake, position: StreamPosition) -> PassedEvent | None:
         """The next event from here, which may be the large one: the driver asks for two at a time even when it is told
         to ask for one. None when there is none."""
         try:
-            large = await self._source.next_without_content(plan, position)
+            large = await self._source.read_next_without_content(plan, position)
         except EventTooLargeError:
-            raise StreamRefusedError(_BEYOND_ALL) from None
+            raise StreamRefusedError(_UNREADABLE_EVENT) from None
         if large is None or large["operationType"] == "invalidate":
             return None
-        behind = Position(large["_id"], large["clusterTime"])
+        behind = StreamPosition(large["_id"], large["clusterTime"])
         with suppress(EventTooLargeError):
-            usual = await self._source.one(plan, large)
+            usual = await self._source.read_event(plan, large)
             if usual is None:
                 return None
-            await intake.take([usual])
-            return Passed(behind, was_large=False)
+            await intake.process([usual])
+            return PassedEvent(behind, was_large=False)
         event = None
         if not plan.own_pipeline:  # a pipeline may look at what is left out
             with suppress(EventTooLargeError):
-                event = await self._source.one(plan, large, with_documents=False)
+                event = await self._source.read_event(plan, large, with_documents=False)
         if event is not None:
-            await intake.take([event])
+            await intake.process([event])
         happened = large["clusterTime"].as_datetime()
-        await self._store.record_gap(plan.id, Gap(happened, happened, REASON))
-        self._metrics.gap(plan.id)
+        await self._store.record_gap(plan.id, Gap(happened, happened, GAP_REASON))
+        self._metrics.count_gap(plan.id)
         place = {"collection": large["ns"].get("coll"), "taken": event is not None}
-        log.error(REASON, extra={"stream": plan.id, **place})
-        return Passed(behind, was_large=True)
+        log.error(GAP_REASON, extra={"stream": plan.id, **place})
+        return PassedEvent(behind, was_large=True)

@@ -9,49 +9,49 @@ from typing import Any
 from bson.objectid import ObjectId
 
 from triggers.change_stream.plain import PlainEvent
-from triggers.change_stream.watches import Watch
-from triggers.happening import Happening, run_request, selected_app
+from triggers.change_stream.watches import ChangeTrigger
+from triggers.happening import Occurrence, build_run_request, select_app
 from workers.store.run import RunRequest, quoted
 
-LONGEST_KEY = 300
+MAX_KEY_LENGTH = 300
 
 
-class Change:
+class ChangeEvent:
     """An event as triggers see it: `data` is plain JSON for whom asks."""
 
-    __slots__ = ("data", "document", "event", "happened", "id")
+    __slots__ = ("data", "document", "event", "event_time", "id")
 
-    def __init__(self, event: Mapping[str, Any], happened: datetime) -> None:
+    def __init__(self, event: Mapping[str, Any], event_time: datetime) -> None:
         self.id: str = event["_id"]["_data"]
-        self.happened = happened
+        self.event_time = event_time
         self.event = event
         self.data = PlainEvent(event)
         self.document = _document_key(event)
 
 
-def apps_of(watch: Watch, change: Change) -> Sequence[str]:
+def change_apps(change_trigger: ChangeTrigger, change: ChangeEvent) -> Sequence[str]:
     """PayloadError when it names no usable app."""
-    return watch.trigger.apps or (selected_app(watch.spec.app_id, change.data),)
+    return change_trigger.trigger.apps or (select_app(change_trigger.spec.app_id, change.data),)
 
 
-def request_of(watch: Watch, app_id: str, change: Change, fired_at: datetime) -> RunRequest:
+def build_change_request(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent, fired_at: datetime) -> RunRequest:
     """PayloadError when the event cannot be mapped."""
-    happening = Happening(watch.trigger, app_id, change.id, fired_at, change.data)
-    key = order_key(watch, app_id, change)
-    return run_request(happening, order_key=key, order_seq=None if key is None else change.id)
+    happening = Occurrence(change_trigger.trigger, app_id, change.id, fired_at, change.data)
+    key = order_key(change_trigger, app_id, change)
+    return build_run_request(happening, order_key=key, order_seq=None if key is None else change.id)
 
 
-def order_key(watch: Watch, app_id: str, change: Change) -> str | None:
+def order_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent) -> str | None:
     """Runs of one key go one after the other."""
-    if watch.spec.ordering == "none":
+    if change_trigger.spec.ordering == "none":
         return None
-    if watch.spec.ordering == "strict":
-        return _bounded(f"{watch.id}/{quoted(app_id)}")
-    return debounce_key(watch, app_id, change)
+    if change_trigger.spec.ordering == "strict":
+        return _shorten_key(f"{change_trigger.id}/{quoted(app_id)}")
+    return debounce_key(change_trigger, app_id, change)
 
 
-def debounce_key(watch: Watch, app_id: str, change: Change) -> str:
-    return _bounded(f"{watch.id}/{quoted(app_id)}/{change.document}")
+def debounce_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent) -> str:
+    return _shorten_key(f"{change_trigger.id}/{quoted(app_id)}/{change.document}")
 
 
 def _document_key(event: Mapping[str, Any]) -> str:
@@ -62,8 +62,8 @@ def _document_key(event: Mapping[str, Any]) -> str:
     return f"{event['ns'].get('coll', '')}/{said}"
 
 
-def _bounded(key: str) -> str:
+def _shorten_key(key: str) -> str:
     """Keys of documents may be as long as an index allows; ours stand in an index together with others."""
-    if len(key) <= LONGEST_KEY:
+    if len(key) <= MAX_KEY_LENGTH:
         return key
     return f"{key[:100]}…{hashlib.sha256(key.encode()).hexdigest()}"

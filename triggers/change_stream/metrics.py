@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from triggers.capped_labels import OTHER, CappedLabels
 
-MOST_LABELS = 300
+MAX_LABELS = 300
 
 
 class StreamState(IntEnum):
@@ -21,8 +21,8 @@ class StreamState(IntEnum):
 
 class StreamMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        def gauge(name: str, said: str) -> Gauge:
-            return Gauge(name, said, ["stream"], registry=registry)
+        def gauge(name: str, help_text: str) -> Gauge:
+            return Gauge(name, help_text, ["stream"], registry=registry)
 
         self._lag = gauge(
             "unattended_stream_lag_seconds",
@@ -46,45 +46,45 @@ class StreamMetrics:
             ["trigger", "reason"],
             registry=registry,
         )
-        self._streams = CappedLabels(MOST_LABELS)
-        self._read_here: set[str] = set()
-        self._triggers = CappedLabels(MOST_LABELS)
+        self._streams = CappedLabels(MAX_LABELS)
+        self._streams_read_here: set[str] = set()
+        self._triggers = CappedLabels(MAX_LABELS)
 
-    def state(self, stream: str, state: StreamState) -> None:
-        label = self._streams.of(stream)
+    def set_state(self, stream: str, state: StreamState) -> None:
+        label = self._streams.label_for(stream)
         self._state.labels(label).set(state)
         if state is not StreamState.NOT_OWNED:
-            self._read_here.add(label)
+            self._streams_read_here.add(label)
         elif label != OTHER:
-            self._read_here.discard(label)
+            self._streams_read_here.discard(label)
             for each in (self._lag, self._token_age, self._oplog_window):
                 each.remove_by_labels({"stream": label})
 
-    def lag(self, stream: str, seconds: float) -> None:
-        self._lag.labels(self._streams.of(stream)).set(max(0.0, seconds))
+    def set_lag(self, stream: str, seconds: float) -> None:
+        self._lag.labels(self._streams.label_for(stream)).set(max(0.0, seconds))
 
-    def saved(self, stream: str, at: float) -> None:
+    def set_saved_at(self, stream: str, at: float) -> None:
         """Computed when scraped: a reader that hangs must not look fresh."""
-        label = self._streams.of(stream)
+        label = self._streams.label_for(stream)
         self._token_age.labels(label).set_function(lambda: time.time() - at)
         self._lag.labels(label)  # alerts add the two
 
-    def oplog_window(self, seconds: float) -> None:
+    def set_oplog_window(self, seconds: float) -> None:
         """One server, so it is the same for each stream that is read here."""
-        for label in self._read_here:
+        for label in self._streams_read_here:
             self._oplog_window.labels(label).set(seconds)
 
-    def gap(self, stream: str) -> None:
-        self._gaps.labels(self._streams.of(stream)).inc()
+    def count_gap(self, stream: str) -> None:
+        self._gaps.labels(self._streams.label_for(stream)).inc()
 
-    def duplicate(self, trigger: str) -> None:
-        self._duplicates.labels(self._triggers.of(trigger)).inc()
+    def count_duplicate(self, trigger: str) -> None:
+        self._duplicates.labels(self._triggers.label_for(trigger)).inc()
 
-    def skipped(self, trigger: str, reason: str, *, times: int = 1) -> None:
-        self._skipped.labels(self._triggers.of(trigger), reason).inc(times)
+    def count_skipped(self, trigger: str, reason: str, *, times: int = 1) -> None:
+        self._skipped.labels(self._triggers.label_for(trigger), reason).inc(times)
 
-    def forget(self, stream: str) -> None:
-        self.state(stream, StreamState.NOT_OWNED)
-        label = self._streams.of(stream)
+    def remove_stream(self, stream: str) -> None:
+        self.set_state(stream, StreamState.NOT_OWNED)
+        label = self._streams.label_for(stream)
         if label != OTHER:
             self._state.remove_by_labels({"stream": label})

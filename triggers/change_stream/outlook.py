@@ -10,12 +10,12 @@ from triggers.change_stream.oplog import oplog_window_s
 from triggers.change_stream.store import RUNNING
 from workflows.package.trigger_specs.change import ChangeSpec
 
-SHOWN_GAPS = 10
+MAX_GAPS_SHOWN = 10
 
 Document = dict[str, Any]
 
 
-async def stream_outlook(stream: str, database: AsyncDatabase[Document]) -> Mapping[str, Any]:
+async def describe_stream(stream: str, database: AsyncDatabase[Document]) -> Mapping[str, Any]:
     found = await database["streams"].find_one({"_id": stream})
     if found is None:
         return {"stream": stream, "state": "not read yet; a watcher makes it"}
@@ -30,16 +30,16 @@ async def stream_outlook(stream: str, database: AsyncDatabase[Document]) -> Mapp
         "state": "refused" if refused and state == RUNNING else state,
         "owner": lease.get("owner") if held else None,
         "position_saved_at": found.get("token_saved_at"),
-        "newest_event_at": _time_of(found),
+        "newest_event_at": _newest_event_time(found),
         "oplog_window_s": await oplog_window_s(database.client),
-        "gaps": _gaps(found.get("gaps", ())),
+        "gaps": _newest_gaps(found.get("gaps", ())),
     }
     if refused:
         said["refused"] = refused.get("words")
     return said
 
 
-async def missing_images(spec: ChangeSpec, database: AsyncDatabase[Document]) -> str | None:
+async def missing_images_hint(spec: ChangeSpec, database: AsyncDatabase[Document]) -> str | None:
     """Images before and after a change exist only where the collection keeps them."""
     wants_image = spec.pre_image != "off" or spec.full_document in ("when_available", "required")
     if not wants_image or spec.collection is None:
@@ -59,10 +59,10 @@ def images_hint(database: str, collection: str) -> str:
     )
 
 
-def _gaps(gaps: Sequence[Document]) -> Sequence[Document]:
-    return [{name: gap.get(name) for name in ("from", "to", "reason", "at")} for gap in gaps[-SHOWN_GAPS:]]
+def _newest_gaps(gaps: Sequence[Document]) -> Sequence[Document]:
+    return [{name: gap.get(name) for name in ("from", "to", "reason", "at")} for gap in gaps[-MAX_GAPS_SHOWN:]]
 
 
-def _time_of(found: Document) -> datetime | None:
-    time = found.get("token_time")
+def _newest_event_time(document: Document) -> datetime | None:
+    time = document.get("token_time")
     return None if time is None else time.as_datetime()

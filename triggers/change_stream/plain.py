@@ -27,13 +27,13 @@ from bson.tz_util import utc
 from workflows.context.quick_expression import LazyEvent
 
 _UUID_SUBTYPES = (3, 4)
-_AS_IT_IS: frozenset[type] = frozenset({str, int, bool, type(None)})  # most of what there is
+_JSON_TYPES: frozenset[type] = frozenset({str, int, bool, type(None)})  # most of what there is
 # Made plain in no time, without parts then.
-_SHORT = _AS_IT_IS | {float, Int64, datetime, DatetimeMS, ObjectId, Decimal128, UUID}
+_SCALAR_TYPES = _JSON_TYPES | {float, Int64, datetime, DatetimeMS, ObjectId, Decimal128, UUID}
 
 
-def plain(value: Any) -> Any:
-    return _PLAIN.get(type(value), str)(value)
+def to_plain(value: Any) -> Any:
+    return _CONVERTERS.get(type(value), str)(value)
 
 
 class PlainEvent(LazyEvent):
@@ -47,45 +47,45 @@ class PlainEvent(LazyEvent):
         self._plain: dict[str, Any] = {}
         self._whole: Mapping[str, Any] | None = None
 
-    def at(self, path: Sequence[str]) -> Any:
+    def select(self, path: Sequence[str]) -> Any:
         value: Any = self._event
         for name in path:
             if type(value) is not dict:
-                return None if type(value) in _SHORT else self._plain_at(path)
+                return None if type(value) in _SCALAR_TYPES else self._plain_at(path)
             value = value.get(name)
-        return plain(value) if type(value) in _SHORT else self._plain_at(path)
+        return to_plain(value) if type(value) in _SCALAR_TYPES else self._plain_at(path)
 
-    def whole(self) -> Mapping[str, Any]:
+    def materialize(self) -> Mapping[str, Any]:
         if self._whole is None:
-            self._whole = {name: self._named(name) for name in self._event}
+            self._whole = {name: self._plain_field(name) for name in self._event}
         return self._whole
 
     def _plain_at(self, path: Sequence[str]) -> Any:
         """Some kinds of value have parts once they are plain."""
-        value = self._named(path[0])
+        value = self._plain_field(path[0])
         for name in path[1:]:
             if type(value) is not dict:
                 return None
             value = value.get(name)
         return value
 
-    def _named(self, name: str) -> Any:
+    def _plain_field(self, name: str) -> Any:
         if name not in self._plain:
-            self._plain[name] = plain(self._event[name])
+            self._plain[name] = to_plain(self._event[name])
         return self._plain[name]
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
 def _mapping(value: Mapping[str, Any]) -> dict[str, Any]:
     # Each event goes through here: a call less for each value is worth the look at the table in both places.
-    return {key: item if (made := _PLAIN.get(type(item), str)) is _same else made(item) for key, item in value.items()}
+    return {key: item if (made := _CONVERTERS.get(type(item), str)) is _unchanged else made(item) for key, item in value.items()}
 
 
 def _list(value: list[Any]) -> list[Any]:
-    return [item if (made := _PLAIN.get(type(item), str)) is _same else made(item) for item in value]
+    return [item if (made := _CONVERTERS.get(type(item), str)) is _unchanged else made(item) for item in value]
 
 
 def _number(value: float) -> float | str:
@@ -116,7 +116,7 @@ def _bytes(value: bytes) -> str:
 
 
 def _regex(value: Regex[str]) -> dict[str, Any]:
-    return {"pattern": plain(value.pattern), "flags": value.flags}
+    return {"pattern": to_plain(value.pattern), "flags": value.flags}
 
 
 def _timestamp(value: Timestamp) -> dict[str, int]:
@@ -124,11 +124,11 @@ def _timestamp(value: Timestamp) -> dict[str, int]:
 
 
 def _reference(value: DBRef) -> dict[str, Any]:
-    return {"ref": value.collection, "id": plain(value.id), "db": value.database}
+    return {"ref": value.collection, "id": to_plain(value.id), "db": value.database}
 
 
-_PLAIN: Mapping[type, Callable[[Any], Any]] = {
-    **dict.fromkeys(_AS_IT_IS, _same),
+_CONVERTERS: Mapping[type, Callable[[Any], Any]] = {
+    **dict.fromkeys(_JSON_TYPES, _unchanged),
     dict: _mapping,
     list: _list,
     float: _number,

@@ -11,18 +11,18 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 from ulid import ULID
 
-from triggers.change_stream.keeper import Keeper, Reader
-from triggers.change_stream.known import KnownTriggers
+from triggers.change_stream.keeper import StreamReader, Subscription
+from triggers.change_stream.known import WatchedTriggers
 from triggers.change_stream.metrics import StreamMetrics
 from triggers.change_stream.oplog import oplog_window_s
-from triggers.change_stream.readers import Readers
-from triggers.change_stream.source import Source
-from triggers.change_stream.starting import Pauses, Starting
+from triggers.change_stream.readers import SubscriptionBuilder
+from triggers.change_stream.source import StreamSource
+from triggers.change_stream.starting import KnownPauses, RunStarter
 from triggers.change_stream.store import StreamStore
-from triggers.change_stream.watcher import KeeperFor, Watcher
-from triggers.role import TriggerGround, trigger_ground
-from triggers.service_loop import repeat, stopped_by_signals
-from workers.process.health import Steps, role_health
+from triggers.change_stream.watcher import StreamReaderFactory, Watcher
+from triggers.role import RoleContext, open_role_context
+from triggers.service_loop import repeat, stop_on_signals
+from workers.process.health import StepWatch, role_health
 from workers.process.metrics_server import serve_metrics
 from workers.settings import Settings
 from workflows.package.models import Package
@@ -42,11 +42,11 @@ async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT; positions are saved and leases given back first."""
     registry = CollectorRegistry()
     metrics = StreamMetrics(registry)
-    with stopped_by_signals() as stop:
-        async with trigger_ground(settings, role="watcher") as ground:
-            watcher = watcher_on(ground, metrics, packages=ground.catalog.packages)
-            steps = Steps("look")
-            health = role_health(steps, watcher.late_streams)
+    with stop_on_signals() as stop:
+        async with open_role_context(settings, role="watcher") as ground:
+            watcher = build_watcher(ground, metrics, packages=ground.catalog.packages)
+            steps = StepWatch("look")
+            health = role_health(steps, watcher.overdue_streams)
             server = serve_metrics(registry, settings.metrics_listen, health)
             tune_gc()
             log.info(
@@ -54,36 +54,36 @@ async def serve(settings: Settings) -> None:
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(repeat(partial(_look_at_oplog, ground, metrics), what="oplog", stop=stop))
-                    tasks.create_task(ground.tally.keep_written(stop))
-                    tasks.create_task(watcher.run(stop, watched=partial(steps.watched, "look")))
+                    tasks.create_task(repeat(partial(_measure_oplog_window, ground, metrics), step_name="oplog", stop=stop))
+                    tasks.create_task(ground.stats.write_periodically(stop))
+                    tasks.create_task(watcher.run(stop, watch_step=partial(steps.watch, "look")))
             finally:
                 await asyncio.to_thread(server.close)
 
 
-async def _look_at_oplog(ground: TriggerGround, metrics: StreamMetrics) -> float:
-    window_s = await oplog_window_s(ground.database.client)
+async def _measure_oplog_window(context: RoleContext, metrics: StreamMetrics) -> float:
+    window_s = await oplog_window_s(context.database.client)
     if window_s is not None:
-        metrics.oplog_window(window_s)
+        metrics.set_oplog_window(window_s)
     return OPLOG_INTERVAL_S
 
 
-def watcher_on(
-    ground: TriggerGround, metrics: StreamMetrics, *, packages: Callable[[], Mapping[str, Package]]
+def build_watcher(
+    context: RoleContext, metrics: StreamMetrics, *, packages: Callable[[], Mapping[str, Package]]
 ) -> Watcher:
-    pauses = Pauses()
-    starting = Starting(ground.store, ground.acceptance, metrics, tally=ground.tally, pauses=pauses)
-    own_database = ground.settings.database
-    known = KnownTriggers(packages, ground.triggers, pauses, own_database=own_database)
-    return Watcher(known, readers_for=Readers(starting, ground.database), keeper_for=keeper_factory(ground, metrics))
+    pauses = KnownPauses()
+    starting = RunStarter(context.store, context.acceptance, metrics, stats=context.stats, pauses=pauses)
+    own_database = context.settings.database
+    known = WatchedTriggers(packages, context.triggers, pauses, own_database=own_database)
+    return Watcher(known, subscriptions_for=SubscriptionBuilder(starting, context.database), stream_reader_for=stream_reader_factory(context, metrics))
 
 
-def keeper_factory(ground: TriggerGround, metrics: StreamMetrics) -> KeeperFor:
-    lease_s = ground.settings.lease_s / 2  # a stream's next owner repeats little, so it may come sooner
-    store = StreamStore(ground.database, owner=f"{socket.gethostname()}:{os.getpid()}:{ULID()}", lease_s=lease_s)
+def stream_reader_factory(context: RoleContext, metrics: StreamMetrics) -> StreamReaderFactory:
+    lease_s = context.settings.lease_s / 2  # a stream's next owner repeats little, so it may come sooner
+    store = StreamStore(context.database, owner=f"{socket.gethostname()}:{os.getpid()}:{ULID()}", lease_s=lease_s)
 
-    def keeper_for(reader: Reader) -> Keeper:
-        source = Source(ground.database.client, reader.plan.database)
-        return Keeper(reader, source=source, store=store, metrics=metrics, lease_s=lease_s)
+    def keeper_for(reader: Subscription) -> StreamReader:
+        source = StreamSource(context.database.client, reader.plan.database)
+        return StreamReader(reader, source=source, store=store, metrics=metrics, lease_s=lease_s)
 
     return keeper_for

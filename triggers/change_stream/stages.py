@@ -3,46 +3,46 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflows.package.trigger_specs.change import KEPT_FIELDS
+from workflows.package.trigger_specs.change import PROTECTED_FIELDS
 
 Stage = Mapping[str, Any]
 
 # How a stream ends when its database is dropped. Unseen, there would be no position to go on from.
-THE_END: Stage = {"operationType": "invalidate"}
+MATCH_INVALIDATE: Stage = {"operationType": "invalidate"}
 
 
-def guarded(stages: Sequence[Stage]) -> list[Stage]:
-    return [_guarded(*next(iter(stage.items()))) for stage in stages]
+def guard_stages(stages: Sequence[Stage]) -> list[Stage]:
+    return [_guard_stage(*next(iter(stage.items()))) for stage in stages]
 
 
-def _guarded(name: str, body: Any) -> Stage:
+def _guard_stage(name: str, body: Any) -> Stage:
     if name == "$match":
-        return {name: {"$or": [body, THE_END]}}
-    if name == "$project" and isinstance(body, Mapping) and _names_what_stays(body):
-        return {name: {**_without_parts_of_kept(body), **dict.fromkeys(KEPT_FIELDS, 1)}}
+        return {name: {"$or": [body, MATCH_INVALIDATE]}}
+    if name == "$project" and isinstance(body, Mapping) and _is_inclusive(body):
+        return {name: {**_drop_kept_subpaths(body), **dict.fromkeys(PROTECTED_FIELDS, 1)}}
     if name == "$replaceRoot" and isinstance(body, Mapping):
-        return {name: {**body, "newRoot": _with_kept(body.get("newRoot"))}}
+        return {name: {**body, "newRoot": _merge_kept_fields(body.get("newRoot"))}}
     if name == "$replaceWith":
-        return {name: _with_kept(body)}
+        return {name: _merge_kept_fields(body)}
     return {name: body}
 
 
-def _names_what_stays(projection: Mapping[str, Any]) -> bool:
+def _is_inclusive(projection: Mapping[str, Any]) -> bool:
     """The server tells the two kinds apart by the same rule: what is neither 0 nor false adds or keeps a field."""
-    return any(_keeps(value) for value in projection.values())
+    return any(_is_inclusive_value(value) for value in projection.values())
 
 
-def _keeps(value: Any) -> bool:
+def _is_inclusive_value(value: Any) -> bool:
     if isinstance(value, Mapping):
         operators = [name for name in value if name.startswith("$")]
-        return bool(operators) or any(_keeps(inner) for inner in value.values())
+        return bool(operators) or any(_is_inclusive_value(inner) for inner in value.values())
     return isinstance(value, str) or bool(value)
 
 
-def _without_parts_of_kept(projection: Mapping[str, Any]) -> Mapping[str, Any]:
+def _drop_kept_subpaths(projection: Mapping[str, Any]) -> Mapping[str, Any]:
     """`ns.coll: 1` beside `ns: 1` would be a collision of paths."""
-    return {name: value for name, value in projection.items() if name.partition(".")[0] not in KEPT_FIELDS}
+    return {name: value for name, value in projection.items() if name.partition(".")[0] not in PROTECTED_FIELDS}
 
 
-def _with_kept(root: Any) -> Stage:
-    return {"$mergeObjects": [root, {name: f"${name}" for name in KEPT_FIELDS}]}
+def _merge_kept_fields(root: Any) -> Stage:
+    return {"$mergeObjects": [root, {name: f"${name}" for name in PROTECTED_FIELDS}]}

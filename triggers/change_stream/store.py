@@ -16,26 +16,26 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 RUNNING = "running"
 SUSPENDED = "suspended"
-MAX_GAPS_KEPT = 100
-MAX_LEFT_KEPT = 1000
-LEFT_KEPT = timedelta(hours=1)
-FREE: Mapping[str, None] = {"owner": None, "until": None}
-_BEGIN_OF_TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
+MAX_STORED_GAPS = 100
+MAX_LEFT_TRIGGERS = 1000
+LEFT_RETENTION = timedelta(hours=1)
+FREE_LEASE: Mapping[str, None] = {"owner": None, "until": None}
+_TOKEN_TIME = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StreamPosition:
     """Everything before it is in the run store. `time` is known when the token is that of an event."""
 
     token: Mapping[str, Any] | None = None
     time: Timestamp | None = None
 
     @property
-    def reached(self) -> Timestamp | None:
+    def reached_time(self) -> Timestamp | None:
         """Of a token the time it begins with, since `time` may be that of a much earlier event. None: nobody knows."""
         if self.token is None:
             return self.time
-        found = _BEGIN_OF_TOKEN.match(str(self.token.get("_data")))
+        found = _TOKEN_TIME.match(str(self.token.get("_data")))
         return None if found is None else Timestamp(int(found[1], 16), int(found[2], 16))
 
 
@@ -48,16 +48,16 @@ class Gap:
     reason: str
     noticed_at: datetime | None = None
 
-    def until(self, end: datetime) -> "Gap":
+    def close_at(self, end: datetime) -> "Gap":
         return replace(self, end=end)
 
-    def document(self) -> dict[str, Any]:
+    def as_document(self) -> dict[str, Any]:
         noticed_at = self.noticed_at or datetime.now(UTC)
         return {"from": self.start, "to": self.end, "reason": self.reason, "at": noticed_at}
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftTrigger:
     """A trigger that a stream was read for until not long ago, and up to where."""
 
     trigger: str
@@ -68,15 +68,15 @@ class Left:
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
     id: str
-    position: Position
+    position: StreamPosition
     saved_at: datetime | None
     state: str
-    refused: str | None  # in MongoDB's words
+    refusal: str | None  # in MongoDB's words
     triggers: frozenset[str] | None  # that it is read for; None: it was written by an older version
-    left: Sequence[Left]
+    left: Sequence[LeftTrigger]
 
 
-def gaps_of(document: Mapping[str, Any]) -> list[Gap]:
+def read_gaps(document: Mapping[str, Any]) -> list[Gap]:
     return [Gap(each["from"], each["to"], each["reason"], each.get("at")) for each in document.get("gaps", ())]
 
 
@@ -86,45 +86,45 @@ class StreamStore:
     def __init__(self, database: AsyncDatabase[dict[str, Any]], *, owner: str, lease_s: float) -> None:
         self.streams = database["streams"]
         self._owner = owner
-        self._until = {"$add": ["$$NOW", round(lease_s * 1000)]}
+        self._lease_end = {"$add": ["$$NOW", round(lease_s * 1000)]}
 
-    async def acquire(self, stream: str) -> StreamRecord | None:
+    async def acquire_lease(self, stream: str) -> StreamRecord | None:
         """Takes or renews the lease; None while another watcher holds it."""
         free = {
             "_id": stream,
             "$or": [{"lease.owner": self._owner}, {"$expr": {"$lt": ["$lease.until", "$$NOW"]}}],
         }
-        taken = [{"$set": {"lease": {"owner": self._owner, "until": self._until}}}]
+        taken = [{"$set": {"lease": {"owner": self._owner, "until": self._lease_end}}}]
         found = await self.streams.find_one_and_update(free, taken, return_document=ReturnDocument.AFTER)
         if found is None and await self._create(stream):
             found = await self.streams.find_one_and_update(free, taken, return_document=ReturnDocument.AFTER)
-        return None if found is None else _record(found)
+        return None if found is None else _read_record(found)
 
-    async def mine(self, stream: str) -> StreamRecord | None:
+    async def find_leased(self, stream: str) -> StreamRecord | None:
         """As `acquire`, and None as well where nobody has it any more: an operator takes the lease away."""
         found = await self.streams.find_one({"_id": stream, "lease.owner": self._owner})
-        return None if found is None else _record(found)
+        return None if found is None else _read_record(found)
 
-    async def others_of(self, triggers: Collection[str], *, than: str) -> Sequence[StreamRecord]:
+    async def find_others(self, triggers: Collection[str], *, except_stream: str) -> Sequence[StreamRecord]:
         """Other streams that are or were read for one of them."""
         ids = {"$in": [*triggers]}
-        found = self.streams.find({"$or": [{"triggers": ids}, {"left.trigger": ids}], "_id": {"$ne": than}})
-        return [_record(each) async for each in found]
+        found = self.streams.find({"$or": [{"triggers": ids}, {"left.trigger": ids}], "_id": {"$ne": except_stream}})
+        return [_read_record(each) async for each in found]
 
     async def join(
-        self, record: StreamRecord, triggers: Collection[str], *, position: Position, gaps: Sequence[Gap]
+        self, record: StreamRecord, triggers: Collection[str], *, position: StreamPosition, gaps: Sequence[Gap]
     ) -> bool:
         """From now on it is read for these, from there, and no other stream is. Those that it is no longer read for may
         be on their way to another one: where they were is kept."""
         place = {"triggers": sorted(triggers), "resume_token": position.token, "token_time": position.time}
         leaving = (record.triggers or frozenset()).difference(triggers)
-        now, reached = datetime.now(UTC), record.position.reached
+        now, reached = datetime.now(UTC), record.position.reached_time
         left = [each for each in record.left if each.trigger not in triggers]
         if reached is not None:
-            left += [Left(id_, reached, now) for id_ in sorted(leaving)]
-        written: dict[str, Any] = {"$set": {**place, "left": [asdict(each) for each in left[-MAX_LEFT_KEPT:]]}}
+            left += [LeftTrigger(id_, reached, now) for id_ in sorted(leaving)]
+        written: dict[str, Any] = {"$set": {**place, "left": [asdict(each) for each in left[-MAX_LEFT_TRIGGERS:]]}}
         if gaps:
-            written |= _push(*gaps)
+            written |= _push_gaps(*gaps)
         if not await self._write(record.id, written):
             return False
         ids = {"$in": [*triggers]}
@@ -134,30 +134,30 @@ class StreamStore:
 
     async def _create(self, stream: str) -> bool:
         """An upsert cannot ask for the server's time, so the document comes first and the lease second."""
-        new: dict[str, Any] = {"lease": dict(FREE), "state": RUNNING, "resume_token": None, "gaps": [], "triggers": []}
+        new: dict[str, Any] = {"lease": dict(FREE_LEASE), "state": RUNNING, "resume_token": None, "gaps": [], "triggers": []}
         written = await self.streams.update_one({"_id": stream}, {"$setOnInsert": new}, upsert=True)
         return written.upserted_id is not None
 
-    async def save(self, stream: str, position: Position) -> bool:
+    async def save_position(self, stream: str, position: StreamPosition) -> bool:
         """Keeps the lease as well. False: it is another watcher's now, and nothing was written."""
         saved = {
             "resume_token": {"$literal": position.token},
             "token_time": position.time,
             "token_saved_at": "$$NOW",
-            "lease.until": self._until,
+            "lease.until": self._lease_end,
         }
         return await self._write(stream, [{"$set": saved}])
 
-    async def renew(self, stream: str) -> bool:
+    async def renew_lease(self, stream: str) -> bool:
         """Keeps the lease while events are worked on. False: it is another watcher's now."""
-        return await self._write(stream, [{"$set": {"lease.until": self._until}}])
+        return await self._write(stream, [{"$set": {"lease.until": self._lease_end}}])
 
     async def suspend(self, stream: str, gap: Gap) -> bool:
         """Until an operator, or a package that says resume_now, lets it go on."""
-        return await self._write(stream, {"$set": {"state": SUSPENDED}, **_push(gap)})
+        return await self._write(stream, {"$set": {"state": SUSPENDED}, **_push_gaps(gap)})
 
     async def record_gap(self, stream: str, gap: Gap) -> bool:
-        return await self._write(stream, _push(gap))
+        return await self._write(stream, _push_gaps(gap))
 
     async def resume_from_now(self, stream: str, now: Timestamp) -> bool:
         """Gives the position up; the gap that is open ends now. Whoever reads it next, and however much later, goes on
@@ -166,15 +166,15 @@ class StreamStore:
         fresh = {"state": RUNNING, "resume_token": None, "token_time": now, "gaps.$[open].to": ended_at}
         return await self._write(stream, {"$set": fresh}, array_filters=[{"open.to": None}])
 
-    async def refuse(self, stream: str, words: str) -> None:
+    async def record_refusal(self, stream: str, reason: str) -> None:
         """For whoever asks why nothing comes; told once, and taken back by `accepted`."""
-        await self._write(stream, {"$set": {"refused": {"words": words, "at": datetime.now(UTC)}}})
+        await self._write(stream, {"$set": {"refused": {"words": reason, "at": datetime.now(UTC)}}})
 
-    async def accepted(self, stream: str) -> None:
+    async def clear_refusal(self, stream: str) -> None:
         await self._write(stream, {"$unset": {"refused": ""}})
 
-    async def release(self, stream: str) -> None:
-        await self._write(stream, {"$set": {"lease": dict(FREE)}})
+    async def release_lease(self, stream: str) -> None:
+        await self._write(stream, {"$set": {"lease": dict(FREE_LEASE)}})
 
     async def _write(self, stream: str, update: Any, array_filters: Sequence[Mapping[str, Any]] | None = None) -> bool:
         written = await self.streams.update_one(
@@ -183,18 +183,18 @@ class StreamStore:
         return written.matched_count == 1
 
 
-def _record(found: Mapping[str, Any]) -> StreamRecord:
-    triggers = found.get("triggers")
+def _read_record(document: Mapping[str, Any]) -> StreamRecord:
+    triggers = document.get("triggers")
     return StreamRecord(
-        id=found["_id"],
-        position=Position(found.get("resume_token"), found.get("token_time")),
-        saved_at=found.get("token_saved_at"),
-        state=found.get("state", RUNNING),
-        refused=(found.get("refused") or {}).get("words"),
+        id=document["_id"],
+        position=StreamPosition(document.get("resume_token"), document.get("token_time")),
+        saved_at=document.get("token_saved_at"),
+        state=document.get("state", RUNNING),
+        refusal=(document.get("refused") or {}).get("words"),
         triggers=None if triggers is None else frozenset(triggers),
-        left=tuple(Left(**each) for each in found.get("left", ()) if datetime.now(UTC) - each["at"] < LEFT_KEPT),
+        left=tuple(LeftTrigger(**each) for each in document.get("left", ()) if datetime.now(UTC) - each["at"] < LEFT_RETENTION),
     )
 
 
-def _push(*gaps: Gap) -> dict[str, Any]:
-    return {"$push": {"gaps": {"$each": [gap.document() for gap in gaps], "$slice": -MAX_GAPS_KEPT}}}
+def _push_gaps(*gaps: Gap) -> dict[str, Any]:
+    return {"$push": {"gaps": {"$each": [gap.as_document() for gap in gaps], "$slice": -MAX_STORED_GAPS}}}

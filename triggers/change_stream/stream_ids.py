@@ -12,27 +12,27 @@ from workflows.package.trigger_specs.change import ChangeSpec
 from workflows.package.trigger_specs.run_finished import RunFinishedSpec
 
 
-def stream_of(trigger: Trigger, *, own_database: str) -> str | None:
+def stream_id_of(trigger: Trigger, *, own_database: str) -> str | None:
     """None for kinds that no stream brings anything."""
     if isinstance(trigger.spec, RunFinishedSpec):
-        return ended_runs_stream(own_database)
+        return ended_runs_stream_id(own_database)
     if not isinstance(trigger.spec, ChangeSpec):
         return None
     spec = trigger.spec
     if spec.pipeline:
         return f"{spec.database}/{trigger.id}"
-    return "/".join((spec.database, *_needs(spec)))
+    return "/".join((spec.database, *_document_needs(spec)))
 
 
-def ended_runs_stream(own_database: str) -> str:
+def ended_runs_stream_id(own_database: str) -> str:
     return f"{own_database}.runs"
 
 
-def database_of(stream: str) -> str:
+def stream_database(stream: str) -> str:
     return re.split(r"[./]", stream, maxsplit=1)[0]
 
 
-def _needs(spec: ChangeSpec) -> list[str]:
+def _document_needs(spec: ChangeSpec) -> list[str]:
     """`required` is asked for as `when_available`, and looked at here: on the server one document without it would
     end the stream for everybody."""
     documents = {"required": "when_available"}.get(spec.full_document, spec.full_document)

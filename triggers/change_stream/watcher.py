@@ -6,74 +6,74 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from triggers.change_stream.keeper import Keeper, Reader
-from triggers.change_stream.known import Known, KnownTriggers
+from triggers.change_stream.keeper import StreamReader, Subscription
+from triggers.change_stream.known import TriggerSnapshot, WatchedTriggers
 from triggers.service_loop import repeat
 
 log = logging.getLogger(__name__)
 
-LOOK_AT_TRIGGERS_S = 2.0
-LOOK_COSTS_AT_MOST = 0.05  # of the time: with very many triggers they are looked at less often
-STREAM_PATIENCE_S = 30.0  # as long as an election and what piled up meanwhile may take
+TRIGGER_CHECK_INTERVAL_S = 2.0
+MAX_CHECK_SHARE = 0.05  # of the time: with very many triggers they are looked at less often
+STREAM_STALL_TIMEOUT_S = 30.0  # as long as an election and what piled up meanwhile may take
 
-KeeperFor = Callable[[Reader], Keeper]
-ReadersFor = Callable[[Known], Sequence[Reader]]
+StreamReaderFactory = Callable[[Subscription], StreamReader]
+SubscriptionFactory = Callable[[TriggerSnapshot], Sequence[Subscription]]
 Step = Callable[[], Awaitable[float]]
 
 
-def unwatched(step: Step) -> Step:
+def identity_step(step: Step) -> Step:
     return step
 
 
 class Watcher:
-    def __init__(self, known: KnownTriggers, *, readers_for: ReadersFor, keeper_for: KeeperFor) -> None:
-        self._known = known
-        self._readers_for = readers_for
-        self._keeper_for = keeper_for
-        self._refused: Mapping[str, str] = {}
-        self._in_vain: Mapping[str, str] = {}
-        self._keepers: dict[str, Keeper] = {}
+    def __init__(self, watched_triggers: WatchedTriggers, *, subscriptions_for: SubscriptionFactory, stream_reader_for: StreamReaderFactory) -> None:
+        self._watched_triggers = watched_triggers
+        self._subscriptions_for = subscriptions_for
+        self._stream_reader_for = stream_reader_for
+        self._reported_inactive: Mapping[str, str] = {}
+        self._reported_missing: Mapping[str, str] = {}
+        self._stream_readers: dict[str, StreamReader] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def late_streams(self) -> Sequence[str]:
+    def overdue_streams(self) -> Sequence[str]:
         """Those that are read here and do not get on, in words. May be asked from another thread."""
-        late = ((stream, keeper.late_s()) for stream, keeper in list(self._keepers.items()))
+        late = ((stream, keeper.overdue_s()) for stream, keeper in list(self._stream_readers.items()))
         words = "the stream {} has owed a saved position for {:.0f} s"
-        return [words.format(stream, late_s) for stream, late_s in late if late_s > STREAM_PATIENCE_S]
+        return [words.format(stream, late_s) for stream, late_s in late if late_s > STREAM_STALL_TIMEOUT_S]
 
-    async def run(self, stop: asyncio.Event, *, watched: Callable[[Step], Step] = unwatched) -> None:
+    async def run(self, stop: asyncio.Event, *, watch_step: Callable[[Step], Step] = identity_step) -> None:
         """A keeper that fails ends the watcher: better restarted than half blind. `watched` is told of each look."""
         async with asyncio.TaskGroup() as tasks:
             try:
-                await repeat(watched(partial(self._look, tasks)), what="watch", stop=stop)
+                await repeat(watch_step(partial(self._check_triggers, tasks)), step_name="watch", stop=stop)
             finally:
-                for keeper in self._keepers.values():
+                for keeper in self._stream_readers.values():
                     keeper.stop()
 
-    async def _look(self, tasks: asyncio.TaskGroup) -> float:
+    async def _check_triggers(self, tasks: asyncio.TaskGroup) -> float:
         began = time.monotonic()
-        known = await self._known.look()
+        known = await self._watched_triggers.read()
         self._report(known)
-        self._follow({reader.plan.id: reader for reader in self._readers_for(known)}, tasks)
-        return max(LOOK_AT_TRIGGERS_S, (time.monotonic() - began) / LOOK_COSTS_AT_MOST)
+        self._update_readers({reader.plan.id: reader for reader in self._subscriptions_for(known)}, tasks)
+        return max(TRIGGER_CHECK_INTERVAL_S, (time.monotonic() - began) / MAX_CHECK_SHARE)
 
-    def _follow(self, wanted: Mapping[str, Reader], tasks: asyncio.TaskGroup) -> None:
-        for stream in self._keepers.keys() - wanted.keys():
-            self._keepers.pop(stream).stop()
-        for stream, reader in wanted.items():
-            if stream in self._keepers:
-                self._keepers[stream].read_as(reader)
+    def _update_readers(self, subscriptions: Mapping[str, Subscription], tasks: asyncio.TaskGroup) -> None:
+        for stream in self._stream_readers.keys() - subscriptions.keys():
+            self._stream_readers.pop(stream).stop()
+        for stream, reader in subscriptions.items():
+            if stream in self._stream_readers:
+                self._stream_readers[stream].update_subscription(reader)
             elif stream not in self._running or self._running[stream].done():  # else one of before is still leaving
-                keeper = self._keepers[stream] = self._keeper_for(reader)
+                keeper = self._stream_readers[stream] = self._stream_reader_for(reader)
                 self._running[stream] = tasks.create_task(keeper.run(), name=f"stream {stream}")
 
-    def _report(self, known: Known) -> None:
+    def _report(self, snapshot: TriggerSnapshot) -> None:
         """Once, and again when it changes."""
-        for trigger, reason in known.refused.items():
-            if self._refused.get(trigger) != reason:
+        for trigger, reason in snapshot.inactive.items():
+            if self._reported_inactive.get(trigger) != reason:
                 log.error("change_trigger_inactive", extra={"trigger": trigger, "reason": reason})
-        for trigger, workflow in known.in_vain.items():
-            if self._in_vain.get(trigger) != workflow:
+        for trigger, workflow in snapshot.missing_workflows.items():
+            if self._reported_missing.get(trigger) != workflow:
                 reason = "no package here has this workflow"
                 log.warning("chain_waits_in_vain", extra={"trigger": trigger, "workflow": workflow, "reason": reason})
-        self._refused, self._in_vain = known.refused, known.in_vain
+        self._reported_inactive, self._reported_missing = snapshot.inactive, snapshot.missing_workflows

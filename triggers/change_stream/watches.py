@@ -11,7 +11,7 @@ from workflows.package.trigger_specs.change import ChangeSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class ChangeTrigger:
     """`since`: what happened before a trigger was made at run time is none of its business."""
 
     trigger: Trigger
@@ -22,21 +22,21 @@ class Watch:
     def id(self) -> str:
         return self.trigger.id
 
-    def concerns(self, event: Mapping[str, Any], happened: datetime) -> bool:
+    def is_for_event(self, event: Mapping[str, Any], event_time: datetime) -> bool:
         if event["operationType"] not in self.spec.operations:
             return False
         if self.spec.collection is not None and event["ns"]["coll"] != self.spec.collection:
             return False
-        return self.since is None or happened >= self.since.replace(microsecond=0)  # cluster time is in seconds
+        return self.since is None or event_time >= self.since.replace(microsecond=0)  # cluster time is in seconds
 
 
-def watch(trigger: Trigger, *, since: datetime | None = None) -> Watch:
+def make_change_trigger(trigger: Trigger, *, since: datetime | None = None) -> ChangeTrigger:
     if not isinstance(trigger.spec, ChangeSpec):
         raise TypeError(f"{trigger.id} is no trigger on changes")
-    return Watch(trigger, trigger.spec, since)
+    return ChangeTrigger(trigger, trigger.spec, since)
 
 
-def inactive_because(trigger: Trigger, *, own_database: str) -> str | None:
+def inactive_reason(trigger: Trigger, *, own_database: str) -> str | None:
     """Why it starts nothing whatever happens."""
     spec = trigger.spec
     if not isinstance(spec, ChangeSpec):
@@ -50,7 +50,7 @@ def inactive_because(trigger: Trigger, *, own_database: str) -> str | None:
     return None
 
 
-def refused(triggers: Iterable[Trigger], *, own_database: str) -> Mapping[str, str]:
+def inactive_reasons(triggers: Iterable[Trigger], *, own_database: str) -> Mapping[str, str]:
     """Trigger to reason."""
-    reasons = {trigger.id: inactive_because(trigger, own_database=own_database) for trigger in triggers}
+    reasons = {trigger.id: inactive_reason(trigger, own_database=own_database) for trigger in triggers}
     return {id_: reason for id_, reason in reasons.items() if reason is not None}

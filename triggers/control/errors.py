@@ -9,9 +9,9 @@ from collections.abc import Mapping
 class UnknownTriggerError(LookupError):
     """No such trigger, or none that this app may know of."""
 
-    def __init__(self, named: str) -> None:
-        super().__init__(f"there is no trigger {named}")
-        self.named = named
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no trigger {name}")
+        self.name = name
 
 
 class UnknownWorkflowError(LookupError):

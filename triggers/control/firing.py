@@ -6,34 +6,34 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from triggers.computation import Computation
+from triggers.computation import ExpressionEvaluator
 from triggers.control.errors import UnfitTriggerError, UnknownTriggerError
-from triggers.control.known import Known, check_answers_approved, check_started
-from triggers.control.pausing import one_of_its_apps, readable
-from triggers.happening import Happening, run_request, selected_app
+from triggers.control.known import TriggerEntry, check_answers_approved, check_workflow_started
+from triggers.control.pausing import normalize_app, require_readable
+from triggers.happening import Occurrence, build_run_request, select_app
 from triggers.kinds import KINDS
-from triggers.payload import PayloadError, resolve_text
-from triggers.register.precedence import apps_come_from
+from triggers.payload import ExpressionError, resolve_text
+from triggers.register.precedence import deferred_apps_source
 from triggers.register.trigger import Trigger
-from triggers.role import TriggerGround
-from triggers.schedule.apps import AppsUnreadableError, apps_of, in_portions
+from triggers.role import RoleContext
+from triggers.schedule.apps import AppsUnreadableError, iter_app_batches, iter_batches
 from workers.control.errors import RefusedError
 from workers.store.run import Accepted, RunRequest
 from workers.store.storable import NotStorableError, check_storable
-from workers.together import together
+from workers.together import gather_all
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.trigger import is_expression
 
 log = logging.getLogger(__name__)
 
-MOST_RUNS = 10_000
-AT_ONCE = 200
+MAX_RUNS = 10_000
+MAX_CONCURRENT = 200
 _BUSY = "too many large events are computed at once; try again"
 APP_OF_ENDED_RUN = "=app_id"  # as `runs show --json` has it
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class ManualRun:
     app_id: str
     run_id: str
 
@@ -42,55 +42,55 @@ class Fired:
 
 
 async def fire(
-    ground: TriggerGround,
-    known: Known,
+    context: RoleContext,
+    entry: TriggerEntry,
     *,
     by: str,
     app_id: str | None = None,
     event: Mapping[str, Any] | None = None,
     viewer: str | None = None,
     may_approve: bool = True,
-) -> Sequence[Fired]:
+) -> Sequence[ManualRun]:
     """Also of one that is paused: whoever fires it by hand means it. All its runs, or none when one cannot be."""
-    trigger = readable(known)
-    check_answers_approved(known, may_approve=may_approve)
-    check_started(ground.catalog, known.workflow, viewer=viewer)
+    trigger = require_readable(entry)
+    check_answers_approved(entry, may_approve=may_approve)
+    check_workflow_started(context.catalog, entry.workflow, viewer=viewer)
     now, event = datetime.now(UTC), event or {}
-    apps = await _apps(ground, known, one_of_its_apps(known, app_id), event, now)
-    requests = [await _request(trigger, app, event, now) for app in apps]
+    apps = await _resolve_apps(context, entry, normalize_app(entry, app_id), event, now)
+    requests = [await _build_request(trigger, app, event, now) for app in apps]
     accepted: list[Accepted] = []
-    for some in in_portions(requests, AT_ONCE):
-        accepted += await together(ground.acceptance.accept(request) for request in some)
+    for some in iter_batches(requests, MAX_CONCURRENT):
+        accepted += await gather_all(context.acceptance.accept(request) for request in some)
     for _ in accepted:  # none, where no app is there to run it for
-        ground.tally.accepted(trigger, at=now)
-    log.info("trigger_fired_by_hand", extra={"trigger": known.id, "runs": len(accepted), "by": by})
-    return [Fired(app, each.run_id) for app, each in zip(apps, accepted, strict=True)]
+        context.stats.count_accepted(trigger, at=now)
+    log.info("trigger_fired_by_hand", extra={"trigger": entry.id, "runs": len(accepted), "by": by})
+    return [ManualRun(app, each.run_id) for app, each in zip(apps, accepted, strict=True)]
 
 
-async def _apps(
-    ground: TriggerGround, known: Known, app_id: str | None, event: Mapping[str, Any], now: datetime
+async def _resolve_apps(
+    context: RoleContext, entry: TriggerEntry, app_id: str | None, event: Mapping[str, Any], now: datetime
 ) -> Sequence[str]:
-    trigger = readable(known)
-    source = None if known.app_id is not None else apps_come_from(trigger.spec)
+    trigger = require_readable(entry)
+    source = None if entry.app_id is not None else deferred_apps_source(trigger.spec)
     if source == "collection":
-        return await _of_collection(ground, trigger, app_id)
-    if known.apps:
-        return known.apps if app_id is None else (app_id,)
+        return await _apps_of_collection(context, trigger, app_id)
+    if entry.apps:
+        return entry.apps if app_id is None else (app_id,)
     if source is None:
-        raise RefusedError(f"{known.id} names no apps, so that nothing can be started; add apps to it")
-    return (await _of_event(trigger, app_id, event, now),)
+        raise RefusedError(f"{entry.id} names no apps, so that nothing can be started; add apps to it")
+    return (await _app_of_event(trigger, app_id, event, now),)
 
 
-async def _of_event(trigger: Trigger, app_id: str | None, event: Mapping[str, Any], now: datetime) -> str:
+async def _app_of_event(trigger: Trigger, app_id: str | None, event: Mapping[str, Any], now: datetime) -> str:
     """`app_id` is for an event that names none, as one may that was made up."""
     mapped = trigger.spec.app_id if is_expression(trigger.spec.app_id) else APP_OF_ENDED_RUN
-    data = _happening(trigger, app_id or "", event, now).data
-    computation = Computation(data)
+    data = _build_occurrence(trigger, app_id or "", event, now).data
+    computation = ExpressionEvaluator(data)
     try:
-        named = await computation.run(lambda effort: resolve_text(mapped, data, effort))
+        named = await computation.evaluate(lambda effort: resolve_text(mapped, data, effort))
         if named:
-            named = await computation.run(lambda effort: selected_app(mapped, data, effort))
-    except PayloadError as error:
+            named = await computation.evaluate(lambda effort: select_app(mapped, data, effort))
+    except ExpressionError as error:
         raise UnfitTriggerError({"event": str(error)}) from None
     except TimeoutError:
         raise RefusedError(_BUSY) from None
@@ -101,15 +101,15 @@ async def _of_event(trigger: Trigger, app_id: str | None, event: Mapping[str, An
     return str(named or app_id)
 
 
-async def _of_collection(ground: TriggerGround, trigger: Trigger, app_id: str | None) -> Sequence[str]:
+async def _apps_of_collection(context: RoleContext, trigger: Trigger, app_id: str | None) -> Sequence[str]:
     found: list[str] = []
     try:
-        async for portion in apps_of(trigger, ground.database):
+        async for portion in iter_app_batches(trigger, context.database):
             if app_id in portion.apps:
                 return (str(app_id),)
             found += portion.apps if app_id is None else ()
-            if len(found) > MOST_RUNS:
-                raise RefusedError(f"{trigger.id} is for more than {MOST_RUNS} apps; fire it for one of them")
+            if len(found) > MAX_RUNS:
+                raise RefusedError(f"{trigger.id} is for more than {MAX_RUNS} apps; fire it for one of them")
     except AppsUnreadableError as error:
         raise RefusedError(f"the apps of {trigger.id} cannot be read: {error}") from None
     if app_id is not None:
@@ -117,29 +117,29 @@ async def _of_collection(ground: TriggerGround, trigger: Trigger, app_id: str | 
     return found
 
 
-async def _request(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> RunRequest:
-    happening = _happening(trigger, app_id, event, now)
+async def _build_request(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> RunRequest:
+    happening = _build_occurrence(trigger, app_id, event, now)
     try:
-        request = await Computation(happening.data).run(
-            lambda effort: run_request(happening, run_input=_form_input(happening), effort=effort)
+        request = await ExpressionEvaluator(happening.data).evaluate(
+            lambda effort: build_run_request(happening, run_input=_form_input(happening), effort=effort)
         )
         check_storable(request.input)
-    except (PayloadError, NotStorableError) as error:
+    except (ExpressionError, NotStorableError) as error:
         raise UnfitTriggerError({"event": str(error)}) from None
     except TimeoutError:
         raise RefusedError(_BUSY) from None
     return request
 
 
-def _happening(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Happening:
+def _build_occurrence(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
     try:
         check_storable(event, path="event", any_key=True)
-        return KINDS[trigger.spec.type].by_hand(trigger, app_id, event, now)
-    except (PayloadError, NotStorableError) as error:
+        return KINDS[trigger.spec.type].manual_event(trigger, app_id, event, now)
+    except (ExpressionError, NotStorableError) as error:
         raise UnfitTriggerError({"event": str(error)}) from None
 
 
-def _form_input(happening: Happening) -> Mapping[str, Any] | None:
+def _form_input(occurrence: Occurrence) -> Mapping[str, Any] | None:
     """The answers of a form without a mapping are its run's input."""
-    spec = happening.trigger.spec
-    return happening.data if isinstance(spec, FormSpec) and not spec.input else None
+    spec = occurrence.trigger.spec
+    return occurrence.data if isinstance(spec, FormSpec) and not spec.input else None

@@ -8,8 +8,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.api_keys import HOW_TO_APPROVE
 from triggers.control.errors import NotForThisKeyError, UnknownWorkflowError
-from triggers.register.precedence import serves
-from triggers.register.record import Pause, Record
+from triggers.register.precedence import is_for_app
+from triggers.register.record import Pause, TriggerRecord
 from triggers.register.store import TriggerStore
 from triggers.register.trigger import Origin, Trigger, declared_triggers, trigger_id
 from workers.control.changed import of_app
@@ -20,7 +20,7 @@ from workflows.package.catalog import Catalog
 from workflows.package.models import Package
 
 
-class Ground(Protocol):
+class ControlContext(Protocol):
     """What looking at triggers and changing them needs. A role's ground has it, and more."""
 
     @property
@@ -34,7 +34,7 @@ class Ground(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ControlGround:
+class BrokerlessContext:
     """For a command that starts no run, and so needs no broker."""
 
     settings: Settings
@@ -44,7 +44,7 @@ class ControlGround:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TriggerEntry:
     """`trigger` is None for one that was written by another version and cannot be read by this one."""
 
     workflow: str
@@ -52,7 +52,7 @@ class Known:
     type: str
     app_id: str | None  # of one that was made at run time
     trigger: Trigger | None
-    record: Record | None
+    record: TriggerRecord | None
 
     @property
     def id(self) -> str:
@@ -68,10 +68,10 @@ class Known:
             return (self.app_id,)
         return () if self.trigger is None else self.trigger.apps
 
-    def serves(self, app_id: str) -> bool:
+    def is_for_app(self, app_id: str) -> bool:
         if self.app_id is not None:
             return self.app_id == app_id
-        return self.trigger is not None and serves(self.trigger.spec, app_id)
+        return self.trigger is not None and is_for_app(self.trigger.spec, app_id)
 
     def is_only_for(self, app_id: str) -> bool:
         """What is said of it is said of this app alone."""
@@ -81,23 +81,23 @@ class Known:
         return None if self.record is None else self.record.pause_of(app_id)
 
 
-def approval_of(trigger: Trigger, by: str) -> dict[str, Any]:
+def approval_fields(trigger: Trigger, by: str) -> dict[str, Any]:
     """What the document of a trigger made at run time keeps of its standing answers: who approved them."""
     return {"answers_approved_by": by if trigger.spec.ui_responses else None}
 
 
-def check_answers_approved(known: Known, *, may_approve: bool) -> None:
+def check_answers_approved(entry: TriggerEntry, *, may_approve: bool) -> None:
     """Refuses to start runs by hand where standing answers were never approved: an older version took them from every
     key. A package's answers are its author's."""
-    if not may_approve and None in answers_approval(known).values():
+    if not may_approve and None in approval_status(entry).values():
         raise NotForThisKeyError(
-            f"the ui_responses of {known.id} answer for people, and no key that may approve has made them; "
+            f"the ui_responses of {entry.id} answer for people, and no key that may approve has made them; "
             f"edit the trigger with such a key: {HOW_TO_APPROVE}"
         )
 
 
 async def check_replay_approved(
-    ground: Ground, runs: RunStore, run_id: str, *, app_id: str | None, may_approve: bool
+    context: ControlContext, runs: RunStore, run_id: str, *, app_id: str | None, may_approve: bool
 ) -> None:
     """Refuses to replay a run that brought standing answers along which its trigger does not give any more, or which
     were never approved: the replay would be given them again."""
@@ -107,7 +107,7 @@ async def check_replay_approved(
     run = await runs.runs.find_one(of_app(run_id, app_id), fields)
     if run is None or not run.get("ui_responses"):
         return
-    record = await ground.triggers.find(trigger_id(run["workflow"], run["trigger"]["name"], app_id=run["app_id"]))
+    record = await context.triggers.find(trigger_id(run["workflow"], run["trigger"]["name"], app_id=run["app_id"]))
     given = None if record is None or record.spec is None else record.spec.ui_responses
     if record is None or given != run["ui_responses"] or record.document.get("answers_approved_by") is None:
         raise NotForThisKeyError(
@@ -116,31 +116,31 @@ async def check_replay_approved(
         )
 
 
-def answers_approval(known: Known) -> dict[str, Any]:
+def approval_status(entry: TriggerEntry) -> dict[str, Any]:
     """Who approved the standing answers of a trigger made at run time; None where no key that may has made them."""
-    if known.app_id is None or known.trigger is None or not known.trigger.spec.ui_responses:
+    if entry.app_id is None or entry.trigger is None or not entry.trigger.spec.ui_responses:
         return {}
-    return {"answers_approved_by": None if known.record is None else known.record.document.get("answers_approved_by")}
+    return {"answers_approved_by": None if entry.record is None else entry.record.document.get("answers_approved_by")}
 
 
-def declared(trigger: Trigger, record: Record | None = None) -> Known:
+def declared_entry(trigger: Trigger, record: TriggerRecord | None = None) -> TriggerEntry:
     spec = trigger.spec
-    return Known(trigger.workflow, spec.name, spec.type, trigger.app_id, trigger, record)
+    return TriggerEntry(trigger.workflow, spec.name, spec.type, trigger.app_id, trigger, record)
 
 
-def made(record: Record) -> Known:
-    return Known(record.workflow, record.name, record.document["type"], record.app_id, record.trigger, record)
+def runtime_entry(record: TriggerRecord) -> TriggerEntry:
+    return TriggerEntry(record.workflow, record.name, record.document["type"], record.app_id, record.trigger, record)
 
 
-def of_packages(packages: Mapping[str, Package]) -> Iterator[Known]:
-    return (declared(trigger) for trigger in declared_triggers(packages))
+def package_entries(packages: Mapping[str, Package]) -> Iterator[TriggerEntry]:
+    return (declared_entry(trigger) for trigger in declared_triggers(packages))
 
 
-def check_started(catalog: Catalog, workflow: str, *, viewer: str | None) -> None:
+def check_workflow_started(catalog: Catalog, workflow: str, *, viewer: str | None) -> None:
     """Why a package is not started is for whoever operates it: an app learns that there is none."""
     if workflow in catalog.packages():
         return
-    why = None if viewer is not None else catalog.why_not_started(workflow)
+    why = None if viewer is not None else catalog.explain_refusal(workflow)
     if why is None:
         raise UnknownWorkflowError(workflow)
     raise RefusedError(why)

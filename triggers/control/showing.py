@@ -2,33 +2,33 @@
 
 from typing import Any
 
-from triggers.control.known import Ground, Known
-from triggers.control.standing import standing_of
-from triggers.control.telling import as_seen_by, event_source, notes_for, told, written_spec
+from triggers.control.known import ControlContext, TriggerEntry
+from triggers.control.standing import trigger_status
+from triggers.control.telling import restrict_to_viewer, event_source, visible_notes, trigger_summary, visible_spec
 from triggers.kinds import KINDS
 
 
-async def show(ground: Ground, known: Known, *, app_id: str | None = None, viewer: str | None = None) -> dict[str, Any]:
+async def show(context: ControlContext, entry: TriggerEntry, *, app_id: str | None = None, viewer: str | None = None) -> dict[str, Any]:
     """`app_id`: for which of its apps. `viewer`: the app that sees only itself."""
-    standing = standing_of(known, ground.settings, ground.catalog.packages(), app_id=app_id)
-    trigger, record = known.trigger, known.record
+    standing = trigger_status(entry, context.settings, context.catalog.packages(), app_id=app_id)
+    trigger, record = entry.trigger, entry.record
     document = {} if record is None else record.document
     return {
-        **told(known, standing, viewer=viewer),
-        "source": event_source(known, app_id),
+        **trigger_summary(entry, standing, viewer=viewer),
+        "source": event_source(entry, app_id),
         "created_at": document.get("created_at"),
         "updated_at": document.get("updated_at"),
-        "spec": None if trigger is None else written_spec(trigger, viewer=viewer),
-        "outlook": await _outlook(ground, known, viewer),
-        "notes": notes_for(known, viewer),
+        "spec": None if trigger is None else visible_spec(trigger, viewer=viewer),
+        "outlook": await _describe(context, entry, viewer),
+        "notes": visible_notes(entry, viewer),
     }
 
 
-async def _outlook(ground: Ground, known: Known, viewer: str | None) -> dict[str, Any]:
-    if known.trigger is None:
+async def _describe(context: ControlContext, entry: TriggerEntry, viewer: str | None) -> dict[str, Any]:
+    if entry.trigger is None:
         return {}
-    seen = as_seen_by(known.trigger, viewer)
-    outlook = dict(await KINDS[known.type].outlook(seen, known.record, ground.database, ground.settings))
-    if viewer is not None and known.app_id is None:
+    seen = restrict_to_viewer(entry.trigger, viewer)
+    outlook = dict(await KINDS[entry.type].describe(seen, entry.record, context.database, context.settings))
+    if viewer is not None and entry.app_id is None:
         outlook.pop("secrets", None)  # the operator's, by name
     return outlook

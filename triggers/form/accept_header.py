@@ -2,22 +2,22 @@
 
 from starlette.requests import Request
 
-_WEIGHTLESS = 1.0
+_DEFAULT_WEIGHT = 1.0
 
 
-def wants_page(request: Request) -> bool:
-    return prefers_html(request.headers.get("accept", ""))
+def is_page_requested(request: Request) -> bool:
+    return is_html_preferred(request.headers.get("accept", ""))
 
 
-def prefers_html(accept: str) -> bool:
+def is_html_preferred(accept: str) -> bool:
     """A browser names text/html; a client that takes anything, or both alike, gets JSON."""
-    weights = dict(_weighted(part) for part in accept.lower().split(","))
+    weights = dict(_parse_weight(part) for part in accept.lower().split(","))
     html = max(weights.get("text/html", 0), weights.get("application/xhtml+xml", 0))
     json = max(weights.get(kind, 0) for kind in ("application/json", "application/*", "*/*"))
     return html > json
 
 
-def _weighted(part: str) -> tuple[str, float]:
+def _parse_weight(part: str) -> tuple[str, float]:
     kind, *parameters = (piece.strip() for piece in part.split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")
@@ -26,4 +26,4 @@ def _weighted(part: str) -> tuple[str, float]:
                 return kind, float(value)
             except ValueError:
                 return kind, 0
-    return kind, _WEIGHTLESS
+    return kind, _DEFAULT_WEIGHT

@@ -10,36 +10,36 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from triggers.gateway.body import is_json, parse_json
+from triggers.gateway.body import is_json_type, parse_json
 from triggers.gateway.problems import ProblemError
 
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 MAX_FIELDS = 1000
-MAX_SHOWN_NAME = 100
+MAX_NAME_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
-class GivenFields:
+class SubmittedFields:
     values: Mapping[str, Any] = field(repr=False)
     from_text: bool
     errors: Mapping[str, str] = field(default_factory=dict)  # of what no field can take
 
 
-def is_form(kind: str) -> bool:
-    return is_json(kind) or kind in (URLENCODED, MULTIPART)
+def is_form_type(media: str) -> bool:
+    return is_json_type(media) or media in (URLENCODED, MULTIPART)
 
 
-async def read_fields(request: Request, kind: str, raw_body: bytes) -> GivenFields:
+async def read_fields(request: Request, kind: str, raw_body: bytes) -> SubmittedFields:
     """Raises ProblemError for a body that cannot be read."""
     if kind == URLENCODED:
-        return _once_each(_urlencoded(raw_body))
+        return _reject_repeated(_urlencoded(raw_body))
     if kind == MULTIPART:
-        return _once_each(await _multipart(request, raw_body))
+        return _reject_repeated(await _multipart(request, raw_body))
     body = parse_json(raw_body)
     if not isinstance(body, dict):
         raise ProblemError(400, "send a JSON object with a key for each field")
-    return GivenFields(body, from_text=False)
+    return SubmittedFields(body, from_text=False)
 
 
 def _urlencoded(raw_body: bytes) -> list[tuple[str, str]]:
@@ -70,14 +70,14 @@ async def _multipart(request: Request, raw_body: bytes) -> list[tuple[str, str |
     return form.multi_items()
 
 
-def _once_each(pairs: Iterable[tuple[str, str | UploadFile]]) -> GivenFields:
+def _reject_repeated(pairs: Iterable[tuple[str, str | UploadFile]]) -> SubmittedFields:
     values: dict[str, str] = {}
     errors: dict[str, str] = {}
     for name, value in pairs:
         if isinstance(value, UploadFile):
-            errors[name[:MAX_SHOWN_NAME]] = "is a file; this form takes text only"
+            errors[name[:MAX_NAME_SHOWN]] = "is a file; this form takes text only"
         elif name in values:
-            errors[name[:MAX_SHOWN_NAME]] = "is given more than once"
+            errors[name[:MAX_NAME_SHOWN]] = "is given more than once"
         else:
             values[name] = value
-    return GivenFields(values, from_text=True, errors=errors)
+    return SubmittedFields(values, from_text=True, errors=errors)

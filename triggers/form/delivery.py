@@ -21,9 +21,9 @@ def new_delivery() -> str:
     return str(ULID())
 
 
-def delivery_in(given: Mapping[str, Any]) -> str | None:
+def find_delivery(values: Mapping[str, Any]) -> str | None:
     """None for one that no page of ours has held."""
-    delivery = given.get(DELIVERY_FIELD)
+    delivery = values.get(DELIVERY_FIELD)
     return delivery if isinstance(delivery, str) and _DELIVERY.fullmatch(delivery) else None
 
 

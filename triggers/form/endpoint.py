@@ -8,48 +8,48 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from triggers.form.accept_header import wants_page
+from triggers.form.accept_header import is_page_requested
 from triggers.form.delivery import new_delivery
 from triggers.form.page import accepted_page, closed_page, empty_page, problem_page
-from triggers.form.receiving import receive_from_page, receive_from_program
-from triggers.gateway.body import refuse_declared_too_large
+from triggers.form.receiving import receive_from_page, receive_from_client
+from triggers.gateway.body import check_declared_size
 from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.place import Place
-from triggers.gateway.problems import ProblemError, on_store_error, unavailable
-from triggers.gateway.reception import Answer, PausedError, Reception, counted
+from triggers.gateway.place import TriggerAddress
+from triggers.gateway.problems import ProblemError, on_store_error, unavailable_problem
+from triggers.gateway.reception import EndpointResponse, PausedError, TriggerIntake, count_requests
 from workflows.package.trigger_specs.form import FormSpec
 
-Show = Callable[[Request], Awaitable[Response]]
-ADDRESS = "/forms/{app}/{workflow}/{trigger}"
+PageHandler = Callable[[Request], Awaitable[Response]]
+FORM_PATH = "/forms/{app}/{workflow}/{trigger}"
 _RUN_ID = re.compile(r"run_[0-9A-HJKMNP-TV-Z]{26}")
 
 
-def form_routes(reception: Reception, metrics: GatewayMetrics) -> list[Route]:
+def form_routes(intake: TriggerIntake, metrics: GatewayMetrics) -> list[Route]:
     """One route for looking and sending, so that another method is told of both. Looking is no call: not counted."""
-    page = with_pages(form_page(reception))
-    receive = with_pages(counted("form", metrics, form_endpoint(reception)))
+    page = render_problems_as_pages(form_page_endpoint(intake))
+    receive = render_problems_as_pages(count_requests("form", metrics, form_submit_endpoint(intake)))
 
     async def form(request: Request) -> Response:
         return await (receive if request.method == "POST" else page)(request)
 
     return [
-        Route(ADDRESS, form, methods=["GET", "POST"]),
-        Route(f"{ADDRESS}/accepted", with_pages(thanks_page(reception))),
+        Route(FORM_PATH, form, methods=["GET", "POST"]),
+        Route(f"{FORM_PATH}/accepted", render_problems_as_pages(thanks_page_endpoint(intake))),
     ]
 
 
-def form_endpoint(reception: Reception) -> Callable[[Request], Awaitable[Answer]]:
-    async def receive_form(request: Request) -> Answer:
-        refuse_declared_too_large(request, reception.settings.body_limit_bytes)
-        receive = receive_from_page if wants_page(request) else receive_from_program
-        return await receive(reception, request)
+def form_submit_endpoint(intake: TriggerIntake) -> Callable[[Request], Awaitable[EndpointResponse]]:
+    async def receive_form(request: Request) -> EndpointResponse:
+        check_declared_size(request, intake.settings.body_limit_bytes)
+        receive = receive_from_page if is_page_requested(request) else receive_from_client
+        return await receive(intake, request)
 
     return receive_form
 
 
-def form_page(reception: Reception) -> Show:
+def form_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
-        found = await reception.find(FormSpec, Place.of(request))
+        found = await intake.find(FormSpec, TriggerAddress.from_request(request))
         if found.pause is not None:
             raise PausedError
         return empty_page(found.spec, delivery=new_delivery())
@@ -57,11 +57,11 @@ def form_page(reception: Reception) -> Show:
     return show
 
 
-def thanks_page(reception: Reception) -> Show:
+def thanks_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
         """The number is shown as it stands in the address: nothing is looked up, so nothing is told."""
-        place = Place.of(request)
-        found = await reception.find(FormSpec, place)
+        place = TriggerAddress.from_request(request)
+        found = await intake.find(FormSpec, place)
         run_id = request.query_params.get("run", "")
         if not _RUN_ID.fullmatch(run_id):
             raise ProblemError(404, "there is no such page")
@@ -70,20 +70,20 @@ def thanks_page(reception: Reception) -> Show:
     return show
 
 
-def with_pages(show: Show) -> Show:
+def render_problems_as_pages(handler: PageHandler) -> PageHandler:
     """A person gets a page where a program gets a problem."""
 
     async def shown(request: Request) -> Response:
         try:
-            return await show(request)
+            return await handler(request)
         except ProblemError as problem:
-            if not wants_page(request):
+            if not is_page_requested(request):
                 raise
             return closed_page(problem) if isinstance(problem, PausedError) else problem_page(problem)
         except PyMongoError as error:
-            if not wants_page(request):
+            if not is_page_requested(request):
                 raise
             await on_store_error(request, error)
-            return problem_page(unavailable())
+            return problem_page(unavailable_problem())
 
     return shown

@@ -20,7 +20,7 @@ _EMAIL_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})+")
 _URI = re.compile(r"[!-~]+")  # printable ASCII without a space; anything else is percent-encoded in a URI
 
 
-class FieldError(ValueError):
+class FormFieldError(ValueError):
     """A value that its field does not take; the text goes beside the field's name."""
 
 
@@ -32,52 +32,52 @@ def read_field(spec: FormInput, value: Any, *, from_text: bool) -> Any:
         result = result.replace("\r\n", "\n")  # as a browser sends what its user and its own count have as one
     if isinstance(result, str):
         _check_text(spec, result)
-    if spec.enum and not any(_same(result, choice) for choice in spec.enum):
-        raise FieldError(f"must be one of {', '.join(map(str, spec.enum))}")
+    if spec.enum and not any(_is_same_choice(result, choice) for choice in spec.enum):
+        raise FormFieldError(f"must be one of {', '.join(map(str, spec.enum))}")
     return result
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise FieldError("must be text")
+        raise FormFieldError("must be text")
     return value
 
 
 def _integer(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FieldError("must be a whole number")
+        raise FormFieldError("must be a whole number")
     if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
-        raise FieldError("is beyond 64 bits")
+        raise FormFieldError("is beyond 64 bits")
     return value
 
 
 def _number(value: Any) -> int | float:
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise FieldError("must be a finite number")
+            raise FormFieldError("must be a finite number")
         return value
     if not isinstance(value, int) or isinstance(value, bool):
-        raise FieldError("must be a number")
+        raise FormFieldError("must be a number")
     return _integer(value)
 
 
 def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise FieldError("must be true or false")
+        raise FormFieldError("must be true or false")
     return value
 
 
 def _integer_from_text(value: Any) -> int:
     text = _text(value).strip()
     if not _INTEGER.fullmatch(text):
-        raise FieldError("must be a whole number")
+        raise FormFieldError("must be a whole number")
     return _integer(int(text))
 
 
 def _number_from_text(value: Any) -> int | float:
     text = _text(value).strip()
     if not _NUMBER.fullmatch(text):
-        raise FieldError("must be a number")
+        raise FormFieldError("must be a number")
     return int(text) if _INTEGER.fullmatch(text) and abs(int(text)) <= MAX_INTEGER else _number(float(text))
 
 
@@ -88,7 +88,7 @@ def _boolean_from_text(value: Any) -> bool:
         return True
     if word in FALSE_WORDS:
         return False
-    raise FieldError("must be true or false")
+    raise FormFieldError("must be true or false")
 
 
 _FROM_JSON: Mapping[str, Callable[[Any], Any]] = {
@@ -107,11 +107,11 @@ _FROM_TEXT: Mapping[str, Callable[[Any], Any]] = {
 
 def _check_text(spec: FormInput, text: str) -> None:
     if len(text) > spec.max_length:
-        raise FieldError(f"is longer than {spec.max_length} characters")
+        raise FormFieldError(f"is longer than {spec.max_length} characters")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise FieldError("is not valid Unicode") from None
+        raise FormFieldError("is not valid Unicode") from None
     if spec.format is not None:
         _FORMATS[spec.format](text)
 
@@ -120,7 +120,7 @@ def _check_email(text: str) -> None:
     local, _, domain = text.rpartition("@")
     fits = len(local) <= 64 and len(domain) <= 253
     if not (fits and _EMAIL_LOCAL.fullmatch(local) and _EMAIL_DOMAIN.fullmatch(domain)):
-        raise FieldError("must be an email address, such as ada@example.com")
+        raise FormFieldError("must be an email address, such as ada@example.com")
 
 
 def _check_date(text: str) -> None:
@@ -129,7 +129,7 @@ def _check_date(text: str) -> None:
     except ValueError:
         valid = False
     if not valid:
-        raise FieldError("must be a date, such as 2026-03-29")
+        raise FormFieldError("must be a date, such as 2026-03-29")
 
 
 def _check_uri(text: str) -> None:
@@ -141,12 +141,12 @@ def _check_uri(text: str) -> None:
     except ValueError:
         valid = False
     if not valid:
-        raise FieldError("must be a web address, such as https://example.com/page")
+        raise FormFieldError("must be a web address, such as https://example.com/page")
 
 
 _FORMATS: Mapping[str, Callable[[str], None]] = {"email": _check_email, "date": _check_date, "uri": _check_uri}
 
 
-def _same(value: Any, choice: Any) -> bool:
+def _is_same_choice(value: Any, choice: Any) -> bool:
     """True equals 1 in Python, and not in a form."""
     return isinstance(value, bool) is isinstance(choice, bool) and bool(value == choice)

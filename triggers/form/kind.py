@@ -8,12 +8,12 @@ from urllib.parse import quote
 from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
-from triggers.form.body import GivenFields
-from triggers.form.validation import FormRefusedError, validate
-from triggers.happening import Happening
+from triggers.form.body import SubmittedFields
+from triggers.form.validation import FormRefusedError, validate_form
+from triggers.happening import Occurrence
 from triggers.kind import Role
-from triggers.payload import PayloadError
-from triggers.register.record import Record
+from triggers.payload import ExpressionError
+from triggers.register.record import TriggerRecord
 from triggers.register.trigger import Trigger
 from workers.settings import Settings
 from workflows.package.trigger_specs.form import FormInput, FormSpec
@@ -27,41 +27,41 @@ class FormKind:
     type = "form_submit"
     role: Role = "gateway"
 
-    def inactive(self, trigger: Trigger, settings: Settings) -> str | None:  # noqa: ARG002 -- the protocol's
+    def inactive_reason(self, trigger: Trigger, settings: Settings) -> str | None:  # noqa: ARG002 -- the protocol's
         if trigger.apps or is_expression(trigger.spec.app_id):
             return None
         return "it names no app, so that it has no address; add apps to it"
 
-    def only_for_all_apps(self, spec: TriggerSpec) -> str | None:  # noqa: ARG002 -- the protocol's
+    def app_key_refusal(self, spec: TriggerSpec) -> str | None:  # noqa: ARG002 -- the protocol's
         return None
 
-    def at_first(self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    def initial_fields(self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         del trigger, now, before
         return {}
 
-    async def outlook(
+    async def describe(
         self,
         trigger: Trigger,
-        record: Record | None,  # noqa: ARG002 -- the protocol's
+        record: TriggerRecord | None,  # noqa: ARG002 -- the protocol's
         database: AsyncDatabase[dict[str, Any]],  # noqa: ARG002 -- the protocol's
         settings: Settings,  # noqa: ARG002 -- the protocol's
     ) -> Mapping[str, Any]:
-        spec = _form(trigger)
+        spec = _form_spec(trigger)
         return {
             "addresses": _addresses(trigger),
-            "fields": {name: _told(each) for name, each in spec.inputs.items()},
+            "fields": {name: _describe_input(each) for name, each in spec.inputs.items()},
         }
 
-    def by_hand(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Happening:
+    def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
         """`event` is what somebody would have filled in; typed, as a program sends it."""
         try:
-            values = validate(_form(trigger).inputs, GivenFields(event, from_text=False))
+            values = validate_form(_form_spec(trigger).inputs, SubmittedFields(event, from_text=False))
         except FormRefusedError as error:
-            raise PayloadError("; ".join(f"{name} {said}" for name, said in error.errors.items())) from None
-        return Happening(trigger, app_id, f"manual:{ULID()}", now, values)
+            raise ExpressionError("; ".join(f"{name} {said}" for name, said in error.errors.items())) from None
+        return Occurrence(trigger, app_id, f"manual:{ULID()}", now, values)
 
 
-def _form(trigger: Trigger) -> FormSpec:
+def _form_spec(trigger: Trigger) -> FormSpec:
     if not isinstance(trigger.spec, FormSpec):
         raise TypeError(f"{trigger.id} is no form")
     return trigger.spec
@@ -75,7 +75,7 @@ def _addresses(trigger: Trigger) -> Mapping[str, str]:
     return {app: f"/forms/{quoted}/{form}" for app, quoted in apps.items()}
 
 
-def _told(spec: FormInput) -> Mapping[str, Any]:
+def _describe_input(spec: FormInput) -> Mapping[str, Any]:
     said = {"type": spec.type, "format": spec.format, "required": spec.required, "default": spec.default}
     said |= {"enum": list(spec.enum), "max_length": spec.max_length if spec.type == "string" else None}
     return {name: value for name, value in said.items() if value is not None and value != []}

@@ -18,10 +18,10 @@ def element(tag: str, /, *content: Markup | str, **attributes: str | int | bool 
     """`for_` is the attribute `for`, `aria_label` is `aria-label`; True has no value, False and None leave it out."""
     given = "".join(_attribute(key.strip("_").replace("_", "-"), value) for key, value in attributes.items())
     start = f"<{tag}{given}>"
-    return Markup(start if tag in _WITHOUT_END else f"{start}{joined(*content).html}</{tag}>")
+    return Markup(start if tag in _WITHOUT_END else f"{start}{join_markup(*content).html}</{tag}>")
 
 
-def joined(*content: Markup | str) -> Markup:
+def join_markup(*content: Markup | str) -> Markup:
     return Markup("".join(each.html if isinstance(each, Markup) else html.escape(each) for each in content))
 
 

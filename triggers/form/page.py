@@ -6,16 +6,16 @@ from typing import Any
 
 from starlette.responses import Response
 
-from triggers.form.controls import Field, control, in_words
-from triggers.form.markup import NOTHING, Markup, element, joined
-from triggers.form.sheet import sheet
+from triggers.form.controls import FormField, render_control, humanize_name
+from triggers.form.markup import NOTHING, Markup, element, join_markup
+from triggers.form.sheet import render_page
 from triggers.gateway.problems import ProblemError
 from triggers.gateway.reception import PausedError
 from workflows.package.trigger_specs.form import DELIVERY_FIELD, FormSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class SubmittedForm:
     """A form as somebody sent it."""
 
     delivery: str
@@ -25,28 +25,28 @@ class Filled:
 
 def empty_page(spec: FormSpec, *, delivery: str) -> Response:
     defaults = {name: each.default for name, each in spec.inputs.items()}
-    return _form_page(spec, Filled(delivery, defaults), NOTHING)
+    return _form_page(spec, SubmittedForm(delivery, defaults), NOTHING)
 
 
-def refused_page(spec: FormSpec, filled: Filled) -> Response:
+def refused_page(spec: FormSpec, submission: SubmittedForm) -> Response:
     """With every error beside its field, and what was written still there."""
-    summary = _summary("There is a problem", _error_list(_fields(spec, filled), filled.errors))
-    return _form_page(spec, filled, summary, status=422, said="Error")
+    summary = _summary("There is a problem", _error_list(_form_fields(spec, submission), submission.errors))
+    return _form_page(spec, submission, summary, status=422, title_prefix="Error")
 
 
-def not_kept_page(spec: FormSpec, filled: Filled, problem: ProblemError) -> Response:
+def unsent_page(spec: FormSpec, submission: SubmittedForm, problem: ProblemError) -> Response:
     """Nothing was taken: what was written is still there, to be sent again."""
-    heading, advice = _not_kept(problem)
-    detail = element("p", _what_is_wrong(problem)) if problem.status in _TOLD else NOTHING
+    heading, advice = _unsent_text(problem)
+    detail = element("p", _problem_text(problem)) if problem.status in _DETAILED_STATUSES else NOTHING
     summary = _summary(
-        heading, joined(element("p", f"Nothing was taken, but what you wrote is still below. {advice}"), detail)
+        heading, join_markup(element("p", f"Nothing was taken, but what you wrote is still below. {advice}"), detail)
     )
-    return _form_page(spec, filled, summary, status=problem.status, said="Not sent", headers=problem.headers)
+    return _form_page(spec, submission, summary, status=problem.status, title_prefix="Not sent", headers=problem.headers)
 
 
 def accepted_page(spec: FormSpec, *, run_id: str, form_path: str) -> Response:
     number = element("span", run_id, class_="number")
-    return sheet(
+    return render_page(
         f"Thank you – {_title(spec)}",
         element("h1", "Thank you"),
         element("p", "We received your answers."),
@@ -56,7 +56,7 @@ def accepted_page(spec: FormSpec, *, run_id: str, form_path: str) -> Response:
 
 
 def closed_page(problem: ProblemError) -> Response:
-    return sheet(
+    return render_page(
         "Closed at the moment",
         element("h1", _CLOSED),
         element("p", "It takes no answers now. Please try again later."),
@@ -66,9 +66,9 @@ def closed_page(problem: ProblemError) -> Response:
 
 
 def problem_page(problem: ProblemError) -> Response:
-    heading, advice = _SAID.get(problem.status, _SAID_OTHERWISE)
-    detail = element("p", _what_is_wrong(problem), class_="hint") if problem.status in _TOLD else NOTHING
-    return sheet(
+    heading, advice = _PROBLEM_TEXTS.get(problem.status, _DEFAULT_PROBLEM_TEXT)
+    detail = element("p", _problem_text(problem), class_="hint") if problem.status in _DETAILED_STATUSES else NOTHING
+    return render_page(
         heading,
         element("h1", heading),
         element("p", advice),
@@ -78,22 +78,22 @@ def problem_page(problem: ProblemError) -> Response:
     )
 
 
-def _not_kept(problem: ProblemError) -> tuple[str, str]:
+def _unsent_text(problem: ProblemError) -> tuple[str, str]:
     if isinstance(problem, PausedError):
         return _CLOSED, "Please send it again later."
-    if problem.status in _PASSES:
+    if problem.status in _TRANSIENT_STATUSES:
         return "We could not take your answers just now", "Please send it again in a moment."
     return "We could not take your answers", "Please change it and send it again, or ask whoever gave you this address."
 
 
-def _what_is_wrong(problem: ProblemError) -> str:
+def _problem_text(problem: ProblemError) -> str:
     return f"What is wrong: {problem.detail}."
 
 
 _CLOSED = "This form is closed at the moment"
-_PASSES = frozenset({429, 503})
-_TOLD = frozenset({400, 413, 415})
-_SAID = {
+_TRANSIENT_STATUSES = frozenset({429, 503})
+_DETAILED_STATUSES = frozenset({400, 413, 415})
+_PROBLEM_TEXTS = {
     404: ("There is no such page", "Check the address, or ask whoever gave it to you."),
     503: (
         "We cannot answer just now",
@@ -101,41 +101,41 @@ _SAID = {
         "what you wrote again.",
     ),
 }
-_SAID_OTHERWISE = ("The form could not be sent", "Nothing was taken. Go back, and try again.")
+_DEFAULT_PROBLEM_TEXT = ("The form could not be sent", "Nothing was taken. Go back, and try again.")
 
 
 def _form_page(
     spec: FormSpec,
-    filled: Filled,
+    submission: SubmittedForm,
     summary: Markup,
     *,
     status: int = 200,
-    said: str = "",
+    title_prefix: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     title = _title(spec)
     # Firefox would otherwise put the number of the last page into this one when it is reloaded.
-    delivery = element("input", type="hidden", name=DELIVERY_FIELD, value=filled.delivery, autocomplete="off")
+    delivery = element("input", type="hidden", name=DELIVERY_FIELD, value=submission.delivery, autocomplete="off")
     # Without an action it goes to the page's own address, with the query that expressions can see.
     form = element(
         "form",
         delivery,
-        *map(control, _fields(spec, filled)),
+        *map(render_control, _form_fields(spec, submission)),
         element("button", "Send", type="submit"),
         method="post",
     )
     intro = element("p", spec.description, class_="intro") if spec.description else NOTHING
-    tab = f"{said}: {title}" if said else title
-    return sheet(tab, summary, element("h1", title), intro, form, status=status, headers=headers)
+    tab = f"{title_prefix}: {title}" if title_prefix else title
+    return render_page(tab, summary, element("h1", title), intro, form, status=status, headers=headers)
 
 
 def _title(spec: FormSpec) -> str:
-    return spec.title.strip() or in_words(spec.name)
+    return spec.title.strip() or humanize_name(spec.name)
 
 
-def _fields(spec: FormSpec, filled: Filled) -> Sequence[Field]:
+def _form_fields(spec: FormSpec, submission: SubmittedForm) -> Sequence[FormField]:
     return [
-        Field(f"field-{place}", name, each, filled.values.get(name), filled.errors.get(name))
+        FormField(f"field-{place}", name, each, submission.values.get(name), submission.errors.get(name))
         for place, (name, each) in enumerate(spec.inputs.items(), start=1)
     ]
 
@@ -155,10 +155,10 @@ def _summary(heading: str, content: Markup) -> Markup:
     )
 
 
-def _error_list(fields: Sequence[Field], errors: Mapping[str, str]) -> Markup:
+def _error_list(fields: Sequence[FormField], errors: Mapping[str, str]) -> Markup:
     """Each leads to its field; of a field that the form does not have there is nowhere to lead."""
     wrong = [each for each in fields if each.error is not None]
     links = [element("li", element("a", f"{each.label} – this {each.error}", href=f"#{each.id}")) for each in wrong]
     known = {each.name for each in fields}
     others = [element("li", f"{name} – this {error}") for name, error in errors.items() if name not in known]
-    return element("ul", joined(*links, *others))
+    return element("ul", join_markup(*links, *others))

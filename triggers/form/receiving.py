@@ -7,123 +7,123 @@ from pymongo.errors import PyMongoError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
-from triggers.computation import Computation
-from triggers.form.body import GivenFields, is_form, read_fields
-from triggers.form.delivery import delivery_id, delivery_in, new_delivery
-from triggers.form.page import Filled, not_kept_page, refused_page
-from triggers.form.validation import FormRefusedError, validate
+from triggers.computation import ExpressionEvaluator
+from triggers.form.body import SubmittedFields, is_form_type, read_fields
+from triggers.form.delivery import delivery_id, find_delivery, new_delivery
+from triggers.form.page import SubmittedForm, unsent_page, refused_page
+from triggers.form.validation import FormRefusedError, validate_form
 from triggers.gateway.body import media_type, read_body
-from triggers.gateway.event import with_request
-from triggers.gateway.place import Place, check_app
-from triggers.gateway.problems import ProblemError, on_store_error, unavailable
+from triggers.gateway.event import build_event
+from triggers.gateway.place import TriggerAddress, check_app
+from triggers.gateway.problems import ProblemError, on_store_error, unavailable_problem
 from triggers.gateway.reception import (
-    MAX_ID_LENGTH,
-    NOT_COMPUTED,
-    Answer,
-    Reception,
-    accepted_answer,
-    result_of,
-    trigger_id_of,
+    MAX_EVENT_ID_LENGTH,
+    EXPRESSIONS_FAILED,
+    EndpointResponse,
+    TriggerIntake,
+    accepted_response,
+    problem_result,
+    normalize_event_id,
 )
-from triggers.payload import PayloadError
-from triggers.register.lookup import Found
+from triggers.payload import ExpressionError
+from triggers.register.lookup import TriggerTarget
 from workers.store.run import Accepted
 from workflows.package.trigger_specs.form import FormSpec
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _Submission:
     """A form that was found, and the request that fills it in."""
 
-    reception: Reception
-    found: Found[FormSpec]
-    place: Place
+    intake: TriggerIntake
+    target: TriggerTarget[FormSpec]
+    address: TriggerAddress
     request: Request
 
     def check_open(self) -> None:
-        self.reception.check_open(self.found, self.place)
+        self.intake.check_not_paused(self.target, self.address)
 
-    def values(self, given: GivenFields, *, by_browser: bool = False) -> dict[str, Any]:
+    def values(self, fields: SubmittedFields, *, by_browser: bool = False) -> dict[str, Any]:
         try:
-            return validate(self.found.spec.inputs, given, by_browser=by_browser)
+            return validate_form(self.target.spec.inputs, fields, by_browser=by_browser)
         except FormRefusedError:
-            self.reception.tally.refused(self.found.trigger, "invalid", app_id=self.place.app, noted=False)
+            self.intake.stats.record_refusal(self.target.trigger, "invalid", app_id=self.address.app, keep_note=False)
             raise
 
     async def accept(self, values: dict[str, Any], trigger_id: str) -> Accepted:
-        event = with_request(values, self.request)
-        computation = Computation(event)
+        event = build_event(values, self.request)
+        computation = ExpressionEvaluator(event)
         try:
-            await self.reception.compute(
-                computation, lambda effort: check_app(self.found.spec, self.place, event, effort)
+            await self.intake.evaluate(
+                computation, lambda effort: check_app(self.target.spec, self.address, event, effort)
             )
-        except PayloadError:
-            raise self.reception.refused_body(self.found.trigger, self.place, "not_mapped", NOT_COMPUTED) from None
-        run_input = None if self.found.spec.input else values
-        return await self.reception.accept(
-            self.found, self.place, event, trigger_id=trigger_id, run_input=run_input, computation=computation
+        except ExpressionError:
+            raise self.intake.body_refusal(self.target.trigger, self.address, "not_mapped", EXPRESSIONS_FAILED) from None
+        run_input = None if self.target.spec.input else values
+        return await self.intake.accept(
+            self.target, self.address, event, event_id=trigger_id, run_input=run_input, evaluator=computation
         )
 
 
-async def receive_from_program(reception: Reception, request: Request) -> Answer:
-    place = Place.of(request)
-    call = _Call(reception, await reception.find(FormSpec, place), place, request)
+async def receive_from_client(intake: TriggerIntake, request: Request) -> EndpointResponse:
+    place = TriggerAddress.from_request(request)
+    call = _Submission(intake, await intake.find(FormSpec, place), place, request)
     call.check_open()
-    idempotency_key, given = await _read(reception, request)
+    idempotency_key, given = await _read_submission(intake, request)
     try:
         values = call.values(given)
     except FormRefusedError as error:
         raise ProblemError(422, "some fields need another value", members={"errors": error.errors}) from None
-    return accepted_answer(await call.accept(values, trigger_id_of(idempotency_key)))
+    return accepted_response(await call.accept(values, normalize_event_id(idempotency_key)))
 
 
-async def receive_from_page(reception: Reception, request: Request) -> Answer:
+async def receive_from_page(intake: TriggerIntake, request: Request) -> EndpointResponse:
     """Whatever may refuse it has its say after it was read: it comes back as it was written."""
-    place = Place.of(request)
-    found = await _find(reception, place, request)
-    spec = reception.last_known(FormSpec, place) if found is None else found.spec
+    place = TriggerAddress.from_request(request)
+    found = await _find_target(intake, place, request)
+    spec = intake.find_last_known(FormSpec, place) if found is None else found.spec
     if spec is None:
-        raise unavailable()
-    idempotency_key, given = await _read(reception, request)
-    filled = Filled(delivery_in(given.values) or new_delivery(), given.values)
+        raise unavailable_problem()
+    idempotency_key, given = await _read_submission(intake, request)
+    filled = SubmittedForm(find_delivery(given.values) or new_delivery(), given.values)
     try:
         if found is None:
-            raise unavailable()
-        call = _Call(reception, found, place, request)
+            raise unavailable_problem()
+        call = _Submission(intake, found, place, request)
         call.check_open()
         values = call.values(given, by_browser=given.from_text)
-        name = trigger_id_of(idempotency_key or delivery_id(filled.delivery, values))
-        return _thanks(place, await call.accept(values, name))
+        name = normalize_event_id(idempotency_key or delivery_id(filled.delivery, values))
+        return _thanks_redirect(place, await call.accept(values, name))
     except FormRefusedError as error:
-        return Answer("invalid", refused_page(spec, replace(filled, errors=error.errors)))
+        return EndpointResponse("invalid", refused_page(spec, replace(filled, errors=error.errors)))
     except PyMongoError as error:
         await on_store_error(request, error)
-        problem = unavailable()
+        problem = unavailable_problem()
     except ProblemError as error:  # of a store that is frozen there is no error of the store's
         problem = error
-    return Answer(result_of(problem), not_kept_page(spec, filled, problem))
+    return EndpointResponse(problem_result(problem), unsent_page(spec, filled, problem))
 
 
-async def _find(reception: Reception, place: Place, request: Request) -> Found[FormSpec] | None:
+async def _find_target(intake: TriggerIntake, address: TriggerAddress, request: Request) -> TriggerTarget[FormSpec] | None:
     """None while the store does not answer."""
     try:
-        return await reception.find(FormSpec, place)
+        return await intake.find(FormSpec, address)
     except PyMongoError as error:
         await on_store_error(request, error)
     except ProblemError as problem:
-        if problem.status != unavailable().status:
+        if problem.status != unavailable_problem().status:
             raise
     return None
 
 
-async def _read(reception: Reception, request: Request) -> tuple[str | None, GivenFields]:
+async def _read_submission(intake: TriggerIntake, request: Request) -> tuple[str | None, SubmittedFields]:
     """The Idempotency-Key, if there is one, and the fields."""
     kind = media_type(request)
-    if not is_form(kind):
+    if not is_form_type(kind):
         raise ProblemError(415, "send application/json, application/x-www-form-urlencoded or multipart/form-data")
     idempotency_key = _idempotency_key(request)
     return idempotency_key, await read_fields(
-        request, kind, await read_body(request, reception.settings.body_limit_bytes)
+        request, kind, await read_body(request, intake.settings.body_limit_bytes)
     )
 
 
@@ -131,11 +131,11 @@ def _idempotency_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is None:
         return None
-    if not (0 < len(key) <= MAX_ID_LENGTH and key.isascii() and key.isprintable()):
-        raise ProblemError(400, f"Idempotency-Key: at most {MAX_ID_LENGTH} printable ASCII characters")
+    if not (0 < len(key) <= MAX_EVENT_ID_LENGTH and key.isascii() and key.isprintable()):
+        raise ProblemError(400, f"Idempotency-Key: at most {MAX_EVENT_ID_LENGTH} printable ASCII characters")
     return key
 
 
-def _thanks(place: Place, accepted: Accepted) -> Answer:
-    location = f"/forms/{place.path}/accepted?run={accepted.run_id}"
-    return Answer(accepted_answer(accepted).result, RedirectResponse(location, 303))
+def _thanks_redirect(address: TriggerAddress, accepted: Accepted) -> EndpointResponse:
+    location = f"/forms/{address.path}/accepted?run={accepted.run_id}"
+    return EndpointResponse(accepted_response(accepted).result, RedirectResponse(location, 303))

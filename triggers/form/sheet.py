@@ -27,7 +27,7 @@ _HEAD = Markup(
 )
 
 
-def sheet(
+def render_page(
     title: str, *content: Markup | str, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
     """`title` is the tab's; the page's own heading is in its content."""

@@ -26,7 +26,7 @@ DARK = {
 }
 
 
-def _colours(colours: dict[str, str]) -> str:
+def _css_variables(colours: dict[str, str]) -> str:
     return "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
@@ -78,6 +78,6 @@ main>:last-child,form>:last-child{margin-bottom:0}
 """
 
 STYLE = (
-    f":root{{color-scheme:light dark;{_colours(LIGHT)}}}"
-    f"@media(prefers-color-scheme:dark){{:root{{{_colours(DARK)}}}}}{_RULES}"
+    f":root{{color-scheme:light dark;{_css_variables(LIGHT)}}}"
+    f"@media(prefers-color-scheme:dark){{:root{{{_css_variables(DARK)}}}}}{_RULES}"
 )

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from triggers.form.body import MAX_SHOWN_NAME, GivenFields
-from triggers.form.fields import FieldError, read_field
+from triggers.form.body import MAX_NAME_SHOWN, SubmittedFields
+from triggers.form.fields import FormFieldError, read_field
 from workflows.context.value_types import is_one_of
 from workflows.package.trigger_specs.form import DELIVERY_FIELD, FormInput
 
@@ -19,42 +19,42 @@ class FormRefusedError(ValueError):
         self.errors = dict(errors)
 
 
-def validate(inputs: Mapping[str, FormInput], given: GivenFields, *, by_browser: bool = False) -> dict[str, Any]:
+def validate_form(inputs: Mapping[str, FormInput], fields: SubmittedFields, *, by_browser: bool = False) -> dict[str, Any]:
     """The values as declared, defaults included. Empty text and null count as not given. A browser sends nothing for a
     box that is not ticked, which means false there and not the default."""
     values: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for name, spec in inputs.items():
         try:
-            value = _value(spec, given.values.get(name), from_text=given.from_text, by_browser=by_browser)
-        except FieldError as error:
+            value = _field_value(spec, fields.values.get(name), from_text=fields.from_text, by_browser=by_browser)
+        except FormFieldError as error:
             errors[name] = str(error)
             continue
         if value is not None:
             values[name] = value
-    errors |= {**_unknown(inputs, given), **given.errors}
+    errors |= {**_unknown_field_errors(inputs, fields), **fields.errors}
     if errors:
         raise FormRefusedError(dict(list(errors.items())[:MAX_ERRORS]))
     return values
 
 
-def _value(spec: FormInput, given: Any, *, from_text: bool, by_browser: bool) -> Any:
-    if given is not None and given != "":
-        return read_field(spec, given, from_text=from_text)
+def _field_value(spec: FormInput, value: Any, *, from_text: bool, by_browser: bool) -> Any:
+    if value is not None and value != "":
+        return read_field(spec, value, from_text=from_text)
     if by_browser and spec.type == "boolean":
-        return _not_ticked(spec)
+        return _unticked_value(spec)
     if spec.required and spec.default is None:
-        raise FieldError("is required")
+        raise FormFieldError("is required")
     return spec.default
 
 
-def _not_ticked(spec: FormInput) -> bool | None:
+def _unticked_value(spec: FormInput) -> bool | None:
     if spec.required:
-        raise FieldError("must be ticked")
+        raise FormFieldError("must be ticked")
     return False if not spec.enum or is_one_of(False, spec.enum) else None
 
 
-def _unknown(inputs: Mapping[str, FormInput], given: GivenFields) -> dict[str, str]:
-    is_ours = {DELIVERY_FIELD} if given.from_text else set[str]()
-    unknown = (name for name in given.values if name not in inputs and name not in is_ours)
-    return {name[:MAX_SHOWN_NAME]: "is not a field of this form" for name in unknown}
+def _unknown_field_errors(inputs: Mapping[str, FormInput], fields: SubmittedFields) -> dict[str, str]:
+    is_ours = {DELIVERY_FIELD} if fields.from_text else set[str]()
+    unknown = (name for name in fields.values if name not in inputs and name not in is_ours)
+    return {name[:MAX_NAME_SHOWN]: "is not a field of this form" for name in unknown}

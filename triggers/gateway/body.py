@@ -13,7 +13,7 @@ from triggers.gateway.problems import ProblemError
 READ_TIMEOUT_S = 30  # a client that trickles its body would otherwise hold a connection for ever
 
 
-def too_large(limit_bytes: int) -> ProblemError:
+def body_too_large(limit_bytes: int) -> ProblemError:
     return ProblemError(413, f"the body is larger than {limit_bytes} bytes", headers={"connection": "close"})
 
 
@@ -23,10 +23,10 @@ def is_declared_too_large(content_length: str, limit_bytes: int) -> bool:
     return len(content_length) >= 19 or int(content_length) > limit_bytes
 
 
-def refuse_declared_too_large(request: Request, limit_bytes: int) -> None:
+def check_declared_size(request: Request, limit_bytes: int) -> None:
     """At once: nothing of the body is read."""
     if is_declared_too_large(request.headers.get("content-length", ""), limit_bytes):
-        raise too_large(limit_bytes)
+        raise body_too_large(limit_bytes)
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
@@ -37,7 +37,7 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit_bytes:
-                    raise too_large(limit_bytes)
+                    raise body_too_large(limit_bytes)
     except TimeoutError:
         raise ProblemError(408, "the body did not arrive in time", headers={"connection": "close"}) from None
     except ClientDisconnect:
@@ -56,8 +56,8 @@ def media_type_of(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def is_json(kind: str) -> bool:
-    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+def is_json_type(media: str) -> bool:
+    return media == "application/json" or (media.startswith("application/") and media.endswith("+json"))
 
 
 def parse_json(raw_body: bytes) -> Any:
@@ -72,11 +72,11 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(name)
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(text)
     return number
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite)

@@ -4,18 +4,18 @@ import time
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from workers.tracing.tracing import Call, called
+from workers.tracing.tracing import IncomingRequest, bind_request
 
-HEADER = b"traceparent"
+TRACE_HEADER = b"traceparent"
 
 
-class CallersTrace:
+class CallerTraceMiddleware:
     """Only where traces are wanted. What the header says is read when a run is asked for: strangers never get there."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        said = next((value for name, value in scope.get("headers", ()) if name == HEADER), None)
-        with called(Call(None if said is None else said.decode("latin-1"), time.time_ns())):
+        said = next((value for name, value in scope.get("headers", ()) if name == TRACE_HEADER), None)
+        with bind_request(IncomingRequest(None if said is None else said.decode("latin-1"), time.time_ns())):
             await self._app(scope, receive, send)

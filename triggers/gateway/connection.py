@@ -17,12 +17,12 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from triggers.form.accept_header import wants_page
+from triggers.form.accept_header import is_page_requested
 from triggers.form.page import problem_page
-from triggers.gateway.admission import Admission, Place, Queue, QueueName, route_of
+from triggers.gateway.admission import ConnectionAdmission, RequestSlot, WaitQueue, QueueName, route_group
 from triggers.gateway.body import READ_TIMEOUT_S, is_declared_too_large
 from triggers.gateway.metrics import CloseReason
-from triggers.gateway.problems import ProblemError, problem_response, unavailable
+from triggers.gateway.problems import ProblemError, problem_response, unavailable_problem
 
 MAX_HEAD_BYTES = 64 * 1024
 # Each header is four objects: without this, a head of 64 KB of empty headers would take 2 MB and count as 64 KB.
@@ -37,12 +37,12 @@ MIN_BODY_BYTES_PER_S = 1024
 UNREAD_TIMEOUT_S = 15.0
 
 _PROBLEM = b'{"type":"about:blank","title":"Request Header Fields Too Large","status":431}'
-_TOO_LARGE = (
+_HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-type: application/problem+json\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n%b" % (len(_PROBLEM), _PROBLEM)
 )
-_NO_ROOM = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_OVERLOADED = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 # Bytes as they are sent: in a flood, many callers run out of time, and an answer of the app takes five times as long.
 _TIMEOUT_PROBLEM = (
     b'{"type":"about:blank","title":"Request Timeout","status":408,"detail":"the body did not arrive in time"}'
@@ -58,13 +58,13 @@ Cycle = Any  # the server's own class, which it does not export: one request and
 App = Any  # an ASGI app, of which the server and Starlette have types that do not fit each other
 
 
-class TooMuchError(Exception):
+class RequestLimitError(Exception):
     """Ends the parser's work in the middle of what it was given; the connection is closed."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
     def __init__(
-        self, config: Config, server_state: ServerState, admission: Admission, *, body_limit_bytes: int
+        self, config: Config, server_state: ServerState, admission: ConnectionAdmission, *, body_limit_bytes: int
     ) -> None:
         super().__init__(config, server_state, {})
         self._admission = admission
@@ -72,15 +72,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unused_bytes = 0  # since the parser last handed over a head or a piece of a body: it keeps all of them
         self._headers_bytes = 0
         self._waiting_bytes = 0  # of the head or body that is not complete
-        self._queue: Queue | None = None
+        self._queue: WaitQueue | None = None
         self._timer: asyncio.TimerHandle | None = None  # of the head or body that is awaited
         self._unread_timer: asyncio.TimerHandle | None = None
         self._unread_bytes = 0
         self._current: Cycle | None = None  # the request that is held or served; the server knows the last one sent
-        self._held: tuple[Cycle, App] | None = None  # a request that is not started, and its app
-        self._place: Place | None = None  # of a request that is started while its body still arrives
+        self._held_request: tuple[Cycle, App] | None = None  # a request that is not started, and its app
+        self._slot: RequestSlot | None = None  # of a request that is started while its body still arrives
         self._body_bytes = 0
-        self._judged_bytes = 0
+        self._rated_bytes = 0
         self._body_deadline = 0.0
 
     @override
@@ -100,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
         else:
             self._wait_for_rest()
-            self._admission.bound_bytes()
+            self._admission.limit_waiting_bytes()
 
     @override
     def on_message_begin(self) -> None:
@@ -111,14 +111,14 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers_bytes += len(name) + len(value) + HEADER_OVERHEAD_BYTES
         if self._headers_bytes > MAX_HEAD_BYTES:
-            raise TooMuchError
+            raise RequestLimitError
         self._count_waiting(HEADER_OVERHEAD_BYTES)
         super().on_header(name, value)
 
     @override
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise TooMuchError
+            raise RequestLimitError
         self._unused_bytes = 0
         self._forget_timer()
         self._body_bytes = 0
@@ -128,8 +128,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._unused_bytes = 0
         self._body_bytes += len(body)
-        if self._place is not None:
-            self._place.grow(len(body))
+        if self._slot is not None:
+            self._slot.add_bytes(len(body))
         super().on_body(body)
 
     @override
@@ -137,17 +137,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unused_bytes = self._waiting_bytes = 0
         self._forget_timer()  # of a body that came after its answer: the next head has a time of its own
         super().on_message_complete()
-        if self._place is not None:
-            self._place.complete()
-            self._place = None
-        if self._held is not None:
-            self._start_held()
+        if self._slot is not None:
+            self._slot.mark_complete()
+            self._slot = None
+        if self._held_request is not None:
+            self._start_held_request()
 
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._owes_nothing():
-            self._drop_head()
+        if self._is_fully_answered():
+            self._clear_head()
         if self.transport.get_write_buffer_size():
             self._watch_reading()
         if self.transport.is_closing():
@@ -174,12 +174,12 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._held is not None and not self._held[0].more_body:
-            self._start_held()
+        if self._held_request is not None and not self._held_request[0].more_body:
+            self._start_held_request()
 
     @override
     def shutdown(self) -> None:
-        if self._held is not None:  # nothing was accepted: the caller sends it to another gateway
+        if self._held_request is not None:  # nothing was accepted: the caller sends it to another gateway
             self._forget_request()
             self.transport.close()
         else:
@@ -198,8 +198,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def close_early(self, reason: CloseReason) -> None:
         """Makes room. A caller that sent a head is answered 503 with Retry-After; one without is just closed."""
         self._admission.metrics.count_closed(reason)
-        if not self._owes_nothing() and not self.cycle.response_started:
-            self.transport.write(_NO_ROOM)
+        if not self._is_fully_answered() and not self.cycle.response_started:
+            self.transport.write(_OVERLOADED)
         self._forget_request()
         self.transport.close()
         if self.transport.get_write_buffer_size():
@@ -215,40 +215,40 @@ class BoundedProtocol(HttpToolsProtocol):
         if cycle.more_body and is_declared_too_large(length.decode("latin-1"), self._body_limit_bytes):
             super()._start_asgi_task(cycle, app)  # it is refused at once, which takes no place
             return
-        self._held = cycle, app
+        self._held_request = cycle, app
         if not cycle.more_body:
-            self._start_held()
+            self._start_held_request()
 
-    def _start_held(self) -> None:
+    def _start_held_request(self) -> None:
         """Not before answers are read: a request behind them would hold its place until they are."""
-        if self._held is None or self.flow.write_paused:
+        if self._held_request is None or self.flow.write_paused:
             return
-        (cycle, app), self._held = self._held, None
+        (cycle, app), self._held_request = self._held_request, None
         self._forget_timer()
-        route = route_of(cycle.scope["path"])
-        if is_always_answered(cycle.scope["path"]):
+        route = route_group(cycle.scope["path"])
+        if is_health_path(cycle.scope["path"]):
             super()._start_asgi_task(cycle, app)
             return
-        place = self._admission.shares[route].take(self, self._body_bytes if cycle.more_body else None)
+        place = self._admission.slot_pools[route].try_acquire(self, self._body_bytes if cycle.more_body else None)
         if place is None:
             self._admission.metrics.count_refused(route)
-            super()._start_asgi_task(cycle, _answer(unavailable("too many requests at once; try again")))
+            super()._start_asgi_task(cycle, _problem_app(unavailable_problem("too many requests at once; try again")))
             return
-        self._place = place if cycle.more_body else None
-        super()._start_asgi_task(cycle, _placed(app, place))
+        self._slot = place if cycle.more_body else None
+        super()._start_asgi_task(cycle, _with_slot(app, place))
 
     def _wait_for_rest(self) -> None:
         """After each piece of data and each answer: what this connection waits for now, if for anything."""
-        if self._held is not None:
-            self._wait_for_body(self._held[0])
-        elif self._owes_nothing():
+        if self._held_request is not None:
+            self._wait_for_body(self._held_request[0])
+        elif self._is_fully_answered():
             if self.timeout_keep_alive_task is not None:
                 self._wait_in("idle")
             elif self._timer is None:
                 # The server's own timer ended with these bytes: a piece of a head, or of a body that is not read.
                 self._await_head()
         elif self.cycle.more_body and not self.pipeline:  # started, and its body still arrives
-            self._wait_in(route_of(self.cycle.scope["path"]))
+            self._wait_in(route_group(self.cycle.scope["path"]))
         else:
             self._wait_in(None)
 
@@ -256,42 +256,42 @@ class BoundedProtocol(HttpToolsProtocol):
         if not cycle.more_body:  # it waits for the caller to read what was answered before
             self._wait_in("idle")
             return
-        self._wait_in(route_of(cycle.scope["path"]))
+        self._wait_in(route_group(cycle.scope["path"]))
         if cycle.waiting_for_100_continue:
             cycle.waiting_for_100_continue = False
             self.transport.write(_CONTINUE)
         if len(cycle.body) > HIGH_WATER_LIMIT:  # the server reads on when the app does
-            self._start_held()
+            self._start_held_request()
         elif self._timer is None:
-            self._judged_bytes = 0
+            self._rated_bytes = 0
             self._body_deadline = self.loop.time() + READ_TIMEOUT_S
-            self._timer = self.loop.call_later(RATE_INTERVAL_S, self._judge_rate)
+            self._timer = self.loop.call_later(RATE_INTERVAL_S, self._check_body_rate)
 
-    def _judge_rate(self) -> None:
+    def _check_body_rate(self) -> None:
         self._timer = None
-        if self._held is None:
+        if self._held_request is None:
             return
-        received, self._judged_bytes = self._body_bytes - self._judged_bytes, self._body_bytes
+        received, self._rated_bytes = self._body_bytes - self._rated_bytes, self._body_bytes
         if received >= RATE_INTERVAL_S * MIN_BODY_BYTES_PER_S:
-            self._start_held()
+            self._start_held_request()
         elif self.loop.time() < self._body_deadline:
-            self._timer = self.loop.call_later(RATE_INTERVAL_S, self._judge_rate)
+            self._timer = self.loop.call_later(RATE_INTERVAL_S, self._check_body_rate)
         else:
             self.transport.write(_BODY_TIMEOUT)
             self._close("body_timeout")
 
-    def _owes_nothing(self) -> bool:
+    def _is_fully_answered(self) -> bool:
         """Every request so far is answered; while one is not, the time it takes is ours."""
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None until a head
 
-    def _drop_head(self) -> None:
+    def _clear_head(self) -> None:
         """The server keeps the last request until the next one begins, and for as long as the connection is idle."""
         if self.cycle.scope is self.scope:  # else the next one has begun
             self.scope, self.headers, self.url = {}, [], b""  # type: ignore[typeddict-item]  # nothing of it is kept
         self.cycle.scope = {}  # type: ignore[typeddict-item]  # nor here
 
     def _forget_request(self) -> None:
-        self._held = None
+        self._held_request = None
         self._forget_timer()
         self._wait_in(None)
 
@@ -318,15 +318,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._wait_in("head")
-        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up_head)
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._on_head_timeout)
 
-    def _give_up_head(self) -> None:
+    def _on_head_timeout(self) -> None:
         self._timer = None
         self._close("head_timeout")
 
     def _refuse_head(self) -> None:
-        if self._owes_nothing():  # else it would be read as the answer to the request before
-            self.transport.write(_TOO_LARGE)
+        if self._is_fully_answered():  # else it would be read as the answer to the request before
+            self.transport.write(_HEAD_TOO_LARGE)
         self._close("head_too_large")
 
     def _forget_timer(self) -> None:
@@ -349,9 +349,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def _watch_reading(self) -> None:
         if self._unread_timer is None:
             self._unread_bytes = self.transport.get_write_buffer_size()
-            self._unread_timer = self.loop.call_later(UNREAD_TIMEOUT_S, self._judge_reading)
+            self._unread_timer = self.loop.call_later(UNREAD_TIMEOUT_S, self._check_reading)
 
-    def _judge_reading(self) -> None:
+    def _check_reading(self) -> None:
         self._unread_timer = None
         unread_bytes = self.transport.get_write_buffer_size()
         if unread_bytes >= self._unread_bytes > 0:
@@ -362,24 +362,24 @@ class BoundedProtocol(HttpToolsProtocol):
             self._watch_reading()
 
 
-def is_always_answered(path: str) -> bool:
+def is_health_path(path: str) -> bool:
     """Health has no share: a monitor must see that a gateway is busy, not that it is away."""
     return path in ("/healthz", "/readyz", "/metrics")
 
 
-def _placed(app: App, place: Place) -> App:
+def _with_slot(app: App, slot: RequestSlot) -> App:
     async def placed(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await app(scope, receive, send)
         finally:
-            place.leave()
+            slot.release()
 
     return placed
 
 
-def _answer(problem: ProblemError) -> App:
+def _problem_app(problem: ProblemError) -> App:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        is_for_people = scope["path"].startswith(("/forms/", "/console")) and wants_page(Request(scope))
+        is_for_people = scope["path"].startswith(("/forms/", "/console")) and is_page_requested(Request(scope))
         response: Response = problem_page(problem) if is_for_people else problem_response(problem)
         await response(scope, receive, send)
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 DRAIN_TIMEOUT_S = 2.0
 
 
-class DrainTooLarge:
+class DrainMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 

@@ -19,25 +19,25 @@ _SECRET_WORDS = (
 )
 
 
-def plain_headers(request: Request) -> dict[str, str]:
+def decode_headers(request: Request) -> dict[str, str]:
     """Names in lower case; of a header that is given twice the first, as everywhere here. Starlette's own look at one
     goes through all of them."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
 
 
-def with_request(
+def build_event(
     body: Any, request: Request, *, headers: Mapping[str, str] | None = None, secret_header: str | None = None
 ) -> Any:
     """An object with `_request` beside its own keys; any other JSON value as it is."""
     if not isinstance(body, dict):
         return body
-    given = plain_headers(request) if headers is None else headers
-    shown = {name: value for name, value in given.items() if _is_shown(name, secret_header)}
+    given = decode_headers(request) if headers is None else headers
+    shown = {name: value for name, value in given.items() if _is_visible(name, secret_header)}
     query = dict(request.query_params) if request.scope["query_string"] else {}
     return {**body, "_request": {"headers": shown, "query": query}}
 
 
-def _is_shown(header: str, secret_header: str | None) -> bool:
+def _is_visible(header: str, secret_header: str | None) -> bool:
     if header == secret_header:
         return False
     for word in _SECRET_WORDS:  # noqa: SIM110 -- a generator for each header of each call costs more than the looks

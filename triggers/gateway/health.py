@@ -10,28 +10,28 @@ from pymongo.errors import PyMongoError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from triggers.gateway.problems import unavailable
+from triggers.gateway.problems import unavailable_problem
 
 READY_TIMEOUT_S = 2
 
 
-async def alive(_request: Request) -> Response:
+async def liveness_endpoint(_request: Request) -> Response:
     return JSONResponse({"status": "alive"})
 
 
-def ready(database: AsyncDatabase[dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+def readiness_endpoint(database: AsyncDatabase[dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
     async def show(_request: Request) -> Response:
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await database.client.admin.command("ping")
         except (PyMongoError, TimeoutError):
-            raise unavailable("MongoDB does not answer") from None
+            raise unavailable_problem("MongoDB does not answer") from None
         return JSONResponse({"status": "ready"})
 
     return show
 
 
-def metrics_page(registry: CollectorRegistry) -> Callable[[Request], Awaitable[Response]]:
+def metrics_endpoint(registry: CollectorRegistry) -> Callable[[Request], Awaitable[Response]]:
     async def show(_request: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 

@@ -10,7 +10,7 @@ from triggers.capped_labels import CappedLabels
 from triggers.register.trigger import Trigger
 
 Endpoint = Literal["webhook", "form", "api"]
-Result = Literal[
+RequestResult = Literal[
     "accepted",
     "duplicate",
     "skipped",
@@ -31,7 +31,7 @@ Result = Literal[
 # `idle` is the usual end of a connection; the others are of callers that send too little, too much or read nothing.
 CloseReason = Literal["idle", "head_timeout", "head_too_large", "body_timeout", "unread_answer", "crowded"]
 
-RESULT_BY_STATUS: dict[int, Result] = {
+RESULT_BY_STATUS: dict[int, RequestResult] = {
     400: "invalid",
     401: "unauthorized",
     403: "unauthorized",
@@ -46,13 +46,13 @@ RESULT_BY_STATUS: dict[int, Result] = {
     429: "too_many",
     503: "unavailable",
 }
-MOST_MADE_AT_RUN_TIME = 300
+MAX_RUNTIME_TRIGGER_LABELS = 300
 
 
 class GatewayMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._made_at_run_time = CappedLabels(MOST_MADE_AT_RUN_TIME)
+        self._runtime_trigger_labels = CappedLabels(MAX_RUNTIME_TRIGGER_LABELS)
         self._requests = Counter(
             "unattended_webhook_requests",
             "Calls to webhooks, forms and the API, by what came of them",
@@ -68,8 +68,8 @@ class GatewayMetrics:
             ["trigger"],
             registry=self.registry,
         )
-        self._of_result = cache(self._requests.labels)  # each look at labels takes a lock and builds a key
-        self._of_endpoint = cache(self._seconds.labels)
+        self._counters_by_result = cache(self._requests.labels)  # each look at labels takes a lock and builds a key
+        self._seconds_by_endpoint = cache(self._seconds.labels)
         self._add_connections()
 
     def _add_connections(self) -> None:
@@ -97,9 +97,9 @@ class GatewayMetrics:
             registry=self.registry,
         )
 
-    def answered(self, endpoint: Endpoint, result: Result, *, seconds: float) -> None:
-        self._of_result(endpoint, result).inc()
-        self._of_endpoint(endpoint).observe(seconds)
+    def observe_request(self, endpoint: Endpoint, result: RequestResult, *, seconds: float) -> None:
+        self._counters_by_result(endpoint, result).inc()
+        self._seconds_by_endpoint(endpoint).observe(seconds)
 
     def watch_connections(self, counts: Mapping[str, Callable[[], float]]) -> None:
         for state, count in counts.items():
@@ -114,9 +114,9 @@ class GatewayMetrics:
     def count_accept_pause(self) -> None:
         self._accept_pauses.inc()
 
-    def duplicate_dropped(self, trigger: Trigger) -> None:
-        self._duplicates.labels(self._label(trigger)).inc()
+    def count_duplicate(self, trigger: Trigger) -> None:
+        self._duplicates.labels(self._trigger_label(trigger)).inc()
 
-    def _label(self, trigger: Trigger) -> str:
+    def _trigger_label(self, trigger: Trigger) -> str:
         """Packages have as many triggers as their authors wrote; an API key makes as many as it likes."""
-        return trigger.label if trigger.origin == "package" else self._made_at_run_time.of(trigger.label)
+        return trigger.label if trigger.origin == "package" else self._runtime_trigger_labels.label_for(trigger.label)

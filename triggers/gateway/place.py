@@ -8,20 +8,20 @@ from starlette.requests import Request
 
 from triggers.gateway.problems import ProblemError
 from triggers.payload import resolve_text
-from workflows.context.bounded_expression import Effort
+from workflows.context.bounded_expression import StepBudget
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.trigger import is_expression
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TriggerAddress:
     app: str
     workflow: str
     trigger: str
 
     @classmethod
-    def of(cls, request: Request) -> "Place":
+    def from_request(cls, request: Request) -> "TriggerAddress":
         given = request.path_params
         return cls(given["app"], given["workflow"], given["trigger"])
 
@@ -30,12 +30,12 @@ class Place:
         return "/".join(quote(part, safe="") for part in (self.app, self.workflow, self.trigger))
 
 
-def not_found() -> ProblemError:
+def trigger_not_found() -> ProblemError:
     """One text for an unknown app, workflow or trigger: a stranger learns no names from the difference."""
     return ProblemError(404, "there is no such trigger")
 
 
-def check_app(spec: WebhookSpec | FormSpec, place: Place, event: Any, effort: Effort | None = None) -> None:
+def check_app(spec: WebhookSpec | FormSpec, address: TriggerAddress, event: Any, effort: StepBudget | None = None) -> None:
     """`app_id: =expr` must name the app in the address; otherwise a body could start another app's run."""
-    if is_expression(spec.app_id) and resolve_text(spec.app_id, event, effort) != place.app:
-        raise not_found()
+    if is_expression(spec.app_id) and resolve_text(spec.app_id, event, effort) != address.app:
+        raise trigger_not_found()

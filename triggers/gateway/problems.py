@@ -46,7 +46,7 @@ def problem_response(problem: ProblemError) -> Response:
     return Response(json.dumps(body), problem.status, headers, "application/problem+json")
 
 
-def unavailable(detail: str = "the store does not answer; try again") -> ProblemError:
+def unavailable_problem(detail: str = "the store does not answer; try again") -> ProblemError:
     return ProblemError(503, detail, headers={"retry-after": str(RETRY_AFTER_S)})
 
 
@@ -65,7 +65,7 @@ async def on_http_exception(_request: Request, error: Exception) -> Response:
 
 async def on_store_error(_request: Request, error: Exception) -> Response:
     log.error("store_unavailable", extra={"error": type(error).__name__})
-    return problem_response(unavailable())
+    return problem_response(unavailable_problem())
 
 
 async def on_error(_request: Request, _error: Exception) -> Response:
@@ -73,7 +73,7 @@ async def on_error(_request: Request, _error: Exception) -> Response:
     return problem_response(ProblemError(500, "an error on our side; it is in our log"))
 
 
-HANDLERS = {
+EXCEPTION_HANDLERS = {
     ProblemError: on_problem,
     HTTPException: on_http_exception,
     PyMongoError: on_store_error,

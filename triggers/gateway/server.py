@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from typing_extensions import override
 
-from triggers.gateway.admission import Admission
+from triggers.gateway.admission import ConnectionAdmission
 from triggers.gateway.connection import BoundedProtocol
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Acceptor:
     """Accepts connections of one listening socket while there is room for them."""
 
     def __init__(
-        self, listener: socket.socket, admission: Admission, make_protocol: Callable[[], BoundedProtocol]
+        self, listener: socket.socket, admission: ConnectionAdmission, make_protocol: Callable[[], BoundedProtocol]
     ) -> None:
         self._listener = listener
         self._admission = admission
@@ -76,7 +76,7 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(MAX_ACCEPTED_AT_ONCE):
-            if not self._admission.make_room(len(self._connecting)):
+            if not self._admission.try_make_room(len(self._connecting)):
                 self._pause()
                 return
             try:
@@ -109,7 +109,7 @@ class Acceptor:
 
 
 class GatewayServer(uvicorn.Server):
-    def __init__(self, app: ASGIApp, admission: Admission, *, body_limit_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, admission: ConnectionAdmission, *, body_limit_bytes: int) -> None:
         super().__init__(server_config(app))
         self._admission = admission
         self._body_limit_bytes = body_limit_bytes

@@ -11,30 +11,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from triggers.register.precedence import in_front_of
-from triggers.register.record import Pause, Record
+from triggers.register.precedence import shadowing_spec
+from triggers.register.record import Pause, TriggerRecord
 from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger, trigger_id
 from workflows.package.models import Package
 from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.values import NAME
+from workflows.package.trigger_specs.values import NAME_PATTERN
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
-REMEMBERED_S = 1.0
-MOST_REMEMBERED = 10_000
-PATIENCE_S = 8.0  # GitHub hangs up after 10
+CACHE_TTL_S = 1.0
+MAX_CACHED = 10_000
+STORE_TIMEOUT_S = 8.0  # GitHub hangs up after 10
 
-Called = TypeVar("Called", WebhookSpec, FormSpec)
+SpecT = TypeVar("Called", WebhookSpec, FormSpec)
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[Called]):
+class TriggerTarget(Generic[SpecT]):
     trigger: Trigger
-    spec: Called
+    spec: SpecT
     pause: Pause | None
 
 
-class Lookup:
+class TriggerLookup:
     def __init__(
         self,
         packages: Callable[[], Mapping[str, Package]],
@@ -45,55 +45,55 @@ class Lookup:
         self._packages = packages
         self._store = store
         self._clock = clock
-        self._remembered: OrderedDict[str, tuple[float, Record | None]] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[Record | None]] = {}
+        self._cache: OrderedDict[str, tuple[float, TriggerRecord | None]] = OrderedDict()
+        self._pending_reads: dict[str, asyncio.Task[TriggerRecord | None]] = {}
 
-    async def find(self, kind: type[Called], *, app_id: str, workflow: str, name: str) -> Found[Called] | None:
+    async def find(self, spec_type: type[SpecT], *, app_id: str, workflow: str, name: str) -> TriggerTarget[SpecT] | None:
         """A package's trigger goes before one of the same name that was made at run time. Raises TimeoutError when the
         store does not answer."""
         packages = self._packages()
-        if workflow not in packages or not NAME.fullmatch(name):  # nor is there room for names without end
+        if workflow not in packages or not NAME_PATTERN.fullmatch(name):  # nor is there room for names without end
             return None
-        spec = in_front_of(packages, workflow, name, app_id)
+        spec = shadowing_spec(packages, workflow, name, app_id)
         if spec is not None:
-            if not isinstance(spec, kind):
+            if not isinstance(spec, spec_type):
                 return None
             trigger = Trigger(workflow, spec)
-            record = await self._record(trigger.id)
-            return Found(trigger, spec, None if record is None else record.pause_of(app_id))
-        record = await self._record(trigger_id(workflow, name, app_id=app_id))
+            record = await self._read_record(trigger.id)
+            return TriggerTarget(trigger, spec, None if record is None else record.pause_of(app_id))
+        record = await self._read_record(trigger_id(workflow, name, app_id=app_id))
         made = None if record is None else record.trigger
-        if record is None or made is None or not isinstance(made.spec, kind):
+        if record is None or made is None or not isinstance(made.spec, spec_type):
             return None
-        return Found(made, made.spec, record.paused)
+        return TriggerTarget(made, made.spec, record.paused)
 
-    def last_known(self, kind: type[Called], *, app_id: str, workflow: str, name: str) -> Called | None:
+    def find_last_known(self, spec_type: type[SpecT], *, app_id: str, workflow: str, name: str) -> SpecT | None:
         """While the store does not answer: what a package says, or the store last said."""
-        spec = in_front_of(self._packages(), workflow, name, app_id)
+        spec = shadowing_spec(self._packages(), workflow, name, app_id)
         if spec is None:
-            _, record = self._remembered.get(trigger_id(workflow, name, app_id=app_id), (0.0, None))
+            _, record = self._cache.get(trigger_id(workflow, name, app_id=app_id), (0.0, None))
             spec = None if record is None or record.trigger is None else record.trigger.spec
-        return spec if isinstance(spec, kind) else None
+        return spec if isinstance(spec, spec_type) else None
 
-    async def _record(self, id_: str) -> Record | None:
+    async def _read_record(self, id_: str) -> TriggerRecord | None:
         now = self._clock()
-        read_at, record = self._remembered.get(id_, (float("-inf"), None))
-        if now - read_at < REMEMBERED_S:
+        read_at, record = self._cache.get(id_, (float("-inf"), None))
+        if now - read_at < CACHE_TTL_S:
             return record
-        asking = self._asking.get(id_)
+        asking = self._pending_reads.get(id_)
         if asking is None:
-            asking = self._asking[id_] = asyncio.create_task(self._ask(id_, now))
+            asking = self._pending_reads[id_] = asyncio.create_task(self._fetch_record(id_, now))
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may be gone
         return await asyncio.shield(asking)
 
-    async def _ask(self, id_: str, now: float) -> Record | None:
+    async def _fetch_record(self, id_: str, now: float) -> TriggerRecord | None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(STORE_TIMEOUT_S):
                 record = await self._store.find(id_)
         finally:
-            del self._asking[id_]
-        self._remembered[id_] = now, record
-        self._remembered.move_to_end(id_)
-        while len(self._remembered) > MOST_REMEMBERED:
-            self._remembered.popitem(last=False)
+            del self._pending_reads[id_]
+        self._cache[id_] = now, record
+        self._cache.move_to_end(id_)
+        while len(self._cache) > MAX_CACHED:
+            self._cache.popitem(last=False)
         return record

@@ -9,19 +9,19 @@ from workflows.package.trigger_specs.schedule import AppsOfCollection
 from workflows.package.trigger_specs.trigger import is_expression
 
 
-def in_front_of(packages: Mapping[str, Package], workflow: str, name: str, app_id: str) -> TriggerSpec | None:
+def shadowing_spec(packages: Mapping[str, Package], workflow: str, name: str, app_id: str) -> TriggerSpec | None:
     """The package's trigger of this name that may start runs of this app, of whatever kind it is."""
     package = packages.get(workflow)
     specs = () if package is None else package.triggers
-    return next((spec for spec in specs if spec.name == name and serves(spec, app_id)), None)
+    return next((spec for spec in specs if spec.name == name and is_for_app(spec, app_id)), None)
 
 
-def serves(spec: TriggerSpec, app_id: str) -> bool:
+def is_for_app(spec: TriggerSpec, app_id: str) -> bool:
     """A trigger that names no app serves none. What an expression names is known with the event."""
-    return app_id in spec.listed_apps or apps_come_from(spec) is not None
+    return app_id in spec.listed_apps or deferred_apps_source(spec) is not None
 
 
-def apps_come_from(spec: TriggerSpec) -> str | None:
+def deferred_apps_source(spec: TriggerSpec) -> str | None:
     """Where its apps are found once it fires; None when they are known before."""
     if isinstance(spec.apps, AppsOfCollection):
         return "collection"

@@ -28,7 +28,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TriggerRecord:
     id: str
     workflow: str
     name: str
@@ -51,17 +51,17 @@ class Record:
         return self.paused or (None if app_id is None else self.paused_apps.get(app_id))
 
 
-def read_record(document: Document) -> Record:
-    return Record(
+def read_record(document: Document) -> TriggerRecord:
+    return TriggerRecord(
         id=document["_id"],
         workflow=document["workflow"],
         name=document["name"],
         app_id=document.get("app_id"),
-        spec=_spec(document),
+        spec=_read_spec(document),
         revision=document.get("revision", 0),
-        paused=_pause(document.get("paused")),
+        paused=_read_pause(document.get("paused")),
         paused_apps={each["app_id"]: Pause(**each["pause"]) for each in document.get("paused_apps", {}).values()},
-        counts=_flat(document.get("counts", {})),
+        counts=_flatten_counts(document.get("counts", {})),
         notes=document.get("notes", ()),
         last_fired_at=document.get("last_fired_at"),
         document=document,
@@ -74,12 +74,12 @@ def spec_document(spec: TriggerSpec) -> dict[str, Any]:
     return {"type": spec.type, "json": spec.model_dump_json(by_alias=True, exclude_unset=True)}
 
 
-def app_field(app_id: str) -> str:
+def app_field_name(app_id: str) -> str:
     """A name under which an app can stand in a document: neither dots nor dollars."""
     return quote(app_id, safe="").replace(".", "%2E").replace("$", "%24")
 
 
-def _spec(document: Document) -> TriggerSpec | None:
+def _read_spec(document: Document) -> TriggerSpec | None:
     """None also for one that a newer version wrote: it is shown as unreadable, and starts nothing here."""
     kept = document.get("spec")
     if kept is None:
@@ -91,12 +91,12 @@ def _spec(document: Document) -> TriggerSpec | None:
         return None
 
 
-def _pause(kept: Document | None) -> Pause | None:
-    return None if kept is None else Pause(**kept)
+def _read_pause(document: Document | None) -> Pause | None:
+    return None if document is None else Pause(**document)
 
 
-def _flat(counts: Document, prefix: str = "") -> dict[str, int]:
+def _flatten_counts(counts: Document, prefix: str = "") -> dict[str, int]:
     found: dict[str, int] = {}
     for name, value in counts.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: int(value)}
+        found |= _flatten_counts(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: int(value)}
     return found

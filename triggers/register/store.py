@@ -11,8 +11,8 @@ from pymongo import ASCENDING, IndexModel
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError
 
-from triggers.register.notes import with_notes
-from triggers.register.record import Pause, Record, app_field, read_record, spec_document
+from triggers.register.notes import pipeline_with_notes
+from triggers.register.record import Pause, TriggerRecord, app_field_name, read_record, spec_document
 from triggers.register.trigger import Trigger
 
 MAX_PAUSED_APPS = 1000
@@ -61,42 +61,42 @@ class TriggerStore:
     async def ensure_indexes(self) -> None:
         await self.triggers.create_indexes(list(INDEXES))
 
-    async def create(self, trigger: Trigger, *, more: Mapping[str, Any] | None = None) -> None:
+    async def create(self, trigger: Trigger, *, extra_fields: Mapping[str, Any] | None = None) -> None:
         """`more`: what its kind keeps of it from the start, in the same write."""
         now = datetime.now(UTC)
-        document = {**_identity(trigger), "spec": spec_document(trigger.spec), "revision": 1, "created_at": now}
+        document = {**_identity_fields(trigger), "spec": spec_document(trigger.spec), "revision": 1, "created_at": now}
         try:
-            await self.triggers.insert_one({**document, "updated_at": now, **(more or {})})
+            await self.triggers.insert_one({**document, "updated_at": now, **(extra_fields or {})})
         except DuplicateKeyError:
             raise TriggerExistsError(trigger.id) from None
 
-    async def replace(self, trigger: Trigger, *, expected: int, more: Mapping[str, Any] | None = None) -> bool:
+    async def replace(self, trigger: Trigger, *, expected_revision: int, extra_fields: Mapping[str, Any] | None = None) -> bool:
         """False when it is gone, or somebody else has edited it since revision `expected`."""
         changed = {
             "spec": spec_document(trigger.spec),
-            "revision": expected + 1,
+            "revision": expected_revision + 1,
             "updated_at": datetime.now(UTC),
-            **(more or {}),
+            **(extra_fields or {}),
         }
-        asked = {"_id": trigger.id, "revision": expected, "spec": {"$exists": True}}
+        asked = {"_id": trigger.id, "revision": expected_revision, "spec": {"$exists": True}}
         return (await self.triggers.update_one(asked, {"$set": changed})).matched_count == 1
 
-    async def remove(self, id_: str, *, expected: int | None = None) -> bool:
+    async def remove(self, id_: str, *, expected_revision: int | None = None) -> bool:
         """Of those made at run time; its runs stay. `expected`: only if it still has that revision."""
         asked: dict[str, Any] = {"_id": id_, "spec": {"$exists": True}}
-        if expected is not None:
-            asked["revision"] = expected
+        if expected_revision is not None:
+            asked["revision"] = expected_revision
         return (await self.triggers.delete_one(asked)).deleted_count == 1
 
-    async def find(self, id_: str) -> Record | None:
+    async def find(self, id_: str) -> TriggerRecord | None:
         document = await self.triggers.find_one({"_id": id_})
         return None if document is None else read_record(document)
 
-    async def records(self, ids: Sequence[str]) -> Mapping[str, Record]:
+    async def find_records(self, ids: Sequence[str]) -> Mapping[str, TriggerRecord]:
         found = self.triggers.find({"_id": {"$in": list(ids)}})
         return {document["_id"]: read_record(document) async for document in found}
 
-    async def made_at_run_time(
+    async def iter_runtime_triggers(
         self,
         *,
         kind: str | None = None,
@@ -104,7 +104,7 @@ class TriggerStore:
         workflow: str | None = None,
         after: str = "",
         limit: int = 0,
-    ) -> AsyncIterator[Record]:
+    ) -> AsyncIterator[TriggerRecord]:
         """In the order of their ids, from behind `after`."""
         within = {"$gt": after} if workflow is None else {"$gt": max(after, f"{workflow}/"), "$lt": f"{workflow}0"}
         asked: dict[str, Any] = {"spec.type": {"$exists": True} if kind is None else kind, "_id": within}
@@ -118,14 +118,14 @@ class TriggerStore:
         if app_id is None:
             change = {"paused": asdict(pause)}
         else:
-            change = {f"paused_apps.{app_field(app_id)}": {"app_id": app_id, "pause": asdict(pause)}}
-        await self._change(trigger, {"$set": change})
+            change = {f"paused_apps.{app_field_name(app_id)}": {"app_id": app_id, "pause": asdict(pause)}}
+        await self._upsert(trigger, {"$set": change})
 
     async def pause_by_budget(self, trigger: Trigger, pause: Pause, *, app_id: str | None = None) -> bool:
         """False where somebody else has paused it: that pause stays, and outlasts the budget's."""
-        place = "paused" if app_id is None else f"paused_apps.{app_field(app_id)}"
+        place = "paused" if app_id is None else f"paused_apps.{app_field_name(app_id)}"
         value = asdict(pause) if app_id is None else {"app_id": app_id, "pause": asdict(pause)}
-        first = {name: value for name, value in _identity(trigger).items() if name != "_id"}
+        first = {name: value for name, value in _identity_fields(trigger).items() if name != "_id"}
         is_of_package = trigger.app_id is None
         try:
             written = await self.triggers.update_one(
@@ -139,13 +139,13 @@ class TriggerStore:
 
     async def resume_by_budget(self, id_: str, *, app_id: str | None = None) -> bool:
         """Ends such a pause alone, and no other."""
-        place = "paused" if app_id is None else f"paused_apps.{app_field(app_id)}"
+        place = "paused" if app_id is None else f"paused_apps.{app_field_name(app_id)}"
         reason = f"{place}.reason" if app_id is None else f"{place}.pause.reason"
-        resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field(app_id)}"
+        resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field_name(app_id)}"
         change: list[Mapping[str, Any]] = [{"$unset": place}, {"$set": {resumed: "$$NOW"}}]
         return (await self.triggers.update_one({"_id": id_, reason: "budget"}, change)).modified_count == 1
 
-    async def paused_by_budget(self) -> Set[tuple[str, str | None]]:
+    async def find_budget_pauses(self) -> Set[tuple[str, str | None]]:
         """Which triggers, and for which of their apps: None is all of them."""
         whole = self.triggers.find({"paused.reason": "budget"}, {"_id": 1})
         found: set[tuple[str, str | None]] = {(document["_id"], None) async for document in whole}
@@ -158,14 +158,14 @@ class TriggerStore:
     async def resume(self, trigger: Trigger, *, app_id: str | None = None) -> bool:
         """False when it was not paused. Resuming all resumes each app. When it was is kept: a schedule fires nothing of
         the time before, and failures of before count no more."""
-        names = ["paused", "paused_apps"] if app_id is None else [f"paused_apps.{app_field(app_id)}"]
-        resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field(app_id)}"
+        names = ["paused", "paused_apps"] if app_id is None else [f"paused_apps.{app_field_name(app_id)}"]
+        resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field_name(app_id)}"
         was_paused = {"_id": trigger.id, "$or": [{name: {"$nin": [None, {}]}} for name in names]}
         # By the store's clock: that of whoever resumes it may be off.
         change: list[Mapping[str, Any]] = [{"$unset": names}, {"$set": {resumed: "$$NOW"}}]
         return (await self.triggers.update_one(was_paused, change)).matched_count == 1
 
-    async def note(
+    async def add_stats(
         self,
         trigger: Trigger,
         *,
@@ -180,21 +180,21 @@ class TriggerStore:
         if fired_at is not None:
             change["$max"] = {"last_fired_at": fired_at}
         if change or notes:
-            await self._change(trigger, change, notes)
+            await self._upsert(trigger, change, notes)
 
-    async def _change(
+    async def _upsert(
         self, trigger: Trigger, change: Mapping[str, Any], notes: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """A package's trigger has no document until there is something to say; one that was removed stays removed."""
         is_of_package = trigger.app_id is None
         if is_of_package:
-            first = {name: value for name, value in _identity(trigger).items() if name != "_id"}
+            first = {name: value for name, value in _identity_fields(trigger).items() if name != "_id"}
             change = {**change, "$setOnInsert": first}
-        update = with_notes(change, notes) if notes else change
+        update = pipeline_with_notes(change, notes) if notes else change
         await self.triggers.update_one({"_id": trigger.id}, update, upsert=is_of_package)
 
 
-def _identity(trigger: Trigger) -> dict[str, Any]:
+def _identity_fields(trigger: Trigger) -> dict[str, Any]:
     return {
         "_id": trigger.id,
         "workflow": trigger.workflow,

@@ -15,12 +15,12 @@ from pymongo.errors import ConnectionFailure, PyMongoError
 from triggers.register.notes import Notes
 from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger
-from triggers.service_loop import wait
+from triggers.service_loop import wait_for_stop
 
 log = logging.getLogger(__name__)
 
-WRITE_EVERY_S = 2.0
-MOST_TRIGGERS = 10_000  # between two writes; what is more is counted in metrics only
+WRITE_INTERVAL_S = 2.0
+MAX_TRIGGERS = 10_000  # between two writes; what is more is counted in metrics only
 
 ACCEPTED = "accepted"
 MERGED = "merged"
@@ -28,48 +28,48 @@ DUPLICATE = "duplicate"
 
 
 @dataclass(slots=True)
-class _Entry:
+class _StatsEntry:
     trigger: Trigger
     counts: dict[str, int] = field(default_factory=dict)
     notes: Notes = field(default_factory=Notes)
     fired_at: datetime | None = None
 
 
-class Tally:
+class TriggerStats:
     def __init__(self, store: TriggerStore) -> None:
         self._store = store
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _StatsEntry] = {}
 
-    def accepted(self, trigger: Trigger, *, at: datetime) -> None:
+    def count_accepted(self, trigger: Trigger, *, at: datetime) -> None:
         entry = self._entry(trigger)
         if entry is not None:
             _count(entry, ACCEPTED)
             entry.fired_at = at
 
-    def merged(self, trigger: Trigger) -> None:
+    def count_merged(self, trigger: Trigger) -> None:
         """One more event of a run that waits for its quiet time: neither a run nor one that came before."""
         if (entry := self._entry(trigger)) is not None:
             _count(entry, MERGED)
 
-    def duplicate(self, trigger: Trigger, *, app_id: str | None, event_id: str) -> None:
-        self._note(trigger, DUPLICATE, {"reason": DUPLICATE, "app_id": app_id, "event_id": event_id[:200]})
+    def record_duplicate(self, trigger: Trigger, *, app_id: str | None, event_id: str) -> None:
+        self._add_note(trigger, DUPLICATE, {"reason": DUPLICATE, "app_id": app_id, "event_id": event_id[:200]})
 
-    def skipped(
+    def record_skip(
         self, trigger: Trigger, reason: str, *, app_id: str | None = None, event_id: str | None = None, detail: str = ""
     ) -> None:
         """`reason` is from a closed set of the trigger's kind; `detail` says more, and holds no payload."""
         said = {"reason": reason, "app_id": app_id, "event_id": event_id and event_id[:200], "detail": detail[:300]}
-        self._note(trigger, f"skipped.{reason}", said)
+        self._add_note(trigger, f"skipped.{reason}", said)
 
-    def passed_over(self, trigger: Trigger, reason: str, *, times: int = 1) -> None:
+    def count_skip(self, trigger: Trigger, reason: str, *, times: int = 1) -> None:
         """Counted like a skip, and not noted: so common that it would push the other notes out."""
         if (entry := self._entry(trigger)) is not None:
             _count(entry, f"skipped.{reason}", times)
 
-    def refused(self, trigger: Trigger, reason: str, *, app_id: str | None = None, noted: bool = True) -> None:
+    def record_refusal(self, trigger: Trigger, reason: str, *, app_id: str | None = None, keep_note: bool = True) -> None:
         """`noted=False` for what any stranger can cause: counted, but it must not push the other notes out."""
-        if noted:
-            self._note(trigger, f"refused.{reason}", {"reason": reason, "app_id": app_id})
+        if keep_note:
+            self._add_note(trigger, f"refused.{reason}", {"reason": reason, "app_id": app_id})
         elif (entry := self._entry(trigger)) is not None:
             _count(entry, f"refused.{reason}")
 
@@ -77,7 +77,7 @@ class Tally:
         entries, self._entries = self._entries, {}
         for id_, entry in entries.items():
             try:
-                await self._store.note(
+                await self._store.add_stats(
                     entry.trigger, counts=entry.counts, notes=list(entry.notes), fired_at=entry.fired_at
                 )
             except PyMongoError as error:
@@ -85,23 +85,23 @@ class Tally:
                 if isinstance(error, ConnectionFailure):
                     return  # each of the others would wait as long for a server that is away
 
-    async def keep_written(self, stop: asyncio.Event) -> None:
+    async def write_periodically(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            await wait(stop, WRITE_EVERY_S)
+            await wait_for_stop(stop, WRITE_INTERVAL_S)
             await self.write()
 
-    def _note(self, trigger: Trigger, count: str, said: Mapping[str, Any]) -> None:
+    def _add_note(self, trigger: Trigger, counter: str, note: Mapping[str, Any]) -> None:
         entry = self._entry(trigger)
         if entry is not None:
-            _count(entry, count)
-            entry.notes.add({**{name: value for name, value in said.items() if value}, "at": datetime.now(UTC)})
+            _count(entry, counter)
+            entry.notes.add({**{name: value for name, value in note.items() if value}, "at": datetime.now(UTC)})
 
-    def _entry(self, trigger: Trigger) -> _Entry | None:
+    def _entry(self, trigger: Trigger) -> _StatsEntry | None:
         found = self._entries.get(trigger.id)
-        if found is None and len(self._entries) < MOST_TRIGGERS:
-            found = self._entries[trigger.id] = _Entry(trigger)
+        if found is None and len(self._entries) < MAX_TRIGGERS:
+            found = self._entries[trigger.id] = _StatsEntry(trigger)
         return found
 
 
-def _count(entry: _Entry, name: str, times: int = 1) -> None:
+def _count(entry: _StatsEntry, name: str, times: int = 1) -> None:
     entry.counts[name] = entry.counts.get(name, 0) + times

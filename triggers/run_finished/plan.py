@@ -2,35 +2,35 @@
 
 from collections.abc import Sequence
 
-from triggers.change_stream.known import Chain
+from triggers.change_stream.known import ChainTrigger
 from triggers.change_stream.plan import Stage, StreamPlan
-from triggers.change_stream.stages import THE_END
-from triggers.change_stream.stream_ids import ended_runs_stream
-from workflows.package.trigger_specs.change import KEPT_FIELDS
+from triggers.change_stream.stages import MATCH_INVALIDATE
+from triggers.change_stream.stream_ids import ended_runs_stream_id
+from workflows.package.trigger_specs.change import PROTECTED_FIELDS
 from workflows.package.trigger_specs.run_finished import STATES
 
-RUNS = "runs"
-NEW_STATE = "updateDescription.updatedFields.state"
+RUNS_COLLECTION = "runs"
+NEW_STATE_FIELD = "updateDescription.updatedFields.state"
 
 
-def ended_runs_plan(chains: Sequence[Chain], *, own_database: str) -> StreamPlan:
+def plan_ended_runs_stream(chains: Sequence[ChainTrigger], *, own_database: str) -> StreamPlan:
     workflows = sorted({chain.spec.workflow for chain in chains})
     return StreamPlan(
-        id=ended_runs_stream(own_database),
+        id=ended_runs_stream_id(own_database),
         database=own_database,
         triggers=tuple(chain.trigger for chain in chains),
-        stages=_stages(workflows),
+        stages=_ended_runs_stages(workflows),
         full_document="updateLookup",
         since={chain.trigger.id: chain.since for chain in chains if chain.since is not None},
     )
 
 
-def _stages(workflows: Sequence[str]) -> tuple[Stage, ...]:
-    ends = {"operationType": "update", "ns.coll": RUNS, NEW_STATE: {"$in": list(STATES)}}
+def _ended_runs_stages(workflows: Sequence[str]) -> tuple[Stage, ...]:
+    ends = {"operationType": "update", "ns.coll": RUNS_COLLECTION, NEW_STATE_FIELD: {"$in": list(STATES)}}
     # A run that is gone already has no workflow any more: the intake says so.
     wanted = [{"fullDocument.workflow": {"$in": list(workflows)}}, {"fullDocument": None}]
     return (
-        {"$match": {"$or": [ends, THE_END]}},  # by itself, so that nothing else is looked up
-        {"$match": {"$or": [*wanted, THE_END]}},
-        {"$project": {**dict.fromkeys(KEPT_FIELDS, 1), "fullDocument": 1, NEW_STATE: 1}},
+        {"$match": {"$or": [ends, MATCH_INVALIDATE]}},  # by itself, so that nothing else is looked up
+        {"$match": {"$or": [*wanted, MATCH_INVALIDATE]}},
+        {"$project": {**dict.fromkeys(PROTECTED_FIELDS, 1), "fullDocument": 1, NEW_STATE_FIELD: 1}},
     )

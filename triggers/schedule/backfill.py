@@ -15,23 +15,23 @@ from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
 from triggers.acceptance import Acceptance
-from triggers.happening import run_request
-from triggers.payload import PayloadError
+from triggers.happening import build_run_request
+from triggers.payload import ExpressionError
 from triggers.register.trigger import Trigger
-from triggers.schedule.apps import AppsUnreadableError, apps_of, in_portions
-from triggers.schedule.happenings import tick_of
-from triggers.schedule.overlap import BACKFILLED
+from triggers.schedule.apps import AppsUnreadableError, iter_app_batches, iter_batches
+from triggers.schedule.happenings import tick_occurrence
+from triggers.schedule.overlap import BACKFILL_PREFIX
 from triggers.schedule.plan import EPOCH, MILLISECOND, nominal_times
 from triggers.schedule.schedules import app_source, spec_of
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
-from workers.together import together
+from workers.together import gather_all
 
-MOST_RUNS = 10_000
-AT_ONCE = 200
+MAX_RUNS = 10_000
+BATCH_SIZE = 200
 
-Overlap = Literal["one_by_one", "allow"]
+BackfillOverlap = Literal["one_by_one", "allow"]
 
 
 class BackfillError(Exception):
@@ -52,12 +52,12 @@ class BackfillPlan:
         return len(self.times) * len(self.apps)
 
     @property
-    def new(self) -> int:
+    def new_runs(self) -> int:
         return self.runs - self.there_already
 
 
 @dataclass(slots=True)
-class Backfilled:
+class BackfillResult:
     created: int = 0
     there_already: int = 0
 
@@ -75,36 +75,36 @@ async def plan_backfill(
     nothing. `app_id`: for this one alone, which has to be one of the trigger's."""
     _check_range(start, end)
     end = min(end, now or datetime.now(UTC))
-    apps = await _apps(trigger, app_id, store.database)
-    times = _times(trigger, start, end, most=MOST_RUNS // max(len(apps), 1))
+    apps = await _resolve_apps(trigger, app_id, store.database)
+    times = _nominal_times(trigger, start, end, max_count=MAX_RUNS // max(len(apps), 1))
     there = 0
-    for some in in_portions(_requests(trigger, times, apps, overlap="allow"), AT_ONCE):
+    for some in iter_batches(_iter_requests(trigger, times, apps, overlap="allow"), BATCH_SIZE):
         keys = [request.dedupe_key for request in some]
         there += await store.runs.count_documents({"dedupe_key": {"$in": keys}})
     return BackfillPlan(trigger, times, apps, there)
 
 
-async def backfill(
+async def make_backfill_runs(
     plan: BackfillPlan,
     acceptance: Acceptance,
     *,
-    overlap: Overlap = "one_by_one",
-    told: Callable[[int], None] = lambda _done: None,
-) -> Backfilled:
+    overlap: BackfillOverlap = "one_by_one",
+    on_progress: Callable[[int], None] = lambda _done: None,
+) -> BackfillResult:
     """Done again after it broke off, it makes what is missing. `told` hears how many are done so far."""
-    done = Backfilled()
-    correlation_id = f"{BACKFILLED}{ULID()}"
+    done = BackfillResult()
+    correlation_id = f"{BACKFILL_PREFIX}{ULID()}"
     # In the order of their times: runs that are accepted side by side keep the order in which that began.
-    for some in in_portions(_requests(plan.trigger, plan.times, plan.apps, overlap=overlap), AT_ONCE):
+    for some in iter_batches(_iter_requests(plan.trigger, plan.times, plan.apps, overlap=overlap), BATCH_SIZE):
         wanted = [replace(request, correlation_id=correlation_id) for request in some]
-        for accepted in await together(_accepted(acceptance, request) for request in wanted):
+        for accepted in await gather_all(_accept(acceptance, request) for request in wanted):
             done.created += accepted.created
             done.there_already += not accepted.created
-        told(done.created + done.there_already)
+        on_progress(done.created + done.there_already)
     return done
 
 
-async def _accepted(acceptance: Acceptance, request: RunRequest) -> Accepted:
+async def _accept(acceptance: Acceptance, request: RunRequest) -> Accepted:
     try:
         return await acceptance.accept(request)
     except NotStorableError as error:
@@ -118,15 +118,15 @@ def _check_range(start: datetime, end: datetime) -> None:
         raise BackfillError(f"the range ends before it begins: {start.isoformat()} is after {end.isoformat()}")
 
 
-async def _apps(trigger: Trigger, app_id: str | None, database: AsyncDatabase[dict[str, Any]]) -> Sequence[str]:
+async def _resolve_apps(trigger: Trigger, app_id: str | None, database: AsyncDatabase[dict[str, Any]]) -> Sequence[str]:
     if app_id is not None and app_source(trigger) is None and app_id not in trigger.apps:
         raise BackfillError(f"{trigger.id} is not for {app_id}; its apps are {', '.join(trigger.apps) or 'none'}")
     apps: list[str] = []
     try:
-        async for portion in apps_of(trigger, database):
+        async for portion in iter_app_batches(trigger, database):
             apps += portion.apps
-            if len(apps) > MOST_RUNS and app_id is None:
-                raise BackfillError(f"{trigger.id} is for more than {MOST_RUNS} apps; backfill one app at a time")
+            if len(apps) > MAX_RUNS and app_id is None:
+                raise BackfillError(f"{trigger.id} is for more than {MAX_RUNS} apps; backfill one app at a time")
             if app_id in portion.apps:
                 return [str(app_id)]
     except AppsUnreadableError as error:
@@ -138,26 +138,26 @@ async def _apps(trigger: Trigger, app_id: str | None, database: AsyncDatabase[di
     return apps
 
 
-def _times(trigger: Trigger, start: datetime, end: datetime, *, most: int) -> Sequence[datetime]:
+def _nominal_times(trigger: Trigger, start: datetime, end: datetime, *, max_count: int) -> Sequence[datetime]:
     later = nominal_times(spec_of(trigger), after=max(start, EPOCH) - MILLISECOND)
-    found = tuple(islice(takewhile(lambda nominal: nominal <= end, later), most + 1))
-    if len(found) > most:
+    found = tuple(islice(takewhile(lambda nominal: nominal <= end, later), max_count + 1))
+    if len(found) > max_count:
         raise BackfillError(
-            f"this would be more than {MOST_RUNS} runs: ask for a shorter range, which could end before"
+            f"this would be more than {MAX_RUNS} runs: ask for a shorter range, which could end before"
             f" {found[-1].isoformat()}, or for one app"
         )
     return found
 
 
-def _requests(
-    trigger: Trigger, times: Sequence[datetime], apps: Sequence[str], *, overlap: Overlap
+def _iter_requests(
+    trigger: Trigger, times: Sequence[datetime], apps: Sequence[str], *, overlap: BackfillOverlap
 ) -> Iterator[RunRequest]:
     fired_at = datetime.now(UTC)
     order_key = None if overlap == "allow" else f"backfill/{trigger.label}"
     for nominal in times:
         for app_id in apps:
-            happening = tick_of(trigger, app_id, nominal, fired_at=fired_at)
+            happening = tick_occurrence(trigger, app_id, nominal, fired_at=fired_at)
             try:
-                yield run_request(happening, order_key=order_key, order_seq=order_key and happening.id)
-            except PayloadError as error:
+                yield build_run_request(happening, order_key=order_key, order_seq=order_key and happening.id)
+            except ExpressionError as error:
                 raise BackfillError(f"no run can be made of {happening.id} for {app_id}: {error}") from None

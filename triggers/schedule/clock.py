@@ -14,9 +14,9 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 log = logging.getLogger(__name__)
 
-TOLERATED = timedelta(seconds=5)  # more than clocks that are kept in time differ, and no harm: see the dedupe key
-LOOK_EVERY_S = 5.0
-SLOW_ANSWER_S = 2.0  # says too little about now
+MAX_CLOCK_SKEW = timedelta(seconds=5)  # more than clocks that are kept in time differ, and no harm: see the dedupe key
+SYNC_INTERVAL_S = 5.0
+MAX_ANSWER_DELAY_S = 2.0  # says too little about now
 
 
 class StoreClock:
@@ -36,18 +36,18 @@ class StoreClock:
     def __call__(self) -> datetime:
         return self._base + timedelta(seconds=self._steady() - self._since)
 
-    async def look(self) -> float:
+    async def sync(self) -> float:
         """Returns the seconds until it should be done again."""
         asked = self._steady()
         answer = await self._database.command("hello", codec_options=self._database.codec_options)
         now = self._steady()
-        if now - asked < SLOW_ANSWER_S:
+        if now - asked < MAX_ANSWER_DELAY_S:
             self._set(answer["localTime"] + timedelta(seconds=(now - asked) / 2), now)
-        return LOOK_EVERY_S
+        return SYNC_INTERVAL_S
 
     def _set(self, store: datetime, now: float) -> None:
         local = self._local()
-        is_off = abs(local - store) > TOLERATED
+        is_off = abs(local - store) > MAX_CLOCK_SKEW
         self._base, self._since = store if is_off else local, now
         if is_off and not self._is_off:
             log.warning("clock_is_off", extra={"ahead_s": round((local - store).total_seconds(), 1)})

@@ -14,90 +14,90 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from triggers.schedule.apps import AppsUnreadableError, apps_of
-from triggers.schedule.firing import Firing
+from triggers.schedule.apps import AppsUnreadableError, iter_app_batches
+from triggers.schedule.firing import ScheduleFire
 from triggers.schedule.skips import APPS_UNREADABLE, NO_APPS, UNUSABLE_APP, Skip
-from triggers.schedule.starting import Starter
-from triggers.schedule.store import Due, ScheduleStore
+from triggers.schedule.starting import TickStarter
+from triggers.schedule.store import DueSchedule, ScheduleStore
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 8
+MAX_CONCURRENT = 8
 
 
 class FanOut:
     def __init__(
         self,
         store: ScheduleStore,
-        starter: Starter,
+        starter: TickStarter,
         database: AsyncDatabase[dict[str, Any]],
-        done: Callable[[Sequence[Firing]], Awaitable[int]],
+        on_done: Callable[[Sequence[ScheduleFire]], Awaitable[int]],
     ) -> None:
         """`done` moves on what has fired."""
         self._store = store
         self._starter = starter
         self._database = database
-        self._done = done
+        self._on_done = on_done
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
 
-    def is_busy_with(self, trigger_id: str) -> bool:
+    def is_running(self, trigger_id: str) -> bool:
         return trigger_id in self._tasks
 
-    def begin(self, firing: Firing) -> None:
+    def start(self, fire: ScheduleFire) -> None:
         """Or not, while too much is under way: it stays due."""
-        if len(self._tasks) < MOST_AT_ONCE and firing.id not in self._tasks and not self._stopping:
-            self._tasks[firing.id] = asyncio.create_task(self._fire(firing), name=f"fan-out {firing.id}")
+        if len(self._tasks) < MAX_CONCURRENT and fire.id not in self._tasks and not self._stopping:
+            self._tasks[fire.id] = asyncio.create_task(self._fire(fire), name=f"fan-out {fire.id}")
 
-    def check(self) -> None:
+    def collect_finished(self) -> None:
         """Forgets what is done; raises what nobody expected."""
         for id_, task in list(self._tasks.items()):
             if task.done():
                 del self._tasks[id_]
                 task.result()
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Once all that is under way has come to its end."""
         if self._tasks:
             await asyncio.wait(self._tasks.values())
-        self.check()
+        self.collect_finished()
 
     async def stop(self) -> None:
         """After the portion that is under way. What is missing is due still, for the next scheduler."""
         self._stopping = True
-        await self.settled()
+        await self.wait_until_idle()
 
-    async def _fire(self, firing: Firing) -> None:
+    async def _fire(self, fire: ScheduleFire) -> None:
         try:
-            for nominal in firing.fire:
-                if not await self._fire_one(firing, nominal):
+            for nominal in fire.fire_times:
+                if not await self._fire_one(fire, nominal):
                     return
-            await self._done([firing])
+            await self._on_done([fire])
         except PyMongoError as error:
-            log.warning("fan_out_interrupted", extra={"trigger": firing.id, "error": type(error).__name__})
+            log.warning("fan_out_interrupted", extra={"trigger": fire.id, "error": type(error).__name__})
 
-    async def _fire_one(self, firing: Firing, nominal: datetime) -> bool:
+    async def _fire_one(self, fire: ScheduleFire, nominal: datetime) -> bool:
         """False when it is not ours to go on with: it was moved on or edited meanwhile, or the process stops."""
         nobody = True
         try:
-            async for portion in apps_of(firing.due.trigger, self._database):
-                due = await self._current(firing.due)
+            async for portion in iter_app_batches(fire.due.trigger, self._database):
+                due = await self._read_current(fire.due)
                 if due is None:
                     return False
                 if portion.unusable:
-                    firing.skips.add([Skip(UNUSABLE_APP, nominal, count=portion.unusable)])
+                    fire.skips.add([Skip(UNUSABLE_APP, nominal, count=portion.unusable)])
                 started = await self._starter.start([(due, nominal, app_id) for app_id in portion.apps])
                 for each in started.values():
-                    firing.add(each)
+                    fire.add(each)
                 nobody = nobody and not portion.apps
         except AppsUnreadableError as error:
-            firing.skips.add([Skip(APPS_UNREADABLE, nominal, detail=str(error))])
+            fire.skips.add([Skip(APPS_UNREADABLE, nominal, detail=str(error))])
             return True
         if nobody:
-            firing.skips.add([Skip(NO_APPS, nominal)])
+            fire.skips.add([Skip(NO_APPS, nominal)])
         return True
 
-    async def _current(self, due: Due) -> Due | None:
+    async def _read_current(self, due: DueSchedule) -> DueSchedule | None:
         """With the pauses of now."""
         record = None if self._stopping else await self._store.find_if_due(due)
         return None if record is None else replace(due, record=record)

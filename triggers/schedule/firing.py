@@ -5,82 +5,82 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from triggers.schedule.plan import EPOCH, PAUSED, Plan, pass_over, plan_tick
+from triggers.schedule.plan import EPOCH, PAUSED, TickPlan, skip_paused, plan_tick
 from triggers.schedule.schedules import app_source, is_shadowed, spec_of
-from triggers.schedule.skips import NO_WORKFLOW, SHADOWED, Skip, Skips, missed, none_of
-from triggers.schedule.starting import Started
-from triggers.schedule.store import Due, Move
+from triggers.schedule.skips import NO_WORKFLOW, SHADOWED, Skip, Skips, missed_skips, skips_of_plan
+from triggers.schedule.starting import StartResult
+from triggers.schedule.store import DueSchedule, ScheduleMove
 from workflows.package.models import Package
 
 log = logging.getLogger(__name__)
 
-PATIENCE = timedelta(minutes=1)
-_NOTHING: tuple[datetime, ...] = ()
+HANDOVER_TIMEOUT = timedelta(minutes=1)
+_NO_TIMES: tuple[datetime, ...] = ()
 
 
 @dataclass(slots=True)
-class Firing:
-    due: Due
-    plan: Plan
-    fire: Sequence[datetime]  # of the plan, unless the trigger is passed over as a whole
+class ScheduleFire:
+    due: DueSchedule
+    plan: TickPlan
+    fire_times: Sequence[datetime]  # of the plan, unless the trigger is passed over as a whole
     skips: Skips = field(default_factory=Skips)
     accepted: int = 0
-    failed: bool = False  # some of it is not over: it stays due
+    has_failed: bool = False  # some of it is not over: it stays due
 
     @property
     def id(self) -> str:
         return self.due.id
 
     @property
-    def starts(self) -> int:
+    def run_count(self) -> int:
         """How many runs, where that is known before."""
-        return len(self.fire) * len(self.due.trigger.apps)
+        return len(self.fire_times) * len(self.due.trigger.apps)
 
     @property
-    def has_collection(self) -> bool:
-        return bool(self.fire) and app_source(self.due.trigger) is not None
+    def has_app_collection(self) -> bool:
+        return bool(self.fire_times) and app_source(self.due.trigger) is not None
 
-    def add(self, started: Started) -> None:
-        self.accepted += started.accepted
-        self.skips.add(started.skips)
-        self.failed = self.failed or started.failed
+    def add(self, result: StartResult) -> None:
+        self.accepted += result.accepted
+        self.skips.add(result.skips)
+        self.has_failed = self.has_failed or result.has_failed
 
-    def move(self) -> Move:
-        last_at = self.fire[-1] if self.fire else None
-        return Move(self.due, self.plan.next_at, last_at=last_at, skips=self.skips, accepted=self.accepted)
+    def as_move(self) -> ScheduleMove:
+        last_at = self.fire_times[-1] if self.fire_times else None
+        return ScheduleMove(self.due, self.plan.next_at, last_at=last_at, skips=self.skips, accepted=self.accepted)
 
 
-def firing_of(due: Due, now: datetime, packages: Mapping[str, Package]) -> Firing:
+def plan_fire(due: DueSchedule, now: datetime, packages: Mapping[str, Package]) -> ScheduleFire:
     spec, nominal = spec_of(due.trigger), max(due.next_at, EPOCH)
-    until = _passed_until(due, now)
+    until = _paused_until(due, now)
     skips: list[Skip] = []
     if until is not None and nominal <= until:
-        passed, following = pass_over(spec, due=nominal, until=until)
-        skips = missed(passed)
+        passed, following = skip_paused(spec, due=nominal, until=until)
+        skips = missed_skips(passed)
         if following is None:
-            return Firing(due, Plan(_NOTHING, 0, None, None), _NOTHING, Skips(skips))
+            return ScheduleFire(due, TickPlan(_NO_TIMES, 0, None, None), _NO_TIMES, Skips(skips))
         nominal = following
     plan = plan_tick(spec, due=nominal, now=now)
-    skips += missed(plan.missed)
-    why = _passed_over(due, packages)
+    skips += missed_skips(plan.missed)
+    why = _skip_reason(due, packages)
     if why is not None:
-        return Firing(due, plan, _NOTHING, Skips([*skips, *none_of(plan, why)]))
-    return Firing(due, plan, plan.fire, Skips(skips))
+        return ScheduleFire(due, plan, _NO_TIMES, Skips([*skips, *skips_of_plan(plan, why)]))
+    return ScheduleFire(due, plan, plan.fire_times, Skips(skips))
 
 
-def is_anothers(due: Due, now: datetime, packages: Mapping[str, Package], *, looking_since: datetime) -> bool:
+def is_for_another_scheduler(due: DueSchedule, now: datetime, packages: Mapping[str, Package], *, ticking_since: datetime) -> bool:
     """In a rollout another scheduler may have the package already, or still: it gets the time to fire, also after an
     outage that both have waited through."""
-    return due.trigger.workflow not in packages and now - max(due.next_at, looking_since) < PATIENCE
+    return due.trigger.workflow not in packages and now - max(due.next_at, ticking_since) < HANDOVER_TIMEOUT
 
 
-def _passed_over(due: Due, packages: Mapping[str, Package]) -> str | None:
+def _skip_reason(due: DueSchedule, packages: Mapping[str, Package]) -> str | None:
     if due.trigger.workflow not in packages:
         return NO_WORKFLOW
     return SHADOWED if is_shadowed(packages, due.trigger) else None
 
 
-def _passed_until(due: Due, now: datetime) -> datetime | None:
+def _paused_until(due: DueSchedule, now: datetime) -> datetime | None:
     """A paused tick is not made up for, also when nobody looked before the trigger was resumed."""
     if due.record.paused is not None:
         return now
@@ -88,20 +88,20 @@ def _passed_until(due: Due, now: datetime) -> datetime | None:
     return min(resumed, now) if isinstance(resumed, datetime) else None
 
 
-def report(firing: Firing) -> None:
-    extra = {"trigger": firing.id, "runs": firing.accepted, "ticks": len(firing.fire)}
-    if firing.fire and log.isEnabledFor(logging.INFO):
-        log.info("schedule_fired", extra={**extra, "nominal_at": firing.fire[-1].isoformat()})
-    for reason, last in firing.skips.last.items():
+def log_fire(fire: ScheduleFire) -> None:
+    extra = {"trigger": fire.id, "runs": fire.accepted, "ticks": len(fire.fire_times)}
+    if fire.fire_times and log.isEnabledFor(logging.INFO):
+        log.info("schedule_fired", extra={**extra, "nominal_at": fire.fire_times[-1].isoformat()})
+    for reason, last in fire.skips.last_by_reason.items():
         level = logging.DEBUG if reason == PAUSED else logging.WARNING
         log.log(
             level,
             "schedule_skipped",
             extra={
-                "trigger": firing.id,
+                "trigger": fire.id,
                 "app_id": last.app_id,
                 "reason": reason,
-                "count": firing.skips.counts[reason],
+                "count": fire.skips.counts[reason],
                 "nominal_at": last.nominal_at.isoformat(),
             },
         )

@@ -6,18 +6,18 @@ from typing import Any
 
 from ulid import ULID
 
-from triggers.happening import Happening
+from triggers.happening import Occurrence
 from triggers.register.trigger import Trigger
 
 
-def tick_of(trigger: Trigger, app_id: str, nominal: datetime, *, fired_at: datetime) -> Happening:
+def tick_occurrence(trigger: Trigger, app_id: str, nominal: datetime, *, fired_at: datetime) -> Occurrence:
     """The same id whoever makes it whenever: no nominal time is run twice."""
     at = nominal.isoformat()
     data = {"nominal_at": at, "fired_at": fired_at.isoformat(), "app_id": app_id}
-    return Happening(trigger, app_id, at, fired_at, data, nominal_at=nominal)
+    return Occurrence(trigger, app_id, at, fired_at, data, nominal_at=nominal)
 
 
-def tick_by_hand(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Happening:
+def manual_tick_occurrence(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
     at = now.isoformat()
     data = {"nominal_at": at, "fired_at": at, "app_id": app_id, **event}
-    return Happening(trigger, app_id, f"manual:{ULID()}", now, data)
+    return Occurrence(trigger, app_id, f"manual:{ULID()}", now, data)

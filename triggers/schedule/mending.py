@@ -13,53 +13,53 @@ from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.register.record import read_record
-from triggers.schedule.schedules import armed
-from triggers.schedule.store import read_state, triggers_in
+from triggers.schedule.schedules import arm_schedule
+from triggers.schedule.store import read_state, trigger_collection
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 1000
-EVERY_S = 5.0
+REPAIR_BATCH_SIZE = 1000
+REPAIR_INTERVAL_S = 5.0
 
 
-class Mender:
+class ScheduleRepair:
     def __init__(
         self,
         database: AsyncDatabase[dict[str, Any]],
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        at_once: int = AT_ONCE,
+        batch_size: int = REPAIR_BATCH_SIZE,
     ) -> None:
-        self._triggers = triggers_in(database)
+        self._triggers = trigger_collection(database)
         self._clock = clock
-        self._at_once = at_once
-        self._looked_until = ""
+        self._batch_size = batch_size
+        self._checked_until = ""
 
-    async def look(self) -> float:
+    async def repair_next_batch(self) -> float:
         """At the next ones, from the start again after the last; returns the seconds until it should go on."""
-        asked = {"spec.type": "schedule", "_id": {"$gt": self._looked_until}}
-        found = self._triggers.find(asked, {"schedule": 1}).sort("_id", ASCENDING).limit(self._at_once)
+        asked = {"spec.type": "schedule", "_id": {"$gt": self._checked_until}}
+        found = self._triggers.find(asked, {"schedule": 1}).sort("_id", ASCENDING).limit(self._batch_size)
         seen = await found.to_list(None)
         for document in seen:
             if read_state(document) == (None, False):
-                await self._mend(document)
-        self._looked_until = seen[-1]["_id"] if len(seen) == self._at_once else ""
-        return EVERY_S
+                await self._repair(document)
+        self._checked_until = seen[-1]["_id"] if len(seen) == self._batch_size else ""
+        return REPAIR_INTERVAL_S
 
-    async def _mend(self, seen: Mapping[str, Any]) -> None:
+    async def _repair(self, snapshot: Mapping[str, Any]) -> None:
         """What was seen is the condition, and None is also what is not there."""
-        as_seen = {"_id": seen["_id"], "schedule": seen.get("schedule")}
+        as_seen = {"_id": snapshot["_id"], "schedule": snapshot.get("schedule")}
         document = await self._triggers.find_one(as_seen)
         if document is None:
             return
         try:
             record = read_record(document)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            log.error("schedule_unreadable", extra={"trigger": seen["_id"], "error": type(error).__name__})
+            log.error("schedule_unreadable", extra={"trigger": snapshot["_id"], "error": type(error).__name__})
             return
         if isinstance(record.spec, ScheduleSpec):
             same = {**as_seen, "revision": record.revision}
-            mended = await self._triggers.update_one(same, {"$set": {"schedule": armed(record.spec, self._clock())}})
+            mended = await self._triggers.update_one(same, {"$set": {"schedule": arm_schedule(record.spec, self._clock())}})
             if mended.modified_count:
                 log.warning("schedule_armed_again", extra={"trigger": record.id})

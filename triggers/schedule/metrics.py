@@ -7,10 +7,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from triggers.capped_labels import OTHER, CappedLabels
 from triggers.register.trigger import Trigger
-from triggers.schedule.firing import Firing
+from triggers.schedule.firing import ScheduleFire
 
 LATE_FIRED = "late_fired"
-MOST_AT_RUN_TIME = 100  # of the triggers that were made at run time; the others are counted as one
+MAX_RUNTIME_TRIGGERS = 100  # of the triggers that were made at run time; the others are counted as one
 
 
 class ScheduleMetrics:
@@ -39,55 +39,55 @@ class ScheduleMetrics:
             ["trigger"],
             registry=registry,
         )
-        self._gauged: set[str] = set()
-        self._made: dict[str, str] = {}  # of those made at run time whose next time is shown: by id the label
-        self._made_labels = CappedLabels(MOST_AT_RUN_TIME)
+        self._shown_labels: set[str] = set()
+        self._runtime_labels: dict[str, str] = {}  # of those made at run time whose next time is shown: by id the label
+        self._capped_labels = CappedLabels(MAX_RUNTIME_TRIGGERS)
 
-    def shown_at_run_time(self) -> Collection[str]:
-        return tuple(self._made)
+    def runtime_trigger_ids(self) -> Collection[str]:
+        return tuple(self._runtime_labels)
 
-    def next_fires(self, times: Mapping[str, datetime]) -> None:
+    def set_next_fires(self, times: Mapping[str, datetime]) -> None:
         """Of all that are shown: a removed schedule must not look like one that is overdue."""
-        self._made = {id_: label for id_, label in self._made.items() if id_ in times}
+        self._runtime_labels = {id_: label for id_, label in self._runtime_labels.items() if id_ in times}
         earliest: dict[str, datetime] = {}
         for id_, at in times.items():
-            label = self._made.get(id_, id_)
+            label = self._runtime_labels.get(id_, id_)
             earliest[label] = min(at, earliest.get(label, at))
-        for label in self._gauged - earliest.keys():
-            self._forget(label)
+        for label in self._shown_labels - earliest.keys():
+            self._remove_label(label)
         for label, at in earliest.items():
-            self._show(label, at)
+            self._set_next(label, at)
 
-    def fired(self, firing: Firing, now: datetime) -> None:
-        trigger, plan = firing.due.trigger, firing.plan
+    def observe_fire(self, fire: ScheduleFire, now: datetime) -> None:
+        trigger, plan = fire.due.trigger, fire.plan
         label = self._label(trigger)
         if plan.next_at is None:
-            self._forget(label)
-        elif trigger.app_id is None or trigger.id in self._made:
-            self._show(label, plan.next_at)
-        if firing.fire:
-            self._lag.labels(label).set(max(0.0, (now - firing.fire[-1]).total_seconds()))
-            self._gauged.add(label)
-        if plan.late and firing.fire:
+            self._remove_label(label)
+        elif trigger.app_id is None or trigger.id in self._runtime_labels:
+            self._set_next(label, plan.next_at)
+        if fire.fire_times:
+            self._lag.labels(label).set(max(0.0, (now - fire.fire_times[-1]).total_seconds()))
+            self._shown_labels.add(label)
+        if plan.late and fire.fire_times:
             self._misfires.labels(label, LATE_FIRED).inc(plan.late)
         if plan.missed is not None:
             self._misfires.labels(label, plan.missed.reason).inc(plan.missed.count)
-        for reason, count in firing.skips.counts.items():
+        for reason, count in fire.skips.counts.items():
             self._skips.labels(label, reason).inc(count)
 
     def _label(self, trigger: Trigger) -> str:
         if trigger.app_id is None:
             return trigger.label
-        label = self._made_labels.of(trigger.label)
-        if label != OTHER and len(self._made) < MOST_AT_RUN_TIME:
-            self._made[trigger.id] = label
+        label = self._capped_labels.label_for(trigger.label)
+        if label != OTHER and len(self._runtime_labels) < MAX_RUNTIME_TRIGGERS:
+            self._runtime_labels[trigger.id] = label
         return label
 
-    def _show(self, label: str, next_at: datetime) -> None:
+    def _set_next(self, label: str, next_at: datetime) -> None:
         self._next.labels(label).set(next_at.timestamp())
-        self._gauged.add(label)
+        self._shown_labels.add(label)
 
-    def _forget(self, label: str) -> None:
-        self._gauged.discard(label)
+    def _remove_label(self, label: str) -> None:
+        self._shown_labels.discard(label)
         for gauge in (self._lag, self._next):
             gauge.remove_by_labels({"trigger": label})

@@ -15,33 +15,33 @@ from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run import UNFINISHED
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
-MOST_CANCELLED = 100  # at once; more go on side by side only where somebody changed the overlap from `allow`
-BY = "its schedule, which starts the next one"
+MAX_CANCELLED = 100  # at once; more go on side by side only where somebody changed the overlap from `allow`
+CANCELLED_BY = "its schedule, which starts the next one"
 
-BACKFILLED = "backfill_"  # a correlation id begins with it
+BACKFILL_PREFIX = "backfill_"  # a correlation id begins with it
 
-_NO_BACKFILL = {"$not": re.compile(f"^{BACKFILLED}")}
-_ROOM = {"skip": (1, OVERLAP), "buffer_one": (2, BUFFER_FULL)}
+_NO_BACKFILL = {"$not": re.compile(f"^{BACKFILL_PREFIX}")}
+_MAX_UNFINISHED = {"skip": (1, OVERLAP), "buffer_one": (2, BUFFER_FULL)}
 _BY_TRIGGER = "by_trigger_and_state"
 _UNFINISHED = sorted(state.value for state in UNFINISHED)
-Place = tuple[str, str, str]
+RunScope = tuple[str, str, str]
 
 
-async def refusals(runs: RunStore, ticks: Sequence[Tick]) -> Mapping[Tick, str]:
+async def find_overlaps(runs: RunStore, ticks: Sequence[Tick]) -> Mapping[Tick, str]:
     """The ticks that start nothing because of runs that still go on, each with its reason."""
-    asked = [tick for tick in ticks if spec_of(tick.trigger).overlap in _ROOM]
+    asked = [tick for tick in ticks if spec_of(tick.trigger).overlap in _MAX_UNFINISHED]
     # Nearly always nothing goes on, which an index says alone.
-    busy = await _unfinished(runs, asked, {})
-    crowded = [tick for tick in asked if _place(tick) in busy]
+    busy = await _count_unfinished(runs, asked, {})
+    crowded = [tick for tick in asked if _scope_of(tick) in busy]
     own = [tick.request.dedupe_key for tick in crowded]
-    others = await _unfinished(runs, crowded, {"dedupe_key": {"$nin": own}, "correlation_id": _NO_BACKFILL})
-    rooms = {tick: _ROOM[spec_of(tick.trigger).overlap] for tick in crowded}
-    return {tick: why for tick, (room, why) in rooms.items() if others.get(_place(tick), 0) >= room}
+    others = await _count_unfinished(runs, crowded, {"dedupe_key": {"$nin": own}, "correlation_id": _NO_BACKFILL})
+    rooms = {tick: _MAX_UNFINISHED[spec_of(tick.trigger).overlap] for tick in crowded}
+    return {tick: why for tick, (room, why) in rooms.items() if others.get(_scope_of(tick), 0) >= room}
 
 
-async def make_way(runs: RunStore, tick: Tick) -> int:
+async def cancel_previous(runs: RunStore, tick: Tick) -> int:
     """Cancels what was started before; how many runs that were."""
     if spec_of(tick.trigger).overlap != "cancel_previous":
         return 0
@@ -55,29 +55,29 @@ async def make_way(runs: RunStore, tick: Tick) -> int:
         # Started by hand, or for an earlier time: a scheduler that was stopped for a while cancels nothing newer.
         "trigger.nominal_at": {"$not": {"$gt": tick.nominal}},
     }
-    found = await runs.runs.find(before, {"_id": 1}, hint=_BY_TRIGGER).limit(MOST_CANCELLED).to_list(None)
-    return sum(await together(_cancelled(runs, run["_id"]) for run in found))
+    found = await runs.runs.find(before, {"_id": 1}, hint=_BY_TRIGGER).limit(MAX_CANCELLED).to_list(None)
+    return sum(await gather_all(_try_cancel(runs, run["_id"]) for run in found))
 
 
-async def _cancelled(runs: RunStore, run_id: str) -> bool:
+async def _try_cancel(runs: RunStore, run_id: str) -> bool:
     try:
-        return (await cancel(runs, run_id, by=BY)).changed
+        return (await cancel(runs, run_id, by=CANCELLED_BY)).changed
     except (RefusedError, RunNotFoundError):  # it has ended meanwhile
         return False
 
 
-async def _unfinished(runs: RunStore, ticks: Sequence[Tick], only: Mapping[str, Any]) -> Mapping[Place, int]:
+async def _count_unfinished(runs: RunStore, ticks: Sequence[Tick], only: Mapping[str, Any]) -> Mapping[RunScope, int]:
     """How many runs still go on where: one question for all triggers of a workflow."""
     by_workflow: dict[str, list[Tick]] = {}
     for tick in ticks:
         by_workflow.setdefault(tick.trigger.workflow, []).append(tick)
-    found = await together(_unfinished_of(runs, workflow, some, only) for workflow, some in by_workflow.items())
+    found = await gather_all(_count_unfinished_of_workflow(runs, workflow, some, only) for workflow, some in by_workflow.items())
     return {place: count for counts in found for place, count in counts.items()}
 
 
-async def _unfinished_of(
+async def _count_unfinished_of_workflow(
     runs: RunStore, workflow: str, ticks: Sequence[Tick], only: Mapping[str, Any]
-) -> Mapping[Place, int]:
+) -> Mapping[RunScope, int]:
     query = {
         "workflow": workflow,
         "trigger.name": {"$in": sorted({tick.trigger.spec.name for tick in ticks})},
@@ -93,5 +93,5 @@ async def _unfinished_of(
         return {(workflow, place["_id"]["trigger"], place["_id"]["app"]): place["runs"] async for place in places}
 
 
-def _place(tick: Tick) -> Place:
+def _scope_of(tick: Tick) -> RunScope:
     return tick.trigger.workflow, tick.trigger.spec.name, tick.app_id

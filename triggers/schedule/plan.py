@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice, takewhile
 
-from workflows.package.cron import fires_after
+from workflows.package.cron import iter_fires_after
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,7 +25,7 @@ _REASONS = {"skip": SKIPPED, "latest": SUPERSEDED, "all": OVER_MAX}
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class MissedTimes:
     """Late nominal times that do not fire. `exact` is false when there are more than were counted."""
 
     count: int
@@ -36,102 +36,102 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    fire: tuple[datetime, ...]
+class TickPlan:
+    fire_times: tuple[datetime, ...]
     late: int  # how many of `fire`, from the first, are older than the grace
-    missed: Missed | None
+    missed: MissedTimes | None
     next_at: datetime | None  # None: none comes any more
 
 
 def nominal_times(spec: ScheduleSpec, *, after: datetime) -> Iterator[datetime]:
     """All nominal times later than `after`, in order; the same whoever asks, whenever. From `start` to `end`."""
     if spec.starts_at is not None:
-        after = max(after, _stored(spec.starts_at) - MILLISECOND)
-    times = _all_times(spec, after)
-    return times if spec.ends_at is None else takewhile(_not_after(spec.ends_at), times)
+        after = max(after, _to_store_precision(spec.starts_at) - MILLISECOND)
+    times = _iter_times(spec, after)
+    return times if spec.ends_at is None else takewhile(_is_not_after(spec.ends_at), times)
 
 
 def next_nominal(spec: ScheduleSpec, *, after: datetime) -> datetime | None:
     return next(nominal_times(spec, after=after), None)
 
 
-def plan_tick(spec: ScheduleSpec, *, due: datetime, now: datetime) -> Plan:
+def plan_tick(spec: ScheduleSpec, *, due: datetime, now: datetime) -> TickPlan:
     """`due` is the stored next nominal time. Older ones than the grace follow the misfire policy."""
-    now = _stored(now)
+    now = _to_store_precision(now)
     if due > now:
-        return Plan((), 0, None, due)
+        return TickPlan((), 0, None, due)
     following = next_nominal(spec, after=due)
     if due >= now - spec.misfire.grace and (following is None or following > now):
-        return Plan((due,), 0, None, following)  # as nearly always: this one, on time
+        return TickPlan((due,), 0, None, following)  # as nearly always: this one, on time
     on_time_from = max(due, now - spec.misfire.grace)
-    late = _late_to_fire(spec, first=due, before=on_time_from)
+    late = _late_times(spec, first=due, before=on_time_from)
     late_until = late[0] if late else on_time_from
-    missed = _missed(spec, first=due, before=late_until, reason=_REASONS[spec.misfire.policy])
-    on_time = _between(spec, on_time_from, now, limit=MAX_FIRED_AT_ONCE)
+    missed = _missed_times(spec, first=due, before=late_until, reason=_REASONS[spec.misfire.policy])
+    on_time = _times_between(spec, on_time_from, now, limit=MAX_FIRED_AT_ONCE)
     fire = (*late, *on_time)
     if len(on_time) == MAX_FIRED_AT_ONCE:
-        return Plan(fire, len(late), missed, next_nominal(spec, after=on_time[-1]))
-    return Plan(fire, len(late), missed, next_nominal(spec, after=now))
+        return TickPlan(fire, len(late), missed, next_nominal(spec, after=on_time[-1]))
+    return TickPlan(fire, len(late), missed, next_nominal(spec, after=now))
 
 
-def pass_over(spec: ScheduleSpec, *, due: datetime, until: datetime) -> tuple[Missed | None, datetime | None]:
+def skip_paused(spec: ScheduleSpec, *, due: datetime, until: datetime) -> tuple[MissedTimes | None, datetime | None]:
     """For the time of a pause: the nominal times from `due` to `until`, which never fire, and the one after them."""
-    until = _stored(until)
-    return _missed(spec, first=due, before=until + MILLISECOND, reason=PAUSED), next_nominal(spec, after=until)
+    until = _to_store_precision(until)
+    return _missed_times(spec, first=due, before=until + MILLISECOND, reason=PAUSED), next_nominal(spec, after=until)
 
 
-def _all_times(spec: ScheduleSpec, after: datetime) -> Iterator[datetime]:
+def _iter_times(spec: ScheduleSpec, after: datetime) -> Iterator[datetime]:
     if spec.cron is not None:
-        yield from fires_after(spec.cron, spec.timezone, after)
+        yield from iter_fires_after(spec.cron, spec.timezone, after)
     elif spec.at_utc is not None:
-        if _stored(spec.at_utc) > after:
-            yield _stored(spec.at_utc)
+        if _to_store_precision(spec.at_utc) > after:
+            yield _to_store_precision(spec.at_utc)
     else:
         step = _step(spec)
         for number in count((after - EPOCH) // step + 1):
             yield EPOCH + number * step
 
 
-def _not_after(end: datetime) -> Callable[[datetime], bool]:
+def _is_not_after(end: datetime) -> Callable[[datetime], bool]:
     return lambda nominal: nominal <= end
 
 
-def _stored(time: datetime) -> datetime:
+def _to_store_precision(time: datetime) -> datetime:
     """As the store keeps it."""
     return time.astimezone(UTC) - timedelta(microseconds=time.microsecond % 1000)
 
 
-def _late_to_fire(spec: ScheduleSpec, *, first: datetime, before: datetime) -> tuple[datetime, ...]:
+def _late_times(spec: ScheduleSpec, *, first: datetime, before: datetime) -> tuple[datetime, ...]:
     wanted = {"skip": 0, "latest": 1, "all": spec.misfire.max}[spec.misfire.policy]
     if first >= before or wanted == 0:
         return ()
-    return _newest(spec, first, before, wanted)
+    return _newest_times(spec, first, before, wanted)
 
 
-def _missed(spec: ScheduleSpec, *, first: datetime, before: datetime, reason: str) -> Missed | None:
+def _missed_times(spec: ScheduleSpec, *, first: datetime, before: datetime, reason: str) -> MissedTimes | None:
     if first >= before:
         return None
-    newest = _newest(spec, first, before, 1)
+    newest = _newest_times(spec, first, before, 1)
     if not newest:  # the zone's rules changed under a stored time
         return None
     last = newest[-1]
     if spec.every is not None:
-        return Missed((last - first) // _step(spec) + 1, reason, first, last)
-    counted = len(_between(spec, first, last, limit=MAX_COUNTED + 1))
-    return Missed(min(counted, MAX_COUNTED), reason, first, last, exact=counted <= MAX_COUNTED)
+        return MissedTimes((last - first) // _step(spec) + 1, reason, first, last)
+    counted = len(_times_between(spec, first, last, limit=MAX_COUNTED + 1))
+    return MissedTimes(min(counted, MAX_COUNTED), reason, first, last, exact=counted <= MAX_COUNTED)
 
 
-def _newest(spec: ScheduleSpec, first: datetime, before: datetime, count: int) -> tuple[datetime, ...]:
+def _newest_times(spec: ScheduleSpec, first: datetime, before: datetime, count: int) -> tuple[datetime, ...]:
     """The newest `count` nominal times in [first, before), oldest first; `first` is one of them."""
     end = before - MILLISECOND
     if spec.ends_at is not None:
-        end = min(end, _stored(spec.ends_at))
+        end = min(end, _to_store_precision(spec.ends_at))
     if spec.every is not None:
         step = _step(spec)
         newest = (end - EPOCH) // step
         oldest = max(newest - count + 1, (first - EPOCH) // step)
         return tuple(EPOCH + number * step for number in range(oldest, newest + 1))
-    return _between(spec, _oldest_start(spec, first, end, count), end, limit=count)
+    return _times_between(spec, _oldest_start(spec, first, end, count), end, limit=count)
 
 
 def _oldest_start(spec: ScheduleSpec, first: datetime, end: datetime, count: int) -> datetime:
@@ -139,14 +139,14 @@ def _oldest_start(spec: ScheduleSpec, first: datetime, end: datetime, count: int
     low, high = 0, int((end - first).total_seconds()) + 1
     while low < high:
         middle = (low + high + 1) // 2
-        if len(_between(spec, first + timedelta(seconds=middle), end, limit=count)) == count:
+        if len(_times_between(spec, first + timedelta(seconds=middle), end, limit=count)) == count:
             low = middle
         else:
             high = middle - 1
     return first + timedelta(seconds=low)
 
 
-def _between(spec: ScheduleSpec, start: datetime, end: datetime, *, limit: int) -> tuple[datetime, ...]:
+def _times_between(spec: ScheduleSpec, start: datetime, end: datetime, *, limit: int) -> tuple[datetime, ...]:
     """The first `limit` nominal times in [start, end]."""
     times = nominal_times(spec, after=start - MILLISECOND)
     return tuple(islice(takewhile(lambda nominal: nominal <= end, times), limit))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from triggers.register.precedence import in_front_of
+from triggers.register.precedence import shadowing_spec
 from triggers.register.trigger import Trigger, declared_triggers
 from triggers.schedule.plan import MILLISECOND, next_nominal
 from workflows.package.models import Package
@@ -43,7 +43,7 @@ def spec_key(spec: ScheduleSpec) -> str:
     return " ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
 
 
-def armed(spec: ScheduleSpec, now: datetime, *, due: datetime | None = None) -> dict[str, Any]:
+def arm_schedule(spec: ScheduleSpec, now: datetime, *, due: datetime | None = None) -> dict[str, Any]:
     """It first fires at its next nominal time, not at once; one whose last time has passed has ended. `due`: what the
     clock before an edit waited for. Where that is due by now, and a time of the new clock too, the edit loses it not.
     """
@@ -60,4 +60,4 @@ def _is_nominal(spec: ScheduleSpec, time: datetime) -> bool:
 def is_shadowed(packages: Mapping[str, Package], trigger: Trigger) -> bool:
     """A package's trigger of the same name for the same app goes before one that was made at run time."""
     made_for = trigger.app_id
-    return made_for is not None and in_front_of(packages, trigger.workflow, trigger.spec.name, made_for) is not None
+    return made_for is not None and shadowing_spec(packages, trigger.workflow, trigger.spec.name, made_for) is not None

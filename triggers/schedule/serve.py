@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 from prometheus_client import CollectorRegistry
 
-from triggers.budget_pausing import BudgetPausing
-from triggers.role import TriggerGround, trigger_ground
-from triggers.schedule.billing import bill
+from triggers.budget_pausing import BudgetPauser
+from triggers.role import RoleContext, open_role_context
+from triggers.schedule.billing import post_bills
 from triggers.schedule.clock import StoreClock
-from triggers.schedule.mending import Mender
+from triggers.schedule.mending import ScheduleRepair
 from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
-from triggers.service_loop import repeat, stopped_by_signals
+from triggers.service_loop import repeat, stop_on_signals
 from workers.celery import app
-from workers.process.health import Steps, role_health
+from workers.process.health import StepWatch, role_health
 from workers.process.metrics_server import serve_metrics
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
@@ -31,39 +31,39 @@ RECONCILE_INTERVAL_S = 1.0
 async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT; what is under way is finished first."""
     registry = CollectorRegistry()
-    with stopped_by_signals() as stop:
-        async with trigger_ground(settings, role="scheduler") as ground:
+    with stop_on_signals() as stop:
+        async with open_role_context(settings, role="scheduler") as ground:
             clock = StoreClock(ground.database)
-            await clock.look()
+            await clock.sync()
             scheduler = Scheduler(ground, metrics=ScheduleMetrics(registry), clock=clock)
             await scheduler.ensure_indexes()
             reconcile = _reconcile_step(ground, registry)
-            mender = Mender(ground.database, clock=clock)
-            steps = Steps("tick", "reconcile")
+            mender = ScheduleRepair(ground.database, clock=clock)
+            steps = StepWatch("tick", "reconcile")
             server = serve_metrics(registry, settings.metrics_listen, role_health(steps))
             log.info(
                 "scheduler_ready", extra={"metrics": str(server.address), "packages": len(ground.catalog.packages())}
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(repeat(steps.watched("tick", scheduler.tick), what="tick", stop=stop))
-                    tasks.create_task(repeat(steps.watched("reconcile", reconcile), what="reconcile", stop=stop))
-                    tasks.create_task(repeat(clock.look, what="look at the clock", stop=stop))
-                    tasks.create_task(repeat(mender.look, what="mend schedules", stop=stop))
-                    pausing = BudgetPausing(ground)
-                    tasks.create_task(repeat(pausing.look, what="pause by budget", stop=stop))
-                    tasks.create_task(bill(ground.database, settings, stop=stop))
+                    tasks.create_task(repeat(steps.watch("tick", scheduler.tick), step_name="tick", stop=stop))
+                    tasks.create_task(repeat(steps.watch("reconcile", reconcile), step_name="reconcile", stop=stop))
+                    tasks.create_task(repeat(clock.sync, step_name="look at the clock", stop=stop))
+                    tasks.create_task(repeat(mender.repair_next_batch, step_name="mend schedules", stop=stop))
+                    pausing = BudgetPauser(ground)
+                    tasks.create_task(repeat(pausing.update_pauses, step_name="pause by budget", stop=stop))
+                    tasks.create_task(post_bills(ground.database, settings, stop=stop))
                 await scheduler.stop()
             finally:
                 await asyncio.to_thread(server.close)
 
 
-def _reconcile_step(ground: TriggerGround, registry: CollectorRegistry) -> Callable[[], Awaitable[float]]:
+def _reconcile_step(context: RoleContext, registry: CollectorRegistry) -> Callable[[], Awaitable[float]]:
     reconciler = Reconciler(
-        ground.store,
-        ground.settings,
-        wakeups=ground.wakeups,
-        tickets=BrokerTickets(app, ground.wakeups),
+        context.store,
+        context.settings,
+        wakeups=context.wakeups,
+        tickets=BrokerTickets(app, context.wakeups),
         metrics=ReconcileMetrics(registry),
     )
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from triggers.register.notes import Notes
-from triggers.schedule.plan import Missed, Plan
+from triggers.schedule.plan import MissedTimes, TickPlan
 
 # Beside `late`, `superseded`, `over_max` and `paused`, which a plan tells.
 OVERLAP = "overlap"
@@ -32,7 +32,7 @@ class Skip:
     exact: bool = True
     detail: str = ""
 
-    def note(self) -> dict[str, Any]:
+    def as_note(self) -> dict[str, Any]:
         """Without when it was written."""
         said = {
             "reason": self.reason,
@@ -46,15 +46,15 @@ class Skip:
         return {name: value for name, value in said.items() if value is not None}
 
 
-def missed(ticks: Missed | None) -> list[Skip]:
-    if ticks is None:
+def missed_skips(missed_times: MissedTimes | None) -> list[Skip]:
+    if missed_times is None:
         return []
-    return [Skip(ticks.reason, ticks.first, count=ticks.count, until=ticks.last, exact=ticks.exact)]
+    return [Skip(missed_times.reason, missed_times.first, count=missed_times.count, until=missed_times.last, exact=missed_times.exact)]
 
 
-def none_of(plan: Plan, reason: str, detail: str = "") -> list[Skip]:
+def skips_of_plan(plan: TickPlan, reason: str, detail: str = "") -> list[Skip]:
     """What a plan fires, for no app at all."""
-    return [Skip(reason, nominal, detail=detail) for nominal in plan.fire]
+    return [Skip(reason, nominal, detail=detail) for nominal in plan.fire_times]
 
 
 class Skips:
@@ -71,12 +71,12 @@ class Skips:
         return self._counts
 
     @property
-    def last(self) -> Mapping[str, Skip]:
+    def last_by_reason(self) -> Mapping[str, Skip]:
         """Of each reason."""
         return self._last
 
     def add(self, skips: Iterable[Skip]) -> None:
         for skip in skips:
-            self.notes.add(skip.note())
+            self.notes.add(skip.as_note())
             self._counts[skip.reason] = self._counts.get(skip.reason, 0) + skip.count
             self._last[skip.reason] = skip

@@ -19,20 +19,20 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import BulkWriteError
 from ulid import ULID
 
-from triggers.register.notes import with_notes
-from triggers.register.record import Record, read_record
+from triggers.register.notes import pipeline_with_notes
+from triggers.register.record import TriggerRecord, read_record
 from triggers.register.trigger import Trigger
-from triggers.schedule.schedules import armed, spec_key, spec_of
+from triggers.schedule.schedules import arm_schedule, spec_key, spec_of
 from triggers.schedule.skips import Skips
 
 log = logging.getLogger(__name__)
 
-BATCH = 500
+READ_BATCH_SIZE = 500
 # A scheduler with older packages does not know a new schedule, or a new clock of one, and hides it; one with newer ones
 # brings it back. While that may be a rollout, the ticks in between still count.
 ROLLOUT = timedelta(minutes=5)
 _DUPLICATE_KEY = 11000
-_UNASKED = {"notes": 0, "counts": 0}  # of a document that is due: the rest says what to do
+_EXCLUDED_FIELDS = {"notes": 0, "counts": 0}  # of a document that is due: the rest says what to do
 
 INDEX = IndexModel(
     [("schedule.declared", ASCENDING), ("_id", ASCENDING)],
@@ -44,24 +44,24 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueSchedule:
     """A schedule as its document said: the ground for the compare-and-set."""
 
     id: str
     trigger: Trigger
     next_at: datetime
-    record: Record = field(repr=False)
+    record: TriggerRecord = field(repr=False)
 
     @property
-    def as_read(self) -> dict[str, Any]:
-        return {"_id": self.id, **_version(self.trigger), "schedule.next_at": self.next_at}
+    def version_query(self) -> dict[str, Any]:
+        return {"_id": self.id, **_version_fields(self.trigger), "schedule.next_at": self.next_at}
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ScheduleMove:
     """On to the next time, or to none when there is none any more."""
 
-    due: Due
+    due: DueSchedule
     next_at: datetime | None
     last_at: datetime | None = None
     skips: Skips = field(default_factory=Skips)
@@ -70,7 +70,7 @@ class Move:
 
 class ScheduleStore:
     def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:
-        self.triggers = triggers_in(database)
+        self.triggers = trigger_collection(database)
 
     async def ensure_indexes(self) -> None:
         await self.triggers.create_indexes([INDEX])
@@ -79,7 +79,7 @@ class ScheduleStore:
         """What the packages declare. One first seen, edited, or long away fires first at its next nominal time."""
         found = self.triggers.find({"_id": {"$in": list(schedules)}}, {"schedule": 1})
         kept = {document["_id"]: document.get("schedule") async for document in found}
-        writes = [_arming(trigger, kept.get(id_), now) for id_, trigger in schedules.items()]
+        writes = [_arm_write(trigger, kept.get(id_), now) for id_, trigger in schedules.items()]
         needed = [write for write in writes if write is not None]
         if needed:
             await self._write(needed)
@@ -93,41 +93,41 @@ class ScheduleStore:
             ],
         )
 
-    async def next_times(self, ids: Collection[str] = ()) -> Mapping[str, datetime]:
+    async def find_next_times(self, ids: Collection[str] = ()) -> Mapping[str, datetime]:
         """When each schedule of the packages fires next, and each of those ids."""
         asked = {"$or": [{"schedule.declared": True}, {"_id": {"$in": list(ids)}}]}
         found = self.triggers.find({**asked, "schedule.next_at": {"$type": "date"}}, {"schedule.next_at": 1})
         times = {each["_id"]: read_state(each)[0] async for each in found}
         return {id_: next_at for id_, next_at in times.items() if next_at is not None}
 
-    async def upcoming(self, until: datetime) -> AsyncGenerator[Document, None]:
+    async def iter_upcoming(self, until: datetime) -> AsyncGenerator[Document, None]:
         """The documents of the schedules whose next time is not after `until`, the longest due first."""
         query = {"schedule.next_at": {"$lte": until}}
-        found = self.triggers.find(query, _UNASKED, batch_size=BATCH).sort("schedule.next_at", ASCENDING)
+        found = self.triggers.find(query, _EXCLUDED_FIELDS, batch_size=READ_BATCH_SIZE).sort("schedule.next_at", ASCENDING)
         async with found:
             async for document in found:
                 yield document
 
-    async def still_due(self, dues: Sequence[Due]) -> set[str]:
+    async def find_still_due(self, dues: Sequence[DueSchedule]) -> set[str]:
         """Those that nobody has moved on, edited or removed since they were read."""
-        wanted = {due.id: due.as_read for due in dues}
+        wanted = {due.id: due.version_query for due in dues}
         only = {"schedule.next_at": 1, "schedule.spec_key": 1, "revision": 1}
         found = self.triggers.find({"_id": {"$in": list(wanted)}}, only)
-        return {each["_id"] async for each in found if _says(each, wanted[each["_id"]])}
+        return {each["_id"] async for each in found if _is_as_read(each, wanted[each["_id"]])}
 
-    async def find_if_due(self, due: Due) -> Record | None:
+    async def find_if_due(self, due: DueSchedule) -> TriggerRecord | None:
         """The same for one, as it is now."""
-        document = await self.triggers.find_one(due.as_read, _UNASKED)
+        document = await self.triggers.find_one(due.version_query, _EXCLUDED_FIELDS)
         if document is None:
             return None
         return read_record({**document, "workflow": due.trigger.workflow, "name": due.trigger.spec.name})
 
-    async def advance(self, moves: Sequence[Move], now: datetime) -> set[str]:
+    async def advance(self, moves: Sequence[ScheduleMove], now: datetime) -> set[str]:
         """The ids of those that this scheduler has moved, and no other."""
         mark = str(ULID())
-        failed = await self._write([UpdateOne(move.due.as_read, _update(move, now, mark)) for move in moves])
+        failed = await self._write([UpdateOne(move.due.version_query, _full_update(move, now, mark)) for move in moves])
         if failed:  # a damaged document: its notes or counts are not what they were
-            await self._write([UpdateOne(move.due.as_read, _bare_update(move, now, mark)) for move in moves])
+            await self._write([UpdateOne(move.due.version_query, _minimal_update(move, now, mark)) for move in moves])
         asked = {"_id": {"$in": [move.due.id for move in moves]}, "schedule.moved_by": mark}
         return {each["_id"] async for each in self.triggers.find(asked, {"_id": 1})}
 
@@ -146,7 +146,7 @@ class ScheduleStore:
         return 0
 
 
-def triggers_in(database: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
+def trigger_collection(database: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
     """A year that no calendar has, which a hand in the database may have written, is read as no time: it must not stop
     the look at all others."""
     triggers = database["triggers"]
@@ -163,20 +163,20 @@ def read_state(document: Document) -> tuple[datetime | None, bool]:
     return (next_at, False) if isinstance(next_at, datetime) else (None, isinstance(kept.get("ended_at"), datetime))
 
 
-def _version(trigger: Trigger) -> dict[str, Any]:
+def _version_fields(trigger: Trigger) -> dict[str, Any]:
     """What the nominal times go by: for a package's schedule its clock, since its document knows no revisions."""
     return (
         {"schedule.spec_key": spec_key(spec_of(trigger))} if trigger.app_id is None else {"revision": trigger.revision}
     )
 
 
-def _says(document: Document, wanted: Document) -> bool:
+def _is_as_read(document: Document, expected: Document) -> bool:
     kept = document.get("schedule")
     said = {f"schedule.{name}": value for name, value in kept.items()} if isinstance(kept, Mapping) else {}
-    return all({**document, **said}.get(name) == value for name, value in wanted.items())
+    return all({**document, **said}.get(name) == value for name, value in expected.items())
 
 
-def _bare_update(move: Move, now: datetime, mark: str) -> dict[str, Any]:
+def _minimal_update(move: ScheduleMove, now: datetime, mark: str) -> dict[str, Any]:
     changed: dict[str, Any] = {"schedule.moved_by": mark}
     if move.last_at is not None:
         changed["schedule.last_at"] = move.last_at
@@ -185,8 +185,8 @@ def _bare_update(move: Move, now: datetime, mark: str) -> dict[str, Any]:
     return {"$set": {**changed, "schedule.ended_at": now}, "$unset": {"schedule.next_at": ""}}
 
 
-def _update(move: Move, now: datetime, mark: str) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
-    update = _bare_update(move, now, mark)
+def _full_update(move: ScheduleMove, now: datetime, mark: str) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+    update = _minimal_update(move, now, mark)
     counted = {f"counts.skipped.{reason}": count for reason, count in move.skips.counts.items()}
     if move.accepted:
         counted["counts.accepted"] = move.accepted
@@ -194,38 +194,38 @@ def _update(move: Move, now: datetime, mark: str) -> Mapping[str, Any] | Sequenc
     if counted:
         update["$inc"] = counted
     notes = [{**note, "at": now} for note in move.skips.notes]
-    return with_notes(update, notes) if notes else update
+    return pipeline_with_notes(update, notes) if notes else update
 
 
-def _arming(trigger: Trigger, kept: Any, now: datetime) -> UpdateOne | None:
+def _arm_write(trigger: Trigger, stored: Any, now: datetime) -> UpdateOne | None:
     """What was read is the condition: of two schedulers that see the same, one writes."""
-    as_found = {"_id": trigger.id, "schedule": kept}  # None is also what is not there
-    state = _state(trigger, kept, now)
+    as_found = {"_id": trigger.id, "schedule": stored}  # None is also what is not there
+    state = _new_state(trigger, stored, now)
     if state is None:
         return None
     changed = {"schedule": {**state, "declared": True}, "type": "schedule"}
     first = {"workflow": trigger.workflow, "name": trigger.spec.name, "app_id": None}
-    return UpdateOne(as_found, {"$set": changed, "$setOnInsert": first}, upsert=kept is None)
+    return UpdateOne(as_found, {"$set": changed, "$setOnInsert": first}, upsert=stored is None)
 
 
-def _state(trigger: Trigger, kept: Any, now: datetime) -> dict[str, Any] | None:
+def _new_state(trigger: Trigger, stored: Any, now: datetime) -> dict[str, Any] | None:
     """What its document is to say; None when it says that already."""
     spec = spec_of(trigger)
-    if not isinstance(kept, Mapping):
-        return armed(spec, now)
-    last = {"last_at": kept["last_at"]} if isinstance(kept.get("last_at"), datetime) else {}
-    key, (next_at, has_ended) = spec_key(spec), read_state({"schedule": kept})
-    if kept.get("spec_key") == key and (next_at is not None or has_ended):
-        return None if kept.get("declared") is True else {name: kept[name] for name in kept if name != "hidden"}
+    if not isinstance(stored, Mapping):
+        return arm_schedule(spec, now)
+    last = {"last_at": stored["last_at"]} if isinstance(stored.get("last_at"), datetime) else {}
+    key, (next_at, has_ended) = spec_key(spec), read_state({"schedule": stored})
+    if stored.get("spec_key") == key and (next_at is not None or has_ended):
+        return None if stored.get("declared") is True else {name: stored[name] for name in stored if name != "hidden"}
     replaced = {}
     if next_at is not None:
-        replaced["hidden"] = {"since": now, "spec_key": kept.get("spec_key"), "next_at": next_at}
-    if (before := _place_before(kept.get("hidden"), key, now)) is not None:
+        replaced["hidden"] = {"since": now, "spec_key": stored.get("spec_key"), "next_at": next_at}
+    if (before := _hidden_next_at(stored.get("hidden"), key, now)) is not None:
         return {"spec_key": key, "next_at": before, **last, **replaced}
-    return {**armed(spec, now, due=next_at), **last, **replaced}
+    return {**arm_schedule(spec, now, due=next_at), **last, **replaced}
 
 
-def _place_before(hidden: Any, key: str, now: datetime) -> datetime | None:
+def _hidden_next_at(hidden: Any, key: str, now: datetime) -> datetime | None:
     """Of the same clock, shortly before it was hidden."""
     if not isinstance(hidden, Mapping) or hidden.get("spec_key") != key:
         return None

@@ -3,19 +3,19 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from triggers.happening import run_request
-from triggers.register.record import Record
+from triggers.happening import build_run_request
+from triggers.register.record import TriggerRecord
 from triggers.register.trigger import Trigger
-from triggers.schedule.happenings import tick_of
-from triggers.schedule.jitter import start_after
+from triggers.schedule.happenings import tick_occurrence
+from triggers.schedule.jitter import jittered_start
 from triggers.schedule.schedules import spec_of
-from triggers.schedule.store import Due
+from triggers.schedule.store import DueSchedule
 from workers.store.run import RunRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tick:
-    due: Due
+    due: DueSchedule
     nominal: datetime
     request: RunRequest = field(repr=False)
 
@@ -28,7 +28,7 @@ class Tick:
         return self.due.trigger
 
     @property
-    def record(self) -> Record:
+    def record(self) -> TriggerRecord:
         return self.due.record
 
     @property
@@ -36,14 +36,14 @@ class Tick:
         return self.request.app_id
 
 
-def make_tick(due: Due, nominal: datetime, app_id: str, *, fired_at: datetime) -> Tick:
+def make_tick(due: DueSchedule, nominal: datetime, app_id: str, *, fired_at: datetime) -> Tick:
     """Raises PayloadError for expressions that cannot be computed."""
     trigger = due.trigger
-    happening = tick_of(trigger, app_id, nominal, fired_at=fired_at)
+    happening = tick_occurrence(trigger, app_id, nominal, fired_at=fired_at)
     order_key = order_key_of(trigger)
-    request = run_request(
+    request = build_run_request(
         happening,
-        not_before=start_after(spec_of(trigger), due.id, app_id, nominal),
+        not_before=jittered_start(spec_of(trigger), due.id, app_id, nominal),
         order_key=order_key,
         order_seq=order_key and happening.id,
     )

@@ -18,24 +18,24 @@ class NotACloudEventError(ValueError):
     """What is wrong with it, in words for its sender."""
 
 
-def is_binary(headers: Mapping[str, str]) -> bool:
+def is_binary_mode(headers: Mapping[str, str]) -> bool:
     """One of them is enough: a sender that forgot the others is told so, and not taken for something else."""
     return not _REQUIRED_HEADERS.isdisjoint(headers)
 
 
-def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
+def read_attributes(headers: Mapping[str, str]) -> dict[str, Any]:
     """The attributes of a binary event, without its data."""
     event: dict[str, Any] = {}
     for header, value in headers.items():
         name = header.removeprefix(_HEADER)
         if header.startswith(_HEADER) and _NAME.fullmatch(name) and name != "data":
-            event[name] = _text(name, value)
+            event[name] = _decode_header(name, value)
     if "content-type" in headers:
         event["datacontenttype"] = headers["content-type"]
     return event
 
 
-def check(event: Any) -> None:
+def check_cloud_event(event: Any) -> None:
     if not isinstance(event, dict):
         raise NotACloudEventError("a CloudEvent is one JSON object")
     for name in _REQUIRED:
@@ -48,12 +48,12 @@ def check(event: Any) -> None:
         raise NotACloudEventError("the CloudEvent's source must be a URI reference, without spaces")
 
 
-def name_of(event: Mapping[str, Any]) -> str:
+def cloud_event_id(event: Mapping[str, Any]) -> str:
     """Two events with one source and one id are one. No source has a space in it, so no two names are equal."""
     return f"{event['source']} {event['id']}"
 
 
-def _text(name: str, value: str) -> str:
+def _decode_header(name: str, value: str) -> str:
     """Headers hold ASCII; anything else is percent-encoded UTF-8."""
     try:
         return unquote(value, errors="strict")

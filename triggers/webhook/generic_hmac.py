@@ -17,14 +17,14 @@ from triggers.webhook.signature import (
 )
 from workflows.package.trigger_specs.webhook import Verification
 
-MOST_SIGNATURES = 20
+MAX_SIGNATURES = 20
 _PLACEHOLDER = re.compile(r"\{(body|timestamp|id)\}")
 
 
 def verify(
     headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], options: Verification, now: datetime
 ) -> str | None:
-    given = _signatures(required_header(headers, _lower(options.header)), options)
+    given = _read_signatures(required_header(headers, _lower(options.header)), options)
     timestamp = delivery_id = None
     if options.timestamp_header is not None:
         timestamp = required_header(headers, _lower(options.timestamp_header))
@@ -45,20 +45,20 @@ def signed_bytes(template: str, *, body: bytes, timestamp: str | None, delivery_
     return b"".join(values[part] if at % 2 else part.encode() for at, part in enumerate(parts))
 
 
-def _signatures(header: str, options: Verification) -> list[bytes]:
+def _read_signatures(header: str, options: Verification) -> list[bytes]:
     """Those that can be read; a sender that rotates its secret gives several."""
     prefix = options.prefix or ""
     parts = [part.strip() for part in header.split(",")]
-    if len(parts) > MOST_SIGNATURES:
+    if len(parts) > MAX_SIGNATURES:
         raise SignatureError("malformed_header")
     texts = [part.removeprefix(prefix) for part in parts if part.startswith(prefix)]
-    found = [signature for text in texts if (signature := _decoded(text, options.encoding)) is not None]
+    found = [signature for text in texts if (signature := _decode_signature(text, options.encoding)) is not None]
     if not found:
         raise SignatureError("malformed_header")
     return found
 
 
-def _decoded(text: str, encoding: str) -> bytes | None:
+def _decode_signature(text: str, encoding: str) -> bytes | None:
     try:
         return binascii.unhexlify(text) if encoding == "hex" else base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -10,7 +10,7 @@ _PREFIX = "sha256="
 
 
 def verify(
-    headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], **_without_a_clock: object
+    headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], **_rest: object
 ) -> str | None:
     """GitHub signs no timestamp: the delivery id as dedupe key is the only guard against a replay, and as it is not
     signed either, only against one that changes nothing."""

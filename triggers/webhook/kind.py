@@ -8,9 +8,9 @@ from urllib.parse import quote
 from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
-from triggers.happening import Happening
+from triggers.happening import Occurrence
 from triggers.kind import Role
-from triggers.register.record import Record
+from triggers.register.record import TriggerRecord
 from triggers.register.trigger import Trigger
 from triggers.webhook.secrets import secret_problems, unverified_problem
 from triggers.webhook.verification import SCHEMES
@@ -31,8 +31,8 @@ class WebhookKind:
     type = "webhook"
     role: Role = "gateway"
 
-    def inactive(self, trigger: Trigger, settings: Settings) -> str | None:
-        spec = _spec(trigger.spec)
+    def inactive_reason(self, trigger: Trigger, settings: Settings) -> str | None:
+        spec = _webhook_spec(trigger.spec)
         if not trigger.apps and spec.app_id is None:
             return "no app may call it: write apps: […] or app_id: …"
         problem = unverified_problem(spec.verify, settings)
@@ -41,52 +41,52 @@ class WebhookKind:
         problems = secret_problems(spec.verify, settings).values()
         return next((each for each in problems if each is not None), None) if all(problems) else None
 
-    def only_for_all_apps(self, spec: TriggerSpec) -> str | None:
-        verify = _spec(spec).verify
+    def app_key_refusal(self, spec: TriggerSpec) -> str | None:
+        verify = _webhook_spec(spec).verify
         if verify.secret:
             return "verify.secret names a secret of the operator's: only a key for all apps may make such a webhook"
         if verify.even_in_production:
             return "verify.even_in_production lets anybody start runs: only a key for all apps may make such a webhook"
         return None
 
-    def at_first(self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    def initial_fields(self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         del trigger, now, before
         return {}
 
-    async def outlook(
+    async def describe(
         self,
         trigger: Trigger,
-        record: Record | None,  # noqa: ARG002 -- the protocol's
+        record: TriggerRecord | None,  # noqa: ARG002 -- the protocol's
         database: AsyncDatabase[dict[str, Any]],  # noqa: ARG002 -- the protocol's
         settings: Settings,
     ) -> Mapping[str, Any]:
-        spec = _spec(trigger.spec)
+        spec = _webhook_spec(trigger.spec)
         problems = secret_problems(spec.verify, settings)
         return {
-            "addresses": {app_id: address(trigger, app_id) for app_id in _callers(trigger)},
+            "addresses": {app_id: webhook_path(trigger, app_id) for app_id in _allowed_apps(trigger)},
             "scheme": spec.verify.scheme,
             "secrets": [{"secret": name, "problem": problem} for name, problem in problems.items()],
             "body_kinds": list(spec.body_kinds),
-            "deduplicated_by": deduplicated_by(spec),
+            "deduplicated_by": dedupe_source(spec),
             "rate": spec.rate,
         }
 
-    def by_hand(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Happening:
+    def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
         """As if the event had come from outside, with a request that had neither headers nor a query."""
         data = {"_request": {"headers": {}, "query": {}}, **event}
-        return Happening(trigger, app_id, f"manual:{ULID()}", now, data)
+        return Occurrence(trigger, app_id, f"manual:{ULID()}", now, data)
 
 
-def address(trigger: Trigger, app_id: str) -> str:
+def webhook_path(trigger: Trigger, app_id: str) -> str:
     app = app_id if app_id == ANY_APP else quote(app_id, safe="")
     return f"/hooks/{app}/{quote(trigger.workflow, safe='')}/{quote(trigger.spec.name, safe='')}"
 
 
-def _callers(trigger: Trigger) -> Sequence[str]:
+def _allowed_apps(trigger: Trigger) -> Sequence[str]:
     return trigger.apps or ((ANY_APP,) if is_expression(trigger.spec.app_id) else ())
 
 
-def deduplicated_by(spec: WebhookSpec) -> str | None:
+def dedupe_source(spec: WebhookSpec) -> str | None:
     """In the order in which the endpoint looks; None when every call is a run of its own, CloudEvents aside."""
     own = _id_of_scheme(spec.verify)
     sources = [own] if own is not None else []
@@ -102,7 +102,7 @@ def _id_of_scheme(verify: Verification) -> str | None:
     return _IDS_IN_HEADERS.get(verify.scheme) if key is None else f"the body's {key}"
 
 
-def _spec(spec: TriggerSpec) -> WebhookSpec:
+def _webhook_spec(spec: TriggerSpec) -> WebhookSpec:
     assert isinstance(spec, WebhookSpec)  # noqa: S101 -- the kinds are looked up by the spec's type
     return spec
 

@@ -9,7 +9,7 @@ from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
 
 log = logging.getLogger(__name__)
 
-MOST_REPORTED = 1_000  # triggers that are made at run time come and go
+MAX_REPORTED = 1_000  # triggers that are made at run time come and go
 _UNVERIFIED = (
     "scheme none is refused in production: name a scheme, or write even_in_production: true beside it "
     "to let anybody start runs"
@@ -18,7 +18,7 @@ _UNVERIFIED = (
 
 def secret_problems(verify: Verification, settings: Settings) -> Mapping[str, str | None]:
     """By reference; None when it can be resolved now. The secrets themselves stay here."""
-    return {reference: _resolved(reference, settings)[1] for reference in verify.secret}
+    return {reference: _resolve_secret(reference, settings)[1] for reference in verify.secret}
 
 
 def unverified_problem(verify: Verification, settings: Settings) -> str | None:
@@ -27,13 +27,13 @@ def unverified_problem(verify: Verification, settings: Settings) -> str | None:
     return None
 
 
-class Secrets:
+class WebhookSecrets:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         # Strangers may call an inactive trigger as often as they like; the log hears of it once.
         self._reported: set[tuple[str, str]] = set()
 
-    def of(self, trigger: Trigger, spec: WebhookSpec) -> tuple[str, ...] | None:
+    def resolve(self, trigger: Trigger, spec: WebhookSpec) -> tuple[str, ...] | None:
         """Those that can be resolved now: a rotated file is read with the next call, a missing one left out.
         None when nobody may call at all."""
         verify = spec.verify
@@ -45,7 +45,7 @@ class Secrets:
             return ()
         found = []
         for reference in verify.secret:
-            secret, problem = _resolved(reference, self._settings)
+            secret, problem = _resolve_secret(reference, self._settings)
             if problem is None:
                 found.append(secret)
                 self._reported.discard((trigger.id, reference))
@@ -54,13 +54,13 @@ class Secrets:
         return tuple(found) or None
 
     def _report(self, trigger: Trigger, reference: str, problem: str) -> None:
-        if (trigger.id, reference) not in self._reported and len(self._reported) < MOST_REPORTED:
+        if (trigger.id, reference) not in self._reported and len(self._reported) < MAX_REPORTED:
             self._reported.add((trigger.id, reference))
             fields = {"workflow": trigger.workflow, "trigger": trigger.spec.name, "secret": reference}
             log.warning("webhook_secret_missing", extra={**fields, "problem": problem})
 
 
-def _resolved(reference: str, settings: Settings) -> tuple[str, str | None]:
+def _resolve_secret(reference: str, settings: Settings) -> tuple[str, str | None]:
     """The secret, or what is wrong with it. Anybody could sign with an empty key."""
     try:
         secret = settings.resolve_secret(reference)

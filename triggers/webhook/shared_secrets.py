@@ -40,6 +40,6 @@ def verify_nothing(_headers: Mapping[str, str], _raw_body: bytes, **_rest: objec
     """Whether it may be used at all is decided before: see kind.py."""
 
 
-def _check_secret(given: bytes, secrets: Sequence[bytes]) -> None:
-    if not any_equal([fingerprint(secret) for secret in secrets], [fingerprint(given)]):
+def _check_secret(sent_secret: bytes, secrets: Sequence[bytes]) -> None:
+    if not any_equal([fingerprint(secret) for secret in secrets], [fingerprint(sent_secret)]):
         raise SignatureError("no_match")

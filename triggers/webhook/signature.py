@@ -8,13 +8,13 @@ from typing import Literal, Protocol
 
 from workflows.package.trigger_specs.webhook import Verification
 
-Reason = Literal["missing_header", "malformed_header", "outside_tolerance", "unusable_secret", "no_match"]
+RefusalReason = Literal["missing_header", "malformed_header", "outside_tolerance", "unusable_secret", "no_match"]
 
 
 class SignatureError(Exception):
     """The call is not proven. `reason` is for the operator; whoever calls is told nothing but 401."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: RefusalReason) -> None:
         super().__init__("the signature does not verify")
         self.reason = reason
 
@@ -65,19 +65,19 @@ def check_time(timestamp: str, now: datetime, tolerance: timedelta) -> None:
 
 def text_keys(secrets: Sequence[str]) -> list[bytes]:
     """Of a scheme whose key is the secret's text as it stands. With an empty one anybody could sign."""
-    return usable([secret.encode("utf-8", "surrogatepass") for secret in secrets])
+    return require_keys([secret.encode("utf-8", "surrogatepass") for secret in secrets])
 
 
-def usable(keys: Iterable[bytes | None]) -> list[bytes]:
+def require_keys(keys: Iterable[bytes | None]) -> list[bytes]:
     found = [key for key in keys if key]
     if not found:
         raise SignatureError("unusable_secret")
     return found
 
 
-def any_equal(expected: Iterable[bytes], given: Sequence[bytes]) -> bool:
+def any_equal(expected: Iterable[bytes], actual: Sequence[bytes]) -> bool:
     """Bytes, because compare_digest raises TypeError on text that is not ASCII."""
-    return any([hmac.compare_digest(one, other) for one in expected for other in given])  # noqa: C419 -- a list: no early exit
+    return any([hmac.compare_digest(one, other) for one in expected for other in actual])  # noqa: C419 -- a list: no early exit
 
 
 def fingerprint(secret: bytes) -> bytes:

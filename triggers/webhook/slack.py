@@ -32,7 +32,7 @@ def sign(key: bytes, timestamp: str, raw_body: bytes) -> str:
     return hmac.digest(key, f"{_VERSION}:{timestamp}:".encode() + raw_body, hashlib.sha256).hex()
 
 
-def challenge_of(body: Any) -> str | None:
+def find_challenge(body: Any) -> str | None:
     """What Slack wants to read back when somebody enters the address there: a question, not an event."""
     if not isinstance(body, dict) or body.get("type") != "url_verification":
         return None

@@ -16,7 +16,7 @@ from workflows.package.trigger_specs.webhook import Verification
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 -- the published prefix, not a secret
 PUBLIC_KEY_PREFIX = "whpk_"
-MOST_SIGNATURES = 20  # a sender that rotates gives two; each v1a one costs a verification with each key
+MAX_SIGNATURES = 20  # a sender that rotates gives two; each v1a one costs a verification with each key
 _SHARED = "v1,"
 _PUBLIC = "v1a,"
 
@@ -48,54 +48,54 @@ def _verify(
     timestamp = required_header(headers, f"{family}-timestamp")
     # A list, so that a sender can sign with its old and its new secret; other versions are not ours to judge.
     parts = required_header(headers, f"{family}-signature").split(" ")
-    if len(parts) > MOST_SIGNATURES:
+    if len(parts) > MAX_SIGNATURES:
         raise SignatureError("malformed_header")
     check_time(timestamp, now, options.tolerance)
     shared = [key for key in map(decode_secret, secrets) if key is not None]
-    public = [key for key in map(public_key, secrets) if key is not None]
+    public = [key for key in map(parse_public_key, secrets) if key is not None]
     if not shared and not public:
         raise SignatureError("unusable_secret")
     signed = f"{delivery_id}.{timestamp}.".encode() + raw_body
-    by_secret = any_equal([sign(key, signed).encode() for key in shared], _given(parts, _SHARED))
-    by_key = any([_is_signed(key, each, signed) for key in public for each in _given(parts, _PUBLIC)])  # noqa: C419 -- a list: no early exit
+    by_secret = any_equal([sign(key, signed).encode() for key in shared], _signatures_of(parts, _SHARED))
+    by_key = any([_is_signed(key, each, signed) for key in public for each in _signatures_of(parts, _PUBLIC)])  # noqa: C419 -- a list: no early exit
     if not (by_secret or by_key):
         raise SignatureError("no_match")
     return delivery_id
 
 
-def sign(key: bytes, signed: bytes) -> str:
+def sign(key: bytes, message: bytes) -> str:
     """The base64 part of a `v1,` signature."""
-    return base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode("ascii")
+    return base64.b64encode(hmac.digest(key, message, hashlib.sha256)).decode("ascii")
 
 
 def decode_secret(secret: str) -> bytes | None:
     """None for an empty key, with which anybody could sign, and for what is not base64: no prefix of another kind of
     key is."""
-    return _decoded(secret.strip().removeprefix(SECRET_PREFIX)) or None
+    return _decode_base64(secret.strip().removeprefix(SECRET_PREFIX)) or None
 
 
-def public_key(secret: str) -> Ed25519PublicKey | None:
+def parse_public_key(secret: str) -> Ed25519PublicKey | None:
     text = secret.strip()
-    raw = _decoded(text.removeprefix(PUBLIC_KEY_PREFIX)) if text.startswith(PUBLIC_KEY_PREFIX) else None
+    raw = _decode_base64(text.removeprefix(PUBLIC_KEY_PREFIX)) if text.startswith(PUBLIC_KEY_PREFIX) else None
     try:
         return None if raw is None else Ed25519PublicKey.from_public_bytes(raw)
     except ValueError:
         return None
 
 
-def _given(parts: Sequence[str], version: str) -> list[bytes]:
+def _signatures_of(parts: Sequence[str], version: str) -> list[bytes]:
     return [part.removeprefix(version).encode() for part in parts if part.startswith(version)]
 
 
-def _is_signed(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
+def _is_signed(key: Ed25519PublicKey, signature: bytes, message: bytes) -> bool:
     try:
-        key.verify(base64.b64decode(signature, validate=True), signed)
+        key.verify(base64.b64decode(signature, validate=True), message)
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _decoded(encoded: str) -> bytes | None:
+def _decode_base64(encoded: str) -> bytes | None:
     encoded = encoded.rstrip("=")
     try:
         return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)

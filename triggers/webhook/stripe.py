@@ -9,7 +9,7 @@ from datetime import datetime
 from triggers.webhook.signature import SignatureError, any_equal, check_time, required_header, text_keys
 from workflows.package.trigger_specs.webhook import Verification
 
-MOST_PARTS = 20
+MAX_PARTS = 20
 
 
 def verify(
@@ -19,7 +19,7 @@ def verify(
     timestamps = [value for name, _, value in parts if name == "t"]
     # Other schemes in the list are older or for tests: taking one of those would let it be downgraded.
     given = [value.encode() for name, _, value in parts if name == "v1"]
-    if len(parts) > MOST_PARTS or len(timestamps) != 1 or not given:
+    if len(parts) > MAX_PARTS or len(timestamps) != 1 or not given:
         raise SignatureError("malformed_header")
     check_time(timestamps[0], now, options.tolerance)
     expected = [sign(key, timestamps[0], raw_body).encode() for key in text_keys(secrets)]

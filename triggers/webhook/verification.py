@@ -13,7 +13,7 @@ __all__ = ["SCHEMES", "SignatureError", "Verify"]
 class SchemeRules:
     verify: Verify
     id_in_body: str | None = None  # the key that names the delivery, where no header does
-    asks_for: str | None = None  # what WWW-Authenticate says with a 401: some senders wait for it
+    www_authenticate: str | None = None  # what WWW-Authenticate says with a 401: some senders wait for it
 
 
 SCHEMES: Mapping[str, SchemeRules] = {
@@ -23,7 +23,7 @@ SCHEMES: Mapping[str, SchemeRules] = {
     "stripe": SchemeRules(stripe.verify, id_in_body="id"),
     "slack": SchemeRules(slack.verify, id_in_body="event_id"),
     "hmac": SchemeRules(generic_hmac.verify),
-    "bearer": SchemeRules(shared_secrets.verify_bearer, asks_for="Bearer"),
-    "basic": SchemeRules(shared_secrets.verify_basic, asks_for='Basic realm="webhook"'),
+    "bearer": SchemeRules(shared_secrets.verify_bearer, www_authenticate="Bearer"),
+    "basic": SchemeRules(shared_secrets.verify_basic, www_authenticate='Basic realm="webhook"'),
     "none": SchemeRules(shared_secrets.verify_nothing),
 }

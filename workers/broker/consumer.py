@@ -8,10 +8,10 @@ from kombu.transport.virtual import Message
 from typing_extensions import override
 
 from workers.broker.options import SOCKET_TIMEOUT_S
-from workers.broker.silence import leave_silent_redis
+from workers.broker.silence import disconnect_stalled_redis
 
 _CelerySteps: Any = Consumer.Blueprint
-_UNUSED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
+_UNUSED_STEP = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
 class Ticket(Message):
@@ -34,7 +34,7 @@ class Ticket(Message):
 class WakeupConsumer(Consumer):
     class Blueprint(_CelerySteps):  # type: ignore[misc]  # the type stubs know it as a variable only
         # It would declare 28 exchanges and as many queues in a RabbitMQ with quorum queues, for ETAs we never set.
-        default_steps: ClassVar[list[str]] = [each for each in _CelerySteps.default_steps if each != _UNUSED]
+        default_steps: ClassVar[list[str]] = [each for each in _CelerySteps.default_steps if each != _UNUSED_STEP]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         # Celery would take as many messages as there are threads beside those that are worked on. They would wait
@@ -51,4 +51,4 @@ class WakeupConsumer(Consumer):
         if connection.transport.driver_type == "redis":
             consumer: Any = self.task_consumer  # type: ignore[attr-defined]  # a step of Celery sets it; it consumes after this
             consumer.no_ack, consumer.channel.Message = True, Ticket
-            hub.call_repeatedly(SOCKET_TIMEOUT_S, leave_silent_redis, connection)
+            hub.call_repeatedly(SOCKET_TIMEOUT_S, disconnect_stalled_redis, connection)

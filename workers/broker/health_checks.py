@@ -10,10 +10,10 @@ from typing import Any
 from kombu.transport import redis as kombu_redis
 
 
-def keep_health_checks() -> None:
+def enable_health_checks() -> None:
     transport: Any = kombu_redis
-    transport.accepts_argument = _accepts  # asked for this option only
+    transport.accepts_argument = _accepts_option  # asked for this option only
 
 
-def _accepts(_constructor: object, _option: str) -> bool:
+def _accepts_option(_constructor: object, _option: str) -> bool:
     return True  # every redis-py that we may be installed with does

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workers.broker.health_checks import keep_health_checks
+from workers.broker.health_checks import enable_health_checks
 from workers.broker.url import Broker
 
 SOCKET_TIMEOUT_S = 5
@@ -24,7 +24,7 @@ def broker_config(broker: Broker) -> dict[str, Any]:
 def redis_config(broker: Broker) -> dict[str, Any]:
     """`visibility_timeout` is left alone: messages are acknowledged on receipt, so it concerns only those that a
     worker was killed with, and the reconciler is faster. The priority steps too: whose turn it is, the store says."""
-    keep_health_checks()
+    enable_health_checks()
     given = dict(broker.options)
     options: dict[str, Any] = {
         "socket_timeout": SOCKET_TIMEOUT_S,  # without it a publish to a frozen Redis never returns

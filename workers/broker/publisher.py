@@ -25,7 +25,7 @@ class Publisher:
     def __call__(self, run_ids: Sequence[str]) -> None:
         """Raises when the broker did not take them all."""
         try:
-            send = self._send or self._opened()
+            send = self._send or self._open()
             send(run_ids)
         except Exception:
             # The next call connects anew: with Sentinels it asks again who is master, and what a broker said too
@@ -39,16 +39,16 @@ class Publisher:
         if connection is not None:
             connection.collect()
 
-    def _opened(self) -> Publish:
+    def _open(self) -> Publish:
         self._connection = self._app.connection_for_write()
         # Each host once and at once: the reconciler is the one that tries again.
         hosts = max(1, len(self._connection.alt))
         self._connection.ensure_connection(max_retries=hosts, interval_start=0, interval_step=0, interval_max=0)
         is_amqp = self._connection.transport.driver_type == "amqp"
-        self._send = self._through_celery() if is_amqp else self._into_list()
+        self._send = self._celery_sender() if is_amqp else self._redis_sender()
         return self._send
 
-    def _through_celery(self) -> Publish:
+    def _celery_sender(self) -> Publish:
         producer = self._app.amqp.Producer(self._connection)
 
         def send(run_ids: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ class Publisher:
 
         return send
 
-    def _into_list(self) -> Publish:
+    def _redis_sender(self) -> Publish:
         """Through kombu's channel, which knows about Sentinels, TLS and prefixes, past what it does per message."""
         wire_format = WireFormat(self._app, TASK, VERSION)
         channel = self._connection.channel()

@@ -7,7 +7,7 @@ from amqp.exceptions import ChannelError
 _NOT_FOUND = "404"
 
 
-def messages_in(connection: Any, queue: str) -> int:
+def count_messages(connection: Any, queue: str) -> int:
     """Raises what the transport raises; it may wait for as long as the transport does."""
     with connection.channel() as channel:
         try:

@@ -20,7 +20,7 @@ class NoQuorumQueueError(Exception):
     """It let us in, and has no quorum queues."""
 
 
-def examine_rabbitmq(broker: Broker) -> str:
+def probe_rabbitmq(broker: Broker) -> str:
     """Its version. Raises OSError when it cannot be reached, else one of the errors above."""
     config = rabbitmq_config(broker)
     timeouts = {"read_timeout": _TIMEOUT_S, "write_timeout": _TIMEOUT_S}
@@ -36,9 +36,9 @@ def examine_rabbitmq(broker: Broker) -> str:
         _declare(connection)
         return str(connection.connection.server_properties.get("version", "of unknown version"))
     except (AccessRefused, NotAllowed) as error:
-        raise NotAllowedError(_words(error)) from error
+        raise NotAllowedError(_error_text(error)) from error
     except AMQPError as error:
-        raise NoQuorumQueueError(_words(error)) from error
+        raise NoQuorumQueueError(_error_text(error)) from error
     finally:
         connection.collect()
 
@@ -51,5 +51,5 @@ def _declare(connection: Any) -> None:
         channel.queue_delete(name)
 
 
-def _words(error: AMQPError) -> str:
+def _error_text(error: AMQPError) -> str:
     return str(getattr(error, "reply_text", "") or error)

@@ -11,7 +11,7 @@ from typing import Any
 from workers.broker.options import SOCKET_TIMEOUT_S
 
 
-def leave_silent_redis(connection: Any) -> None:
+def disconnect_stalled_redis(connection: Any) -> None:
     """Raises the kind of error after which the consumer connects again."""
     for channel in list(connection.transport.cycle._channels):
         polling = channel._in_poll

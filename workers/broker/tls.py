@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.broker.words import yes_or_no
+from workers.broker.words import parse_bool
 
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
-def _verify(raw: str) -> str:
+def _parse_verify(raw: str) -> str:
     word = raw.removeprefix("CERT_").lower()
     if word not in _VERIFY:
         raise ValueError(f"one of {', '.join(sorted(_VERIFY))}")
     return word
 
 
-def _file(raw: str) -> str:
+def _parse_file(raw: str) -> str:
     path = Path(raw).expanduser()
     if not path.is_file():
         raise ValueError("the path of a file; there is none at the one given")
@@ -26,11 +26,11 @@ def _file(raw: str) -> str:
 
 
 TLS_OPTIONS: Mapping[str, Callable[[str], Any]] = {
-    "ssl_cert_reqs": _verify,
-    "ssl_ca_certs": _file,
-    "ssl_certfile": _file,
-    "ssl_keyfile": _file,
-    "ssl_check_hostname": yes_or_no,
+    "ssl_cert_reqs": _parse_verify,
+    "ssl_ca_certs": _parse_file,
+    "ssl_certfile": _parse_file,
+    "ssl_keyfile": _parse_file,
+    "ssl_check_hostname": parse_bool,
 }
 
 
@@ -43,7 +43,7 @@ class Tls:
     check_hostname: bool
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "Tls":
+    def from_options(cls, options: Mapping[str, Any]) -> "Tls":
         verify = options.get("ssl_cert_reqs", "required")
         certfile, keyfile = options.get("ssl_certfile"), options.get("ssl_keyfile")
         if keyfile and not certfile:

@@ -21,7 +21,7 @@ _TAG = "{tag}"
 _BODY = "{body}"
 
 
-class _Recording(virtual.Channel):
+class _RecordingChannel(virtual.Channel):
     """A channel that leaves with its connection what would go into the list."""
 
     @override
@@ -30,13 +30,13 @@ class _Recording(virtual.Channel):
         transport.client.recorded = (queue, message)
 
 
-class _Recorder(virtual.Transport):
-    Channel = _Recording
+class _RecordingTransport(virtual.Transport):
+    Channel = _RecordingChannel
 
 
 class WireFormat:
     def __init__(self, app: Celery, task: str, version: int) -> None:
-        self.queue, message = _recorded(app, task, [{"v": version, "run_id": _RUN_ID}])
+        self.queue, message = _record_message(app, task, [{"v": version, "run_id": _RUN_ID}])
         self._body = base64.b64decode(message["body"]).decode()
         message["body"] = _BODY
         message["properties"]["delivery_tag"] = _TAG
@@ -50,8 +50,8 @@ class WireFormat:
         return filled.replace(_BODY, body)
 
 
-def _recorded(app: Celery, task: str, args: list[Any]) -> tuple[str, dict[str, Any]]:
-    connection: Any = Connection(transport=_Recorder)
+def _record_message(app: Celery, task: str, args: list[Any]) -> tuple[str, dict[str, Any]]:
+    connection: Any = Connection(transport=_RecordingTransport)
     with connection:
         app.send_task(task, args=args, task_id=_TASK_ID, ignore_result=True, connection=connection)
         recorded: tuple[str, dict[str, Any]] = connection.recorded

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 
-def whole_number(raw: str) -> int:
+def parse_whole_number(raw: str) -> int:
     if not (raw.isascii() and raw.isdigit() and len(raw) <= 9 and int(raw) >= 1):
         raise ValueError("a whole number of at least 1")
     return int(raw)
 
 
-def seconds(raw: str) -> float:
+def parse_seconds(raw: str) -> float:
     try:
         number = float(raw)
     except ValueError:
@@ -19,20 +19,20 @@ def seconds(raw: str) -> float:
     return number
 
 
-def text(raw: str) -> str:
+def parse_text(raw: str) -> str:
     if not raw:
         raise ValueError("something; leave it out if you mean nothing")
     return raw
 
 
-def yes_or_no(raw: str) -> bool:
+def parse_bool(raw: str) -> bool:
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if raw.lower() not in words:
         raise ValueError("true or false")
     return words[raw.lower()]
 
 
-def one_of(*words: str) -> Callable[[str], str]:
+def one_of_words(*words: str) -> Callable[[str], str]:
     def parse(raw: str) -> str:
         if raw not in words:
             raise ValueError(f"one of {', '.join(words)}")

@@ -18,7 +18,7 @@ from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError, check_storable
 from workers.store.transitions import moves
-from workers.waking import Wake
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Answered:
 
 async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of which are left out
     store: RunStore,
-    wake: Wake,
+    wake: WakeupSender,
     run_id: str,
     *,
     question: int | str,

@@ -18,7 +18,7 @@ from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.matching import Matching
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
 BATCH = 100
 SIDE_BY_SIDE = 20
@@ -125,7 +125,7 @@ async def to_each(
     async for batch in selection.batches(store):
         for start in range(0, len(batch), SIDE_BY_SIDE):
             some = batch[start : start + SIDE_BY_SIDE]
-            for result in await together(_tried(change, run["_id"]) for run in some):
+            for result in await gather_all(_tried(change, run["_id"]) for run in some):
                 tally.add(result)
             progress(tally)
     return tally

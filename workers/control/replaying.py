@@ -21,7 +21,7 @@ from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import Document, literal
 from workers.store.run_store import RunStore
 from workers.store.transitions import moves
-from workers.waking import Wake
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class ReplayOptions:
 
 async def replay(
     store: RunStore,
-    wake: Wake,
+    wake: WakeupSender,
     run_id: str,
     *,
     by: str,

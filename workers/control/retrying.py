@@ -10,7 +10,7 @@ from workers.store.ordering import awaited_order_of
 from workers.store.run import TERMINAL, HoldKind, RunState
 from workers.store.run_document import READY, Document
 from workers.store.run_store import RunStore
-from workers.waking import Wake
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _NOT_WAITING = {
 }
 
 
-async def retry_now(store: RunStore, wake: Wake, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
+async def retry_now(store: RunStore, wake: WakeupSender, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
     for _ in range(TRIES):
         run = await seen(store, run_id, app_id)
         state = RunState(run["state"])

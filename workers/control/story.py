@@ -28,7 +28,7 @@ async def story_of(
         turns = await store.committed_turns(run_id, up_to=run["turn"])
     else:
         turns = await store.first_turns(run_id, up_to=min(run["turn"], most_turns), most_bytes=MOST_BYTES)
-    usage = await run_totals(store.database, run_id, going_on=run["state"] == RunState.RUNNING.value)
+    usage = await run_totals(store.database, run_id, is_running=run["state"] == RunState.RUNNING.value)
     return {
         **as_json(run),
         **waits_for,

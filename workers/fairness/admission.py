@@ -27,7 +27,7 @@ from workers.store.ordering import order_key_of
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunState, labels
 from workers.store.run_store import RunStore
-from workers.waking import Wake
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Admission:
         caps: Caps,
         store: RunStore,
         ownership: Ownership,
-        wakeups: Wake,
+        wakeups: WakeupSender,
         *,
         budgets: BudgetDoor | None = None,
         on_held: Callable[[HoldKind], None],

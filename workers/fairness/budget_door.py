@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from accounting.budgets.keeper import Keeper
+from accounting.budgets.keeper import BudgetService
 from accounting.usage import UsageTotals
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, RunState, labels
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 class BudgetDoor:
     def __init__(
         self,
-        budgets: Keeper,
+        budgets: BudgetService,
         ownership: Ownership,
         on_refused: Callable[[Mapping[str, Any], RunState], None],
     ) -> None:
@@ -27,7 +27,7 @@ class BudgetDoor:
     async def verdict(self, claim: Claim) -> Hold | RunState | None:
         """What it is to be held by, or the state in which it has just ended; None for one that may go on."""
         run = claim.document
-        barred = await self._budgets.barred(run["app_id"], run["workflow"], is_first_start=is_first_start(run))
+        barred = await self._budgets.check_start(run["app_id"], run["workflow"], is_first_start=is_first_start(run))
         if barred is None:
             return None
         if barred.held_by is None:

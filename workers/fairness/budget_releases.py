@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 
 from pymongo import ASCENDING, DESCENDING
 
-from accounting.budgets.keeper import HELD_BY
-from accounting.budgets.places import Applying, applied
-from accounting.budgets.store import Budgets, KeptBudget
+from accounting.budgets.keeper import HELD_BY_PREFIX
+from accounting.budgets.places import EffectiveBudget, effective_budget
+from accounting.budgets.store import BudgetStore, StoredBudget
 from accounting.budgets.window_store import WindowStore
 from workers.fairness.held import EACH_LIMIT, ON_ITS_WAY, HeldRuns
 from workers.fairness.letting_go import round_from
 from workers.store.run import HoldKind
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.waking import Wake
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,11 @@ _INDEX = "by_limit_and_workflow"
 
 class BudgetReleases:
     def __init__(
-        self, store: RunStore, wakeups: Wake, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, store: RunStore, wakeups: WakeupSender, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._runs = store.runs
         self._held = HeldRuns(store)
-        self._budgets = Budgets(store.database)
+        self._budgets = BudgetStore(store.database)
         self._windows = WindowStore(store.database)
         self._wakeups = wakeups
         self._clock = clock
@@ -46,7 +46,7 @@ class BudgetReleases:
         limits = await self._limits()
         self._last_app = {limit: app for limit, app in self._last_app.items() if limit in limits}
         every = await self._budgets.list() if limits else []
-        known = {HELD_BY + each.budget.id: each for each in every}
+        known = {HELD_BY_PREFIX + each.budget.id: each for each in every}
         free = await self._free([known[limit] for limit in limits if limit in known])
         left = MAX_RELEASED
         for limit in limits:
@@ -58,30 +58,30 @@ class BudgetReleases:
             left -= released
 
     async def _limits(self) -> list[str]:
-        within = {"held_by": {"$gte": HELD_BY, "$lt": HELD_BY[:-1] + ";"}}
+        within = {"held_by": {"$gte": HELD_BY_PREFIX, "$lt": HELD_BY_PREFIX[:-1] + ";"}}
         found = await self._runs.aggregate([{"$match": within}, *EACH_LIMIT], hint=_INDEX)
         return [row["_id"] async for row in found]
 
-    async def _free(self, asked: Sequence[KeptBudget]) -> Set[str]:
+    async def _free(self, asked: Sequence[StoredBudget]) -> Set[str]:
         """Which have room, of those that are not for each app: asked for together."""
-        of_one = [applied(kept, kept.budget.app_id, set()) for kept in asked if not kept.budget.is_for_each_app]
-        return {HELD_BY + each.budget.id for each in await self._with_room(of_one)}
+        of_one = [effective_budget(kept, kept.budget.app_id, set()) for kept in asked if not kept.budget.is_for_each_app]
+        return {HELD_BY_PREFIX + each.budget.id for each in await self._with_room(of_one)}
 
-    async def _release_by_app(self, limit: str, known: Mapping[str, KeptBudget], most: int) -> int:
+    async def _release_by_app(self, limit: str, known: Mapping[str, StoredBudget], most: int) -> int:
         apps = round_from(await self._apps(limit), self._last_app.get(limit, ""))[:MOST_APPS]
         ids = {each.budget.id for each in known.values()}
         released = 0
-        for each in await self._with_room([applied(known[limit], app_id, ids) for app_id in apps]):
+        for each in await self._with_room([effective_budget(known[limit], app_id, ids) for app_id in apps]):
             if released >= most:
                 break
             released += await self._let_go(limit, each.app_id, most - released)
             self._last_app[limit] = each.app_id or ""
         return released
 
-    async def _with_room(self, asked: Sequence[Applying]) -> list[Applying]:
+    async def _with_room(self, asked: Sequence[EffectiveBudget]) -> list[EffectiveBudget]:
         now = self._clock()
-        places = {each: each.place(now) for each in asked if each.enforced}
-        used = await self._windows.used([*places.values()]) if places else {}
+        places = {each: each.window_at(now) for each in asked if each.is_enforced}
+        used = await self._windows.read_usage([*places.values()]) if places else {}
         return [each for each in asked if each not in places or used[places[each].id].has_room(each.budget.limit)]
 
     async def _apps(self, limit: str) -> list[str]:

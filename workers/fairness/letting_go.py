@@ -14,7 +14,7 @@ from typing import TypeVar
 from workers.fairness.caps import Caps
 from workers.fairness.held import Head, HeldRuns, is_of_workflow
 from workers.fairness.rates import Rates
-from workers.together import together
+from workers.together import gather_all
 
 T = TypeVar("T", bound=Hashable)
 
@@ -97,7 +97,7 @@ class LettingGo:
 
     async def _most_urgent(self, look: _Look, most: int) -> list[str]:
         rooms = {head: min(await self._room_beside(look, head), most) for head in await self._held.heads(look.limit)}
-        found = await together(self._of(look.limit, head, room) for head, room in rooms.items() if room)
+        found = await gather_all(self._of(look.limit, head, room) for head, room in rooms.items() if room)
         urgent_first = sorted((run for runs in found for run in runs), key=lambda run: run.urgency)
         return [run.run_id for run in self._within(look, urgent_first)[:most]]
 
@@ -121,7 +121,7 @@ class LettingGo:
             if len(rooms) == most or looked_at == MOST_APPS:
                 break
         shares, last = dealt(rooms, most)
-        found = await together(self._of(look.limit, head, share) for head, share in shares.items())
+        found = await gather_all(self._of(look.limit, head, share) for head, share in shares.items())
         return [run.run_id for runs in found for run in runs], last.app_id if last else after
 
     async def _in_turn(self, limit: str, most: int, after: str) -> AsyncIterator[Head]:

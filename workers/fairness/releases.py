@@ -18,8 +18,8 @@ from workers.fairness.letting_go import LettingGo, round_from
 from workers.fairness.rates import Rates
 from workers.store.run import HoldKind
 from workers.store.run_store import RunStore
-from workers.together import together
-from workers.waking import Wake
+from workers.together import gather_all
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _KINDS = {"app": HoldKind.CONCURRENCY, "workflow": HoldKind.CONCURRENCY, "rate":
 
 
 class Releases:
-    def __init__(self, store: RunStore, caps: Caps, wakeups: Wake) -> None:
+    def __init__(self, store: RunStore, caps: Caps, wakeups: WakeupSender) -> None:
         self._wakeups = wakeups
         self._held = HeldRuns(store)
         self._letting_go = LettingGo(caps, self._held, Rates(store.database))
@@ -45,7 +45,7 @@ class Releases:
         counts: Counter[str] = Counter()
         looked_at = round_from(waiting, self._last_limit)[:MAX_LIMITS]
         for some in _slices(looked_at, AT_ONCE):
-            rooms = await together(self._letting_go.room(limit) for limit in some)
+            rooms = await gather_all(self._letting_go.room(limit) for limit in some)
             for limit, room in zip(some, rooms, strict=True):
                 left = MAX_RELEASED - counts.total()
                 if left <= 0:

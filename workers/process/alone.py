@@ -91,7 +91,7 @@ class AloneProcesses:
 
     async def serve(self, claim: Claim) -> None:
         """Until the run is given up, by its process or for it; then its place is free."""
-        self._metrics.alone(+1)
+        self._metrics.add_isolated_runs(+1)
         try:
             log.info("run_alone", extra={**labels(claim.document), "owner": claim.owner})
             served = await self._start(claim)
@@ -103,7 +103,7 @@ class AloneProcesses:
                 await self._hand_back(claim, "no process could be started for it")
         finally:
             self._served.pop(claim.owner, None)
-            self._metrics.alone(-1)
+            self._metrics.add_isolated_runs(-1)
             self.release()
 
     async def _start(self, claim: Claim) -> _Served | None:
@@ -185,10 +185,10 @@ class AloneProcesses:
         try:
             run = await self._ownership.claim_of(claim.run_id, claim.token)
             if run is None:
-                self._metrics.ended_alone(lost=False)
+                self._metrics.record_isolated_end(is_lost=False)
                 return
             lost = await self._losses.charge(dict(run.document), also={}, why=why, seen_alone=True)
-            self._metrics.ended_alone(lost=lost is not None)
+            self._metrics.record_isolated_end(is_lost=lost is not None)
         except PyMongoError as error:  # left to its lease
             log.warning("loss_not_charged", extra={**labels(claim.document), "error": type(error).__name__})
 

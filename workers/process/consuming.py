@@ -26,32 +26,32 @@ STUCK_S = 120.0  # longer than any wait for a frozen Redis, retries included
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class ConsumerStatus:
     """What is known of a consumer; times are seconds since. None where its transport does not tell."""
 
-    connected: bool
-    ticked_s: float | None
-    answered_s: float | None
-    took_s: float  # since it took a message, or had no reason to
+    is_connected: bool
+    since_tick_s: float | None
+    since_answer_s: float | None
+    since_take_s: float  # since it took a message, or had no reason to
 
 
-def not_consuming(signs: Signs) -> Sequence[str]:
-    if not signs.connected:
+def find_problems(status: ConsumerStatus) -> Sequence[str]:
+    if not status.is_connected:
         return ("the consumer is not connected to its broker",)
     problems = []
-    if (signs.ticked_s or 0) > TICK_PATIENCE_S:
-        problems.append(f"the consumer has stood still for {signs.ticked_s:.0f} s")
-    if (signs.answered_s or 0) > ANSWER_PATIENCE_S:
-        problems.append(f"the broker has not answered the consumer for {signs.answered_s:.0f} s")
-    if signs.took_s > TAKE_PATIENCE_S:
-        problems.append(f"the consumer has room and takes nothing from a queue that waits, for {signs.took_s:.0f} s")
+    if (status.since_tick_s or 0) > TICK_PATIENCE_S:
+        problems.append(f"the consumer has stood still for {status.since_tick_s:.0f} s")
+    if (status.since_answer_s or 0) > ANSWER_PATIENCE_S:
+        problems.append(f"the broker has not answered the consumer for {status.since_answer_s:.0f} s")
+    if status.since_take_s > TAKE_PATIENCE_S:
+        problems.append(f"the consumer has room and takes nothing from a queue that waits, for {status.since_take_s:.0f} s")
     return problems
 
 
-def stuck(signs: Signs) -> Sequence[str]:
+def find_stuck_problems(status: ConsumerStatus) -> Sequence[str]:
     """Its thread turns no more. Without a connection it waits for one: that is no fault of the process."""
-    if signs.connected and (signs.ticked_s or 0) > STUCK_S:
-        return (f"the consumer thread has stood still for {signs.ticked_s:.0f} s",)
+    if status.is_connected and (status.since_tick_s or 0) > STUCK_S:
+        return (f"the consumer thread has stood still for {status.since_tick_s:.0f} s",)
     return ()
 
 
@@ -60,50 +60,50 @@ class ConsumerWatch:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._connected = False
-        self._ticks = False
-        self._tells_answers = False
+        self._is_connected = False
+        self._has_ticks = False
+        self._has_answer_times = False
         self._ticked_at = self._answered_at = self._took_at = clock()
-        self._taken = 0
-        self._busy: Callable[[], bool] = lambda: False
+        self._taken_count = 0
+        self._is_busy: Callable[[], bool] = lambda: False
 
-    def signs(self) -> Signs:
+    def status(self) -> ConsumerStatus:
         now = self._clock()
-        return Signs(
-            connected=self._connected,
-            ticked_s=now - self._ticked_at if self._ticks else None,
-            answered_s=now - self._answered_at if self._tells_answers else None,
-            took_s=now - self._took_at,
+        return ConsumerStatus(
+            is_connected=self._is_connected,
+            since_tick_s=now - self._ticked_at if self._has_ticks else None,
+            since_answer_s=now - self._answered_at if self._has_answer_times else None,
+            since_take_s=now - self._took_at,
         )
 
-    def queue_is_empty(self) -> None:
+    def record_empty_queue(self) -> None:
         self._took_at = self._clock()
 
-    def connected(self, consumer: Any) -> None:
+    def on_connected(self, consumer: Any) -> None:
         def busy() -> bool:
             limit = getattr(consumer.controller, "max_concurrency", None) or consumer.pool.num_processes
             return len(state.reserved_requests) >= int(limit)
 
-        self._busy = busy
-        self._tells_answers = self._listen(consumer.task_consumer.channel)
-        self._ticks = bool(consumer.hub)
+        self._is_busy = busy
+        self._has_answer_times = self._watch_answers(consumer.task_consumer.channel)
+        self._has_ticks = bool(consumer.hub)
         self._ticked_at = self._answered_at = self._took_at = self._clock()
-        self._connected = True
+        self._is_connected = True
 
-    def disconnected(self) -> None:
-        self._connected = False
+    def on_disconnected(self) -> None:
+        self._is_connected = False
 
-    def tick(self) -> None:
+    def on_tick(self) -> None:
         now = self._clock()
         self._ticked_at = now
         taken = state.all_total_count[0]
-        if self._busy():  # then it asks for nothing, and hears nothing
+        if self._is_busy():  # then it asks for nothing, and hears nothing
             self._answered_at = self._took_at = now
-        elif taken != self._taken:
+        elif taken != self._taken_count:
             self._took_at = now
-        self._taken = taken
+        self._taken_count = taken
 
-    def _listen(self, channel: Any) -> bool:
+    def _watch_answers(self, channel: Any) -> bool:
         """Redis: what reads the answer to a poll also notes that there was one. Other transports have heartbeats."""
         readers = getattr(channel, "handlers", None)
         read = readers.get("BRPOP") if isinstance(readers, dict) else None
@@ -123,20 +123,20 @@ class ConsumerWatch:
         return True
 
 
-def consumer_step(watch: ConsumerWatch) -> type[bootsteps.StartStopStep]:
+def create_consumer_step(watch: ConsumerWatch) -> type[bootsteps.StartStopStep]:
     """For `app.steps["consumer"]`."""
 
     class Watched(bootsteps.StartStopStep):
         requires = ("celery.worker.consumer.tasks:Tasks",)
 
         def start(self, parent: Any) -> None:
-            watch.connected(parent)
+            watch.on_connected(parent)
 
         def stop(self, parent: Any) -> None:  # noqa: ARG002 -- Celery's interface
-            watch.disconnected()
+            watch.on_disconnected()
 
         def register_with_event_loop(self, parent: Any, hub: Any) -> None:  # noqa: ARG002 -- Celery's interface
-            hub.on_tick.add(watch.tick)
-            hub.call_repeatedly(TICK_S, watch.tick)  # its own timers may be ten seconds apart
+            hub.on_tick.add(watch.on_tick)
+            hub.call_repeatedly(TICK_S, watch.on_tick)  # its own timers may be ten seconds apart
 
     return Watched

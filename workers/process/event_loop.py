@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from workflows.chat.forked_copies import end_forked_copy
+from workflows.chat.forked_copies import exit_if_forked
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class DaemonThreads(ThreadPoolExecutor):
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             future, function = call
-            deliver = _called(future, function) if future.set_running_or_notify_cancel() else None
+            deliver = _run_call(future, function) if future.set_running_or_notify_cancel() else None
             self._free.release()  # before anybody hears of the result, and calls again
             if deliver is not None:
                 deliver()
@@ -111,11 +111,11 @@ class DaemonThreads(ThreadPoolExecutor):
             self._calls.put(None)
 
 
-def _called(future: "Future[Any]", function: Callable[[], Any]) -> Callable[[], None]:
+def _run_call(future: "Future[Any]", function: Callable[[], Any]) -> Callable[[], None]:
     pid = os.getpid()
     try:
         return functools.partial(future.set_result, function())
     except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
         return functools.partial(future.set_exception, error)
     finally:
-        end_forked_copy(pid)
+        exit_if_forked(pid)

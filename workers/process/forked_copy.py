@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-_OURS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 def drop_all(drops: Iterable[Callable[[], None]]) -> None:
@@ -22,6 +22,6 @@ def reset_signals() -> None:
     """A worker's handlers ask it to drain, which nothing in a copy does: `multiprocessing.Process.terminate` would be
     waited for without end."""
     signal.set_wakeup_fd(-1)
-    for each in _OURS:
+    for each in _SIGNALS:
         signal.signal(each, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

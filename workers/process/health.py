@@ -18,10 +18,10 @@ STORE_PATIENCE_S = 15.0
 STEP_PATIENCE_S = 30.0
 
 Clock = Callable[[], float]
-Look = Callable[[], Sequence[str]]
+HealthCheck = Callable[[], Sequence[str]]
 
 
-def nothing_wrong() -> Sequence[str]:
+def no_problems() -> Sequence[str]:
     return ()
 
 
@@ -29,8 +29,8 @@ def nothing_wrong() -> Sequence[str]:
 class Health:
     """Each look gives what is wrong, in words; nothing when all is well."""
 
-    live: Look = nothing_wrong
-    ready: Look = nothing_wrong
+    live: HealthCheck = no_problems
+    ready: HealthCheck = no_problems
 
 
 class LoopWatch:
@@ -45,7 +45,7 @@ class LoopWatch:
         self._asked_at: float | None = None
         self._lock = threading.Lock()
 
-    def look(self) -> Sequence[str]:
+    def check(self) -> Sequence[str]:
         """One question at a time: the oldest without an answer says for how long the loop has stood."""
         with self._lock:
             if self._asked_at is None:
@@ -63,7 +63,7 @@ def loop_problems(stood_s: float, *, patience_s: float) -> Sequence[str]:
     return (f"the event loop has stood still for {stood_s:.0f} s",) if stood_s > patience_s else ()
 
 
-class Steps:
+class StepWatch:
     """The steps that a role repeats, and when each of them last succeeded."""
 
     def __init__(self, *names: str, patience_s: float = STEP_PATIENCE_S, clock: Clock = time.monotonic) -> None:
@@ -71,7 +71,7 @@ class Steps:
         self._clock = clock
         self._succeeded_at: dict[str, float | None] = dict.fromkeys(names)
 
-    def watched(self, name: str, step: Callable[[], Awaitable[float]]) -> Callable[[], Awaitable[float]]:
+    def watch(self, name: str, step: Callable[[], Awaitable[float]]) -> Callable[[], Awaitable[float]]:
         """A step returns the seconds until it wants to be called again; for so long its silence is as agreed."""
 
         async def run() -> float:
@@ -81,20 +81,20 @@ class Steps:
 
         return run
 
-    def look(self) -> Sequence[str]:
-        return [words for name, at in self._succeeded_at.items() if (words := self._late(name, at))]
+    def check(self) -> Sequence[str]:
+        return [words for name, at in self._succeeded_at.items() if (words := self._describe_late(name, at))]
 
-    def _late(self, name: str, at: float | None) -> str:
+    def _describe_late(self, name: str, at: float | None) -> str:
         if at is None:
             return f"the step {name} has not succeeded yet"
         late_s = self._clock() - at
         return f"the step {name} is late by {late_s:.0f} s" if late_s > self._patience_s else ""
 
 
-def role_health(steps: Steps, look: Look = nothing_wrong) -> Health:
+def role_health(steps: StepWatch, check: HealthCheck = no_problems) -> Health:
     """Of a role whose work are the steps of the running loop, and what else it looks at."""
     loop = LoopWatch(asyncio.get_running_loop())
-    return Health(live=loop.look, ready=lambda: [*loop.look(), *steps.look(), *look()])
+    return Health(live=loop.check, ready=lambda: [*loop.check(), *steps.check(), *check()])
 
 
 class StorePulse:
@@ -107,7 +107,7 @@ class StorePulse:
         self._clock = clock
         self._answered_at = clock()
 
-    async def beat(self) -> None:
+    async def ping_forever(self) -> None:
         while True:
             try:
                 async with asyncio.timeout(self.EVERY_S):
@@ -118,10 +118,10 @@ class StorePulse:
                 self._answered_at = self._clock()
             await asyncio.sleep(self.EVERY_S)
 
-    def look(self) -> Sequence[str]:
+    def check(self) -> Sequence[str]:
         silent_s = self._clock() - self._answered_at
         return (f"MongoDB has not answered for {silent_s:.0f} s",) if silent_s > STORE_PATIENCE_S else ()
 
 
-def mapping_of(problems: Sequence[str]) -> Mapping[str, object]:
+def health_report(problems: Sequence[str]) -> Mapping[str, object]:
     return {"status": "failing", "problems": list(problems)} if problems else {"status": "ok"}

@@ -24,7 +24,7 @@ from pymongo import MongoClient, UpdateOne
 from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
 from pymongo.write_concern import WriteConcern
 
-from workers.process.watchdog import end_process
+from workers.process.watchdog import exit_stuck_process
 from workers.store.ownership import BEATS_PER_LEASE, lease_extension, owned
 from workers.store.run import Claim, RunState, labels
 
@@ -52,7 +52,7 @@ class Heartbeat:
         database: str,
         lease_s: int,
         on_lost: Callable[[LossReason], None],
-        on_dead: Callable[[], None] = end_process,
+        on_dead: Callable[[], None] = exit_stuck_process,
     ) -> None:
         self._lease_s = lease_s
         self._interval_s = lease_s / BEATS_PER_LEASE

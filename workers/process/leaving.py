@@ -30,43 +30,43 @@ def end_process(code: int) -> None:
     os._exit(code)
 
 
-class Leaving:
+class ShutdownDeadline:
     """`begin` may be called from a signal handler, even on top of itself: it takes no lock and writes no log."""
 
-    def __init__(self, held: Callable[[], int], *, end: Callable[[int], None] = end_process) -> None:
-        self._held = held  # how many runs this process works on
+    def __init__(self, count_runs: Callable[[], int], *, end: Callable[[int], None] = end_process) -> None:
+        self._count_runs = count_runs  # how many runs this process works on
         self._end = end
-        self._begun = False
+        self._has_begun = False
         self._code: int | None = None
-        self._within_s = AFTER_GRACE_S
+        self._timeout_s = AFTER_GRACE_S
         self._thread = threading.Thread(target=self._watch, name="leaving", daemon=True)
 
     def start(self, *, grace_s: float) -> None:
-        self._within_s = grace_s + AFTER_GRACE_S
+        self._timeout_s = grace_s + AFTER_GRACE_S
         self._thread.start()
 
     def begin(self) -> None:
-        self._begun = True
+        self._has_begun = True
 
-    def begin_alone(self, code: int) -> None:
+    def begin_with_code(self, code: int) -> None:
         """Nobody else will end this process: it ends with this code as soon as its runs are handed back."""
         self._code = code
-        self._begun = True
+        self._has_begun = True
 
     def _watch(self) -> None:
-        while not self._begun:
+        while not self._has_begun:
             time.sleep(LOOK_EVERY_S)
-        log.info("worker_stopping", extra={"runs": self._held()})
-        leave_by = time.monotonic() + self._within_s
+        log.info("worker_stopping", extra={"runs": self._count_runs()})
+        leave_by = time.monotonic() + self._timeout_s
         idle_since: float | None = None
         while (now := time.monotonic()) < leave_by:
-            idle_since = (idle_since or now) if self._held() == 0 else None
+            idle_since = (idle_since or now) if self._count_runs() == 0 else None
             if idle_since is not None and now - idle_since >= (IDLE_S if self._code is None else 0):
-                self._leave(HANDED_BACK)
+                self._end_process(HANDED_BACK)
                 return
             time.sleep(LOOK_EVERY_S)
-        log.warning("runs_cut_off", extra={"runs": self._held()})
-        self._leave(CUT_OFF)
+        log.warning("runs_cut_off", extra={"runs": self._count_runs()})
+        self._end_process(CUT_OFF)
 
-    def _leave(self, code: int) -> None:
+    def _end_process(self, code: int) -> None:
         self._end(code if self._code is None else self._code)

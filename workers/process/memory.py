@@ -20,9 +20,9 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 10.0
-LEAST_UPTIME_S = 600.0
-RELIEF_EVERY_S = 60.0  # each look through everything a thousand chats hold costs a part of a second
+CHECK_INTERVAL_S = 10.0
+MIN_UPTIME_S = 600.0
+TRIM_INTERVAL_S = 60.0  # each look through everything a thousand chats hold costs a part of a second
 MIB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
 
@@ -40,9 +40,9 @@ def advise(*, resident: int, limit: int, uptime_s: float, relieved_s: float | No
         return Advice.FINE
     if relieved_s is None:
         return Advice.RELIEVE
-    if uptime_s >= LEAST_UPTIME_S:
+    if uptime_s >= MIN_UPTIME_S:
         return Advice.START_ANEW
-    return Advice.RELIEVE if relieved_s >= RELIEF_EVERY_S else Advice.LIMIT_TOO_LOW
+    return Advice.RELIEVE if relieved_s >= TRIM_INTERVAL_S else Advice.LIMIT_TOO_LOW
 
 
 def resident_bytes() -> int:
@@ -53,19 +53,19 @@ def resident_bytes() -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
-def need_less() -> None:
+def trim_memory() -> None:
     gc.collect()
     with suppress(OSError, AttributeError):  # glibc alone has it
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class MemoryWatch:
-    def __init__(self, *, limit_mb: int, start_anew: Callable[[], None]) -> None:
+    def __init__(self, *, limit_mb: int, restart: Callable[[], None]) -> None:
         self._limit = limit_mb * MIB
-        self._start_anew = start_anew
+        self._restart = restart
         self._started_at = time.monotonic()
         self._relieved_at: float | None = None
-        self._said = False
+        self._is_low_limit_logged = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
 
@@ -76,11 +76,11 @@ class MemoryWatch:
         self._stop.set()
 
     def _watch(self) -> None:
-        while not self._stop.wait(LOOK_EVERY_S):
-            if self._look():
+        while not self._stop.wait(CHECK_INTERVAL_S):
+            if self._check():
                 return
 
-    def _look(self) -> bool:
+    def _check(self) -> bool:
         """Whether there is nothing more to watch."""
         now = time.monotonic()
         resident, uptime_s = resident_bytes(), now - self._started_at
@@ -91,11 +91,11 @@ class MemoryWatch:
             self._relieved_at = None
         elif advice is Advice.RELIEVE:
             self._relieved_at = now
-            need_less()
-        elif advice is Advice.LIMIT_TOO_LOW and not self._said:
-            self._said = True
+            trim_memory()
+        elif advice is Advice.LIMIT_TOO_LOW and not self._is_low_limit_logged:
+            self._is_low_limit_logged = True
             log.warning("memory_limit_too_low", extra={**extra, "advice": "raise UNATTENDED_MAX_MEMORY_MB"})
         elif advice is Advice.START_ANEW:
             log.warning("memory_limit_reached", extra={**extra, "pid": os.getpid()})
-            self._start_anew()
+            self._restart()
         return advice is Advice.START_ANEW

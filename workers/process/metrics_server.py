@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from typing_extensions import override
 
-from workers.process.health import Health, mapping_of
+from workers.process.health import Health, health_report
 from workers.setting_values import Address
 from workers.settings import SettingsError
 
@@ -117,6 +117,6 @@ def _app(metrics: "WSGIApplication", health: Health) -> "WSGIApplication":
             "503 Service Unavailable" if problems else "200 OK",
             [("Content-Type", "application/json"), ("Cache-Control", "no-store")],
         )
-        return [json.dumps(mapping_of(problems)).encode() + b"\n"]
+        return [json.dumps(health_report(problems)).encode() + b"\n"]
 
     return answer

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from workers.process.event_loop import DaemonThreads
-from workflows.chat.agents import AgentShop, BuiltPackage
+from workflows.chat.agents import PackageCache, BuiltPackage
 from workflows.chat.errors import PackageChanged, PackageDefect, PackageSlow
-from workflows.chat.incidents import words_of
+from workflows.chat.incidents import error_text
 from workflows.package.catalog import Catalog
 from workflows.package.models import Package
 from workflows.package.requirements import missing_environment_error
@@ -31,7 +31,7 @@ BUILDERS = 8
 ATTEMPTS = 3
 PLACE_FOR_S = 5.0
 BUILD_WITHIN_S = 60.0
-MOST_AT_HAND = 50
+MAX_PINNED_VERSIONS = 50
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class PackageBuilds:
     def __init__(
         self,
         catalog: Catalog,
-        agents: AgentShop,
+        agents: PackageCache,
         *,
         on_packages: Callable[[Mapping[str, Package]], None] = lambda _: None,
         environment: Mapping[str, str] = MappingProxyType({}),
@@ -56,26 +56,26 @@ class PackageBuilds:
         self._environment = environment
         self._within_s = within_s
         self._known: Mapping[str, Package] = {}
-        self._looking = DaemonThreads(1, "catalog")
-        self._places = asyncio.Semaphore(BUILDERS)
-        self._under_way: dict[Version, asyncio.Task[BuiltPackage]] = {}  # also what runs no longer wait for
+        self._catalog_thread = DaemonThreads(1, "catalog")
+        self._build_slots = asyncio.Semaphore(BUILDERS)
+        self._builds: dict[Version, asyncio.Task[BuiltPackage]] = {}  # also what runs no longer wait for
 
     async def get(self, workflow: str, *, version: str | None) -> BuiltPackage:
         """This version while this process can still give it, else the one on disk. PackageSlow when its files take
         too long to import."""
-        at_hand = self._at_hand(workflow, version)
+        at_hand = self._find_ready(workflow, version)
         if at_hand is not None:
             return at_hand
         loop = asyncio.get_running_loop()
         for _ in range(ATTEMPTS):
-            package = await loop.run_in_executor(self._looking, self._look, workflow, version)
+            package = await loop.run_in_executor(self._catalog_thread, self._find_package, workflow, version)
             if package is None:
-                raise PackageDefect(await loop.run_in_executor(self._looking, self._why_none, workflow))
+                raise PackageDefect(await loop.run_in_executor(self._catalog_thread, self._explain_missing, workflow))
             self._check_environment(package)
             try:
-                return await asyncio.shield(self._build(package))
+                return await asyncio.shield(self._start_build(package))
             except PackageChanged:
-                self._catalog.look_again()
+                self._catalog.invalidate()
                 version = None
         raise PackageDefect(f"the files of {workflow} keep changing while they are read")
 
@@ -88,53 +88,53 @@ class PackageBuilds:
 
     def versions(self) -> Mapping[str, str]:
         """What a run that is claimed now would be given, by workflow, as far as that is known without a look."""
-        packages = self._fresh()
-        if packages is None or len(packages) > MOST_AT_HAND:
+        packages = self._current_packages()
+        if packages is None or len(packages) > MAX_PINNED_VERSIONS:
             return {}
         return {name: package.version for name, package in packages.items()}
 
-    def _at_hand(self, workflow: str, version: str | None) -> BuiltPackage | None:
+    def _find_ready(self, workflow: str, version: str | None) -> BuiltPackage | None:
         """Most runs need neither a disk nor a thread."""
-        packages = self._fresh()
-        package = packages and self._catalog.version_of(packages, workflow, version)
-        return self._agents.ready(package) if package else None
+        packages = self._current_packages()
+        package = packages and self._catalog.find_version(packages, workflow, version)
+        return self._agents.find_built(package) if package else None
 
-    def _fresh(self) -> Mapping[str, Package] | None:
-        packages = self._catalog.at_hand()
+    def _current_packages(self) -> Mapping[str, Package] | None:
+        packages = self._catalog.cached_packages()
         return packages if packages is self._known else None
 
     def close(self) -> None:
-        self._looking.shutdown()
-        for build in list(self._under_way.values()):  # from another thread
+        self._catalog_thread.shutdown()
+        for build in list(self._builds.values()):  # from another thread
             build.get_loop().call_soon_threadsafe(build.cancel)
 
-    def _look(self, workflow: str, version: str | None) -> Package | None:
+    def _find_package(self, workflow: str, version: str | None) -> Package | None:
         packages = self._catalog.packages()
         if packages is not self._known:  # the catalog makes a new mapping of every change
             self._on_packages(packages)
             self._known = packages
         return self._catalog.get(workflow, version=version)
 
-    def _why_none(self, workflow: str) -> str:
+    def _explain_missing(self, workflow: str) -> str:
         places = ", ".join(map(str, self._catalog.directories))
-        return self._catalog.why_not_started(workflow) or f"no package named {workflow} in {places}"
+        return self._catalog.explain_refusal(workflow) or f"no package named {workflow} in {places}"
 
-    def _build(self, package: Package) -> "asyncio.Task[BuiltPackage]":
+    def _start_build(self, package: Package) -> "asyncio.Task[BuiltPackage]":
         key = (package.name, package.version)
-        build = self._under_way.get(key)
+        build = self._builds.get(key)
         if build is None:
             # In a context of its own: it is no work of the run that happens to need it first.
             build = asyncio.get_running_loop().create_task(
-                self._built(package), name=f"build {package.name}", context=Context()
+                self._run_build(package), name=f"build {package.name}", context=Context()
             )
-            build.add_done_callback(functools.partial(self._answered, key))
-            self._under_way[key] = build
+            build.add_done_callback(functools.partial(self._on_built, key))
+            self._builds[key] = build
         return build
 
-    async def _built(self, package: Package) -> BuiltPackage:
+    async def _run_build(self, package: Package) -> BuiltPackage:
         """Its time begins when it has a place: those before it do not use it up."""
-        async with self._places:
-            importing = _in_own_thread(functools.partial(_build, self._agents, package), name=package.name)
+        async with self._build_slots:
+            importing = _in_own_thread(functools.partial(_build_package, self._agents, package), name=package.name)
             place_for_s = min(PLACE_FOR_S, self._within_s)
             await asyncio.wait((importing,), timeout=place_for_s)
         if not importing.done():
@@ -143,34 +143,34 @@ class PackageBuilds:
             return importing.result()
         said = {"workflow": package.name, "version": package.version}
         log.warning("package_import_hangs", extra={**said, "within_s": self._within_s})
-        importing.add_done_callback(functools.partial(self._came_late, package))
+        importing.add_done_callback(functools.partial(self._on_built_late, package))
         raise PackageSlow(
             f"importing the files of {package.name} takes longer than {self._within_s:g} s: what connects, waits or "
             "computes when a file is imported belongs into the functions that need it, with a timeout",
             retry_after_s=self._within_s,
         )
 
-    def _answered(self, key: Version, build: "asyncio.Task[BuiltPackage]") -> None:
+    def _on_built(self, key: Version, build: "asyncio.Task[BuiltPackage]") -> None:
         """Also where nobody waits any more. What hangs is kept, so that nobody begins it again."""
         if build.cancelled() or not isinstance(build.exception(), PackageSlow):
-            self._under_way.pop(key, None)
+            self._builds.pop(key, None)
 
-    def _came_late(self, package: Package, importing: "asyncio.Future[BuiltPackage]") -> None:
-        self._under_way.pop((package.name, package.version), None)
+    def _on_built_late(self, package: Package, importing: "asyncio.Future[BuiltPackage]") -> None:
+        self._builds.pop((package.name, package.version), None)
         error = None if importing.cancelled() else importing.exception()
         said = {"workflow": package.name, "version": package.version}
-        log.warning("package_import_ended_late", extra={**said, "error": None if error is None else words_of(error)})
+        log.warning("package_import_ended_late", extra={**said, "error": None if error is None else error_text(error)})
 
 
-def _build(agents: AgentShop, package: Package) -> BuiltPackage:
+def _build_package(agents: PackageCache, package: Package) -> BuiltPackage:
     """In a thread. Whatever the package's code raises there is raised again in the runs that wait for it, and only
     an Exception does no harm in the event loop."""
     try:
-        return agents.build(package)
+        return agents.get_or_build(package)
     except Exception:
         raise
     except BaseException as error:
-        raise PackageDefect(f"building {package.name} failed: {type(error).__name__}: {words_of(error)}") from error
+        raise PackageDefect(f"building {package.name} failed: {type(error).__name__}: {error_text(error)}") from error
 
 
 def _in_own_thread(function: Callable[[], T], *, name: str) -> "asyncio.Future[T]":

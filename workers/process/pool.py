@@ -12,7 +12,7 @@ from celery.concurrency.thread import TaskPool
 from typing_extensions import override
 
 
-class WakingThreads(TaskPool):
+class WakeupThreadPool(TaskPool):
     _pipe: tuple[int, int] | None = None
 
     @override

@@ -14,10 +14,10 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 EXIT_CODE = 70  # "internal software error" of sysexits.h
-LOOK_EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
-def end_process() -> None:
+def exit_stuck_process() -> None:
     os._exit(EXIT_CODE)  # whatever holds the loop would hold an orderly exit as well
 
 
@@ -35,17 +35,17 @@ class Watchdog:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(timeout=LOOK_EVERY_S * 2)
+        self._thread.join(timeout=CHECK_INTERVAL_S * 2)
 
-    def stood_s(self) -> float:
+    def stalled_s(self) -> float:
         return time.monotonic() - self._ticked_at
 
     def _watch(self) -> None:
         self._ticked_at = time.monotonic()
-        while not self._stop.wait(min(LOOK_EVERY_S, self._patience_s / 4)):
+        while not self._stop.wait(min(CHECK_INTERVAL_S, self._patience_s / 4)):
             self._loop.call_soon_threadsafe(self._tick)
-            if self.stood_s() > self._patience_s:
-                log.critical("event_loop_stuck", extra={"seconds": round(self.stood_s())})
+            if self.stalled_s() > self._patience_s:
+                log.critical("event_loop_stuck", extra={"seconds": round(self.stalled_s())})
                 self._on_stuck()
                 return
 

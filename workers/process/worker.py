@@ -18,26 +18,26 @@ from uuid import uuid4
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.holder import Holder
-from accounting.budgets.keeper import Keeper
-from accounting.grouped import Grouped
+from accounting.budgets.holder import ReserverIdentity
+from accounting.budgets.keeper import BudgetService
+from accounting.grouped import BulkWriter
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
-from accounting.totals.reading import totals_of_runs
+from accounting.totals.reading import run_totals_by_id
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
 from workers.fairness.admission import Admission
 from workers.fairness.budget_door import BudgetDoor
 from workers.fairness.lanes import Lanes
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
-from workers.logs import hide_in_logs, hiding_in_streams
+from workers.logs import redact_logs, redact_streams
 from workers.process.alone import PLACES_ALONE, AloneProcesses
 from workers.process.event_loop import WorkerLoop
 from workers.process.forked_copy import drop_all
 from workers.process.health import StorePulse
 from workers.process.heartbeat import Heartbeat
 from workers.process.package_builds import PackageBuilds
-from workers.process.watchdog import Watchdog, end_process
+from workers.process.watchdog import Watchdog, exit_stuck_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.store.documents import Documents
@@ -46,16 +46,16 @@ from workers.store.ownership import Ownership, found_within_s
 from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
-from workflows.chat.agents import AgentShop, BuiltPackage
-from workflows.chat.forked_copies import in_each_copy
-from workflows.chat.models import Models
+from workflows.chat.agents import PackageCache, BuiltPackage
+from workflows.chat.forked_copies import add_child_hook
+from workflows.chat.models import ModelRegistry
 from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.working_directory import WORKING_DIRECTORY
 from workflows.context.external.reader import ExternalReader
 from workflows.context.loading import ContextSources
 from workflows.context.redaction import Redactor
-from workflows.models_file import models_path, read_models_file
-from workflows.operator_file import operator_path, read_operator_file
+from workflows.models_file import find_models_path, read_models_file
+from workflows.operator_file import find_operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.models import Package
 
@@ -89,12 +89,12 @@ class WorkerProcess:
     def start(self) -> None:
         WORKING_DIRECTORY.pin()
         self._opened.callback(WORKING_DIRECTORY.unpin)
-        models = read_models_file(models_path(self.settings.models, library=LIBRARY))
-        self._operator = read_operator_file(operator_path(self.settings.config), own_database=self.settings.database)
+        models = read_models_file(find_models_path(self.settings.models, library=LIBRARY))
+        self._operator = read_operator_file(find_operator_path(self.settings.config), own_database=self.settings.database)
         self.redactor.hide(values_of_models(models.models, self.settings))
         self.redactor.hide(values_of_environment(self.settings))
-        hide_in_logs(self.redactor)
-        self._opened.enter_context(hiding_in_streams(self.redactor))
+        redact_logs(self.redactor)
+        self._opened.enter_context(redact_streams(self.redactor))
         self._opened.callback(self._tool_threads.close)
         self.tracing = open_tracing(self.settings, role="worker", redactor=self.redactor)
         self._opened.callback(self.tracing.close)
@@ -103,22 +103,22 @@ class WorkerProcess:
         self.submit(self._open(models.prices)).result()
         catalog = Catalog(package_directories(self.settings.packages))
         self._learn(catalog.packages())  # read now: what is refused is in the log before a run needs it
-        chat_models = Models(models.models, self.settings.resolve_secret)
+        chat_models = ModelRegistry(models.models, self.settings.resolve_secret)
         self._opened.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
-        agents = AgentShop(chat_models, self._tool_threads, self._databases)
+        agents = PackageCache(chat_models, self._tool_threads, self._databases)
         self._builds = PackageBuilds(catalog, agents, on_packages=self._learn, environment=self.settings.environ)
         self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(
             url=self.settings.mongodb_url or "",
             database=self.settings.database,
             lease_s=self.settings.lease_s,
-            on_lost=self.metrics.lease_lost,
+            on_lost=self.metrics.record_lease_lost,
         )
         self.heartbeat.start()
         self._opened.callback(self.heartbeat.stop)
         drops = (self.heartbeat.drop, self.alone.drop)
-        self._opened.callback(in_each_copy(partial(drop_all, drops)))
-        self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=end_process)
+        self._opened.callback(add_child_hook(partial(drop_all, drops)))
+        self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=exit_stuck_process)
         self.watchdog.start()
         self._opened.callback(self.watchdog.stop)
 
@@ -141,9 +141,9 @@ class WorkerProcess:
             self.store,
             self.ownership,
             wakeups,
-            budgets=BudgetDoor(self.budgets, self.ownership, self.metrics.finished),
-            on_held=self.metrics.held,
-            on_fenced=self.metrics.fenced,
+            budgets=BudgetDoor(self.budgets, self.ownership, self.metrics.record_end),
+            on_held=self.metrics.record_hold,
+            on_fenced=self.metrics.record_fenced_write,
         )
         self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
         self._open_context_sources(database, states)
@@ -153,7 +153,7 @@ class WorkerProcess:
         await self.ledger.ensure_indexes()
         await self.budgets.open()
         self.store_pulse = StorePulse(lambda: database.command("ping"))
-        pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
+        pulse = self._loop.create_task(self.store_pulse.ping_forever(), name="store pulse")
         self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
 
     def _open_package_databases(self, database: AsyncDatabase[dict[str, Any]]) -> None:
@@ -186,15 +186,15 @@ class WorkerProcess:
 
     def _open_accounting(self, database: AsyncDatabase[dict[str, Any]], prices: PriceTable) -> None:
         self.prices = prices
-        holder, fails_open = Holder(), self.settings.budgets_fail == "open"
-        self.budgets = Keeper(database, prices, holder, fails_open=fails_open)
+        holder, fails_open = ReserverIdentity(), self.settings.budgets_fail == "open"
+        self.budgets = BudgetService(database, prices, holder, fails_open=fails_open)
         self._opened.callback(lambda: self.submit(self.budgets.close()).result(timeout=5))
-        self.ledger = Ledger(database, prices, holder=lambda: holder.id, begins_closed=not fails_open)
-        self._opened.callback(lambda: self.submit(self.ledger.drained(within_s=DRAINED_WITHIN_S)).result(timeout=5))
-        self.totals = Grouped(partial(totals_of_runs, database))
+        self.ledger = Ledger(database, prices, holder=lambda: holder.id, fails_closed=not fails_open)
+        self._opened.callback(lambda: self.submit(self.ledger.drain(timeout_s=DRAINED_WITHIN_S)).result(timeout=5))
+        self.totals = BulkWriter(partial(run_totals_by_id, database))
 
     def _learn(self, packages: Mapping[str, Package]) -> None:
-        self.metrics.learn(packages)
+        self.metrics.add_workflows(packages)
         self.redactor.hide(values_of_packages(packages.values(), self.settings))
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> Any:

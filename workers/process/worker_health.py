@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from celery import Celery
 from kombu import Connection
 
-from workers.broker.queue_length import messages_in
-from workers.process.consuming import ConsumerWatch, not_consuming, stuck
+from workers.broker.queue_length import count_messages
+from workers.process.consuming import ConsumerWatch, find_problems, find_stuck_problems
 from workers.process.health import Health, loop_problems
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ASK_EVERY_S = 3.0
 CONNECT_TIMEOUT_S = 5
 BROKER_PATIENCE_S = 15.0
 DEAD_AFTER_S = 180.0
-LEASES_WITHOUT_A_BEAT = 2
+MAX_LEASES_WITHOUT_BEAT = 2
 
 
 class BrokerProbe:
@@ -36,14 +36,14 @@ class BrokerProbe:
         self._app = app
         self._connection: Connection | None = None
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         """Raises what the transport raises; it may wait for as long as the transport does."""
         if self._connection is None:
             self._connection = self._app.connection_for_read()
         connection, queue = self._connection, self._app.conf.task_default_queue
         try:
             connection.ensure_connection(max_retries=1, timeout=CONNECT_TIMEOUT_S)
-            return messages_in(connection, queue)
+            return count_messages(connection, queue)
         except BaseException:
             self.close()
             raise
@@ -71,21 +71,21 @@ class WorkerHealth:
         self._worker = worker
 
     def health(self) -> Health:
-        return Health(live=self.live, ready=self.ready)
+        return Health(live=self.find_live_problems, ready=self.find_ready_problems)
 
-    def live(self) -> Sequence[str]:
+    def find_live_problems(self) -> Sequence[str]:
         worker = self._worker
         if worker is None or worker.stopping():  # what keeps it from stopping is ended by others
             return ()
         beats_s, patience_s = worker.heartbeat.silent_s(), worker.stuck_s / 2
-        least_beats_s = max(worker.settings.lease_s * LEASES_WITHOUT_A_BEAT, 30)
+        least_beats_s = max(worker.settings.lease_s * MAX_LEASES_WITHOUT_BEAT, 30)
         return [
-            *loop_problems(worker.watchdog.stood_s(), patience_s=patience_s),
+            *loop_problems(worker.watchdog.stalled_s(), patience_s=patience_s),
             *([f"the heartbeat has not beaten for {beats_s:.0f} s"] if beats_s > least_beats_s else []),
-            *stuck(self._consumer.signs()),
+            *find_stuck_problems(self._consumer.status()),
         ]
 
-    def ready(self) -> Sequence[str]:
+    def find_ready_problems(self) -> Sequence[str]:
         worker = self._worker
         if worker is None:
             return ("the worker is starting",)
@@ -93,21 +93,21 @@ class WorkerHealth:
             return ("the worker is stopping",)
         silent_s = time.monotonic() - self._broker_answered_at
         return [
-            *self.live(),
-            *worker.store_pulse.look(),
+            *self.find_live_problems(),
+            *worker.store_pulse.check(),
             *([f"the broker has not answered for {silent_s:.0f} s"] if silent_s > BROKER_PATIENCE_S else []),
-            *not_consuming(self._consumer.signs()),
+            *find_problems(self._consumer.status()),
         ]
 
     def _watch(self) -> None:
         while True:
-            answered = self._ask()
-            if self._dead(answered=answered):
+            answered = self._probe_broker()
+            if self._is_dead(has_answer=answered):
                 self._on_dead()
                 return
             time.sleep(ASK_EVERY_S)
 
-    def _ask(self) -> bool:
+    def _probe_broker(self) -> bool:
         try:
             waiting = self._ask_broker()
         except Exception as error:  # noqa: BLE001 -- each transport has its own; which one it is changes nothing here
@@ -115,14 +115,14 @@ class WorkerHealth:
             return False
         self._broker_answered_at = time.monotonic()
         if waiting == 0:
-            self._consumer.queue_is_empty()
+            self._consumer.record_empty_queue()
         return True
 
-    def _dead(self, *, answered: bool) -> bool:
+    def _is_dead(self, *, has_answer: bool) -> bool:
         """Only for as long as nothing else explains it."""
         worker, now = self._worker, time.monotonic()
-        problems = not_consuming(self._consumer.signs())
-        if worker is None or worker.stopping() or not answered or not problems:
+        problems = find_problems(self._consumer.status())
+        if worker is None or worker.stopping() or not has_answer or not problems:
             self._idle_since = None
             return False
         self._idle_since = self._idle_since or now

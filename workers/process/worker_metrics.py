@@ -68,14 +68,14 @@ class WorkerMetrics:
         for result in ("given_up", "lost"):
             self._ended_alone.labels(result)
 
-    def learn(self, workflows: Iterable[str]) -> None:
+    def add_workflows(self, workflows: Iterable[str]) -> None:
         """A run may name a workflow that no package has. Those share one label, as callers can make up any number."""
         self._workflows |= frozenset(workflows)
 
     def _label(self, workflow: str) -> str:
         return workflow if workflow in self._workflows else OTHER
 
-    def started(self, run: Mapping[str, Any]) -> None:
+    def record_start(self, run: Mapping[str, Any]) -> None:
         """Observed once in the life of a run. Until then its holds took its start back again."""
         if run["started_at"] == run["claimed_at"]:
             accepted, started = run["created_at"], run["started_at"]
@@ -83,49 +83,49 @@ class WorkerMetrics:
             self._queue.labels(run["trigger"]["type"]).observe(max((started - accepted).total_seconds(), 0))
             self._wait.observe(max((started - might_start).total_seconds(), 0))
 
-    def turn(self, workflow: str, turn: Turn) -> None:
+    def record_turn(self, workflow: str, turn: Turn) -> None:
         self._turns.labels(workflow, turn.agent).inc()
         if turn.handoff is not None:
             self._handoffs.labels(workflow, turn.agent, turn.handoff).inc()
 
-    def model_call(self, workflow: str, call: ModelCall) -> None:
+    def record_model_call(self, workflow: str, call: ModelCall) -> None:
         self._calls.labels(workflow, call.agent).observe(call.duration_s)
 
-    def tool_call(self, workflow: str, tool: str, seconds: float, failed: bool) -> None:
+    def record_tool_call(self, workflow: str, tool: str, seconds: float, failed: bool) -> None:
         """`tool` is a name from a package: one that a model made up is never called."""
         self._tools.labels(workflow, tool).observe(seconds)
         if failed:
             self._tool_errors.labels(workflow, tool).inc()
 
-    def retried(self, workflow: str, reason: OutcomeKind) -> None:
+    def record_retry(self, workflow: str, reason: OutcomeKind) -> None:
         self._retries.labels(self._label(workflow), reason.value).inc()
 
-    def finished(self, run: Mapping[str, Any], state: RunState) -> None:
+    def record_end(self, run: Mapping[str, Any], state: RunState) -> None:
         if state is RunState.NEEDS_HUMAN:
             return  # it goes on when somebody has answered, and is counted then
         lasted = datetime.now(UTC) - run["started_at"]
         self._duration.labels(self._label(run["workflow"])).observe(max(lasted.total_seconds(), 0))
 
-    def lease_lost(self, reason: LossReason) -> None:
+    def record_lease_lost(self, reason: LossReason) -> None:
         self._lease_lost.labels(reason).inc()
 
-    def held(self, kind: HoldKind) -> None:
+    def record_hold(self, kind: HoldKind) -> None:
         self._held.labels(kind.value).inc()
 
-    def found_nothing(self) -> None:
+    def record_idle_wakeup(self) -> None:
         self._idle.inc()
 
-    def fenced(self) -> None:
+    def record_fenced_write(self) -> None:
         self._fenced.inc()
 
-    def slots(self, count: int) -> None:
+    def set_slots(self, count: int) -> None:
         self._slots.set(count)
 
-    def alone(self, change: int) -> None:
+    def add_isolated_runs(self, change: int) -> None:
         self._alone.inc(change)
 
-    def ended_alone(self, *, lost: bool) -> None:
-        self._ended_alone.labels("lost" if lost else "given_up").inc()
+    def record_isolated_end(self, *, is_lost: bool) -> None:
+        self._ended_alone.labels("lost" if is_lost else "given_up").inc()
 
-    def working_on(self, change: int) -> None:
+    def add_active_runs(self, change: int) -> None:
         self._active.inc(change)

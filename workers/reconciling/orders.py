@@ -14,8 +14,8 @@ from workers.store.ordering import Order
 from workers.store.run import HoldKind
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.together import together
-from workers.waking import Wake
+from workers.together import gather_all
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ AT_ONCE = 50
 
 
 class Orders:
-    def __init__(self, store: RunStore, wakeups: Wake) -> None:
+    def __init__(self, store: RunStore, wakeups: WakeupSender) -> None:
         self._order: Order = store.order
         self._wakeups = wakeups
         self._last = ""
@@ -42,7 +42,7 @@ class Orders:
         for start in range(0, len(headless), AT_ONCE):
             some = headless[start : start + AT_ONCE]
             counts[HoldKind.CONCURRENCY.value] += self._woken(
-                await together(self._order.let_next_go(key, woken=True) for key in some)
+                await gather_all(self._order.let_next_go(key, woken=True) for key in some)
             )
 
     def _woken(self, heads: Collection[Document | None]) -> int:

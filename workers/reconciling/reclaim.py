@@ -18,7 +18,7 @@ from workers.store.losses import LOSS_FIELDS, WorkerLosses
 from workers.store.run import RunState, labels
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Reclaim:
         # What was left alone may match again at the next look, and a locked run would be waited for each time.
         put_off: list[str] = []
         async for batch in EXPIRED_LEASE.batches(self._runs, LOSS_FIELDS, put_off=put_off):
-            results = await together(self.reclaim(run) for run in batch)
+            results = await gather_all(self.reclaim(run) for run in batch)
             put_off += [run["_id"] for run, result in zip(batch, results, strict=True) if result is None]
             counts.update(result.value for result in results if result is not None)
 

@@ -23,9 +23,9 @@ from datetime import timedelta
 from pymongo.errors import PyMongoError
 
 from accounting.billing.outbox import Outbox
-from accounting.budgets.mending import BudgetMending
+from accounting.budgets.mending import BudgetReconciler
 from accounting.ledger.retention import LedgerRetention
-from accounting.store_errors import store_is_away
+from accounting.store_errors import is_unavailable
 from accounting.totals.roll_up import RollUp
 from workers.fairness.budget_releases import BudgetReleases
 from workers.fairness.releases import Releases
@@ -36,7 +36,7 @@ from workers.reconciling.republish import Republish, Tickets
 from workers.reconciling.retention import Retention
 from workers.settings import Settings
 from workers.store.run_store import RunStore
-from workers.waking import Wake
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +46,10 @@ Reconciled = Mapping[Step, Mapping[str, int]]
 
 class Reconciler:
     def __init__(
-        self, store: RunStore, settings: Settings, *, wakeups: Wake, tickets: Tickets, metrics: ReconcileMetrics
+        self, store: RunStore, settings: Settings, *, wakeups: WakeupSender, tickets: Tickets, metrics: ReconcileMetrics
     ) -> None:
         self._releases = Releases(store, settings.caps, wakeups)
-        self._budget_mending = BudgetMending(store.database)
+        self._budget_mending = BudgetReconciler(store.database)
         self._budget_releases = BudgetReleases(store, wakeups)
         self._orders = Orders(store, wakeups)
         self._reclaim = Reclaim(store)
@@ -83,7 +83,7 @@ class Reconciler:
             try:
                 await step(done[name])
             except Exception as error:
-                if isinstance(error, PyMongoError) and store_is_away(error):
+                if isinstance(error, PyMongoError) and is_unavailable(error):
                     raise
                 log.exception("reconcile_step_failed", extra={"step": name})
                 self._metrics.failed(name)

@@ -23,8 +23,8 @@ from workers.store.run import RunState, labels
 from workers.store.run_document import NOT_READY, READY, Document
 from workers.store.run_store import RunStore
 from workers.store.transitions import sources_of
-from workers.together import together
-from workers.waking import Wake
+from workers.together import gather_all
+from workers.waking import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Tickets(Protocol):
 
 
 class Republish:
-    def __init__(self, store: RunStore, wakeups: Wake, tickets: Tickets, republish_after_s: int) -> None:
+    def __init__(self, store: RunStore, wakeups: WakeupSender, tickets: Tickets, republish_after_s: int) -> None:
         self._runs = store.runs
         self._wakeups = wakeups
         self._tickets = tickets
@@ -105,7 +105,7 @@ class Republish:
 
     async def _publish(self, question: Question, counts: Counter[str], *, most: int) -> None:
         async for batch in question.batches(self._runs, _FIELDS, most=most):
-            reasons = await together(self._wake(run, question, counts) for run in batch)
+            reasons = await gather_all(self._wake(run, question, counts) for run in batch)
             counts.update(reason for reason in reasons if reason is not None)
 
     async def _wake(self, run: Document, question: Question, counts: Counter[str]) -> Reason | None:

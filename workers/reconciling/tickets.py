@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from workers.broker.queue_length import messages_in
+from workers.broker.queue_length import count_messages
 from workers.broker.wakeups import Wakeups
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class BrokerTickets:
     async def waiting(self) -> int | None:
         """With those that are about to be sent. Some may be counted twice, being sent meanwhile: then the next pass
         sees more clearly."""
-        unsent = self._wakeups.unsent()
+        unsent = self._wakeups.count_unsent()
         if self._asking is None or self._asking.done():  # one question at a time, however long it hangs
             self._asking = asyncio.ensure_future(asyncio.to_thread(self._ask))
         try:
@@ -46,6 +46,6 @@ class BrokerTickets:
         pool: Any = self._app.pool  # celery-types takes it for one of producers
         with pool.acquire(block=True) as connection:
             try:
-                return messages_in(connection, str(self._app.conf.task_default_queue))
+                return count_messages(connection, str(self._app.conf.task_default_queue))
             except (OperationalError, OSError, *connection.connection_errors):
                 return None

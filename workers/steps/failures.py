@@ -6,7 +6,7 @@ from typing import Any
 
 from workflows.chat.checkpoint import CheckpointError
 from workflows.chat.errors import ChatError
-from workflows.chat.incidents import words_of
+from workflows.chat.incidents import error_text
 from workflows.context.documents import WriteRefusedError, WriteTooSlowError
 from workflows.context.missing import ContextError, ContextUnavailableError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
@@ -27,6 +27,6 @@ def outcome_of(error: BaseException, labels: Mapping[str, Any]) -> Outcome:
 
 
 def failed(error: BaseException, *, transient: bool = False) -> Outcome:
-    words = words_of(error)
+    words = error_text(error)
     told = OutcomeError(type(error).__name__, words)
     return Outcome(OutcomeKind.PACKAGE_ERROR, words, told, transient=transient)

@@ -10,8 +10,8 @@ from typing import Any
 from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
-from accounting.store_errors import store_is_away
-from workers.landmarks import passed
+from accounting.store_errors import is_unavailable
+from workers.landmarks import crash_point
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed
 from workers.steps.retry_policy import Finish, Requeue
@@ -39,29 +39,29 @@ class Ending:
 
 
 async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
-    outcome, decision = ending.outcome.worded(worker.redactor.text), ending.decision
+    outcome, decision = ending.outcome.with_texts(worker.redactor.redact_text), ending.decision
     if isinstance(decision, Requeue):
         state = await hand_back(claim, worker, decision, reason=outcome.as_document()["reason"])
-        worker.tracing.ended(claim, outcome, state)
+        worker.tracing.record_outcome(claim, outcome, state)
         if decision.counts_as_attempt and state is RunState.QUEUED:
-            worker.metrics.retried(claim.document["workflow"], outcome.kind)
+            worker.metrics.record_retry(claim.document["workflow"], outcome.kind)
         return
     try:
         state = await _finish(claim, worker, decision, outcome.as_document(), ending.record, ending.owed)
     except WriteRefusedError as error:
         # A run whose result is not where it belongs has not succeeded.
         decision = Finish(RunState.FAILED)
-        outcome = failed(error).worded(worker.redactor.text)
+        outcome = failed(error).with_texts(worker.redactor.redact_text)
         state = await _finish(claim, worker, decision, outcome.as_document(), ending.record)
     except (BSONError, ValueError, PyMongoError) as error:
-        if isinstance(error, PyMongoError) and store_is_away(error):
+        if isinstance(error, PyMongoError) and is_unavailable(error):
             raise
         # A run must not come back for ever because its end cannot be written down.
         log.exception("outcome_unrecordable", extra=labels(claim.document))
         decision, outcome = Finish(RunState.FAILED), UNRECORDABLE
         state = await _finish(claim, worker, decision, outcome.as_document(), {})
-    worker.metrics.finished(claim.document, state)
-    worker.tracing.ended(claim, outcome, state)
+    worker.metrics.record_end(claim.document, state)
+    worker.tracing.record_outcome(claim, outcome, state)
     if state is not decision.state:
         log.info("run_cancelled", extra={**labels(claim.document), "why": f"it was about to be {decision.state.value}"})
         return
@@ -84,16 +84,16 @@ async def _finish(
     record: Mapping[str, Any],
     owed: OwedAtSuccess = NOTHING_OWED,
 ) -> RunState:
-    usage = await worker.totals.do(claim.run_id)
+    usage = await worker.totals.submit(claim.run_id)
     end = {**record, **record_of_writes(owed.writes), "outcome": dict(outcome), "usage": usage.as_json()}
-    passed("finishing")
+    crash_point("finishing")
     state = await worker.ownership.finish(claim, decision.state, end, writes=owed.writes, states=owed.states)
-    passed("finished")
+    crash_point("finished")
     log_written(claim, owed.writes)
     if owed.states:
         log.info(
             "states_kept",
-            extra={**labels(claim.document), "variables": [each.place.variable for each in owed.states]},
+            extra={**labels(claim.document), "variables": [each.state_key.variable for each in owed.states]},
         )
     return state
 
@@ -114,10 +114,10 @@ async def hand_back(claim: Claim, worker: WorkerProcess, decision: Requeue, *, r
         )
     said = {**labels(claim.document), "why": reason[:300]}
     if state is RunState.CANCELLED:  # its worker has not heard of that wish
-        worker.metrics.finished(claim.document, state)
+        worker.metrics.record_end(claim.document, state)
         log.info("run_cancelled", extra=said)
     elif decision.hold is not None:
-        worker.metrics.held(decision.hold.kind)
+        worker.metrics.record_hold(decision.hold.kind)
         log.info("run_held", extra={**said, "hold": decision.hold.kind.value, "by": decision.hold.by})
     else:
         log.info("run_requeued", extra={**said, "delay_s": decision.delay.total_seconds()})
@@ -138,7 +138,7 @@ async def hand_back_when_store_is_back(claim: Claim, worker: WorkerProcess, *, r
             async with asyncio.timeout(min(left_s, STORE_TRY_S)):
                 await hand_back(claim, worker, Requeue(timedelta(0), counts_as_attempt=False), reason=reason)
         except LeaseLostError:
-            worker.metrics.fenced()
+            worker.metrics.record_fenced_write()
             log.warning("run_left_to_its_new_owner", extra=labels(claim.document))
             return
         except (PyMongoError, TimeoutError):

@@ -12,12 +12,12 @@ from workflows.chat.agents import BuiltPackage
 from workflows.chat.journal import OpenTurn
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
-from workflows.context.computing import recompute
-from workflows.context.loading import load_context, purged
-from workflows.context.previews import previews
-from workflows.context.reads import Readers
-from workflows.context.redaction import Redactor, take_out
-from workflows.context.refresh import read_again
+from workflows.context.computing import recompute_variables
+from workflows.context.loading import load_context, purge_suppressed
+from workflows.context.previews import preview_values
+from workflows.context.reads import ContextReaders
+from workflows.context.redaction import Redactor, remove_hidden
+from workflows.context.refresh import reread_values
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +42,19 @@ async def load_run_context(chat: Conversation, claim: Claim, worker: WorkerProce
     if claim.document["turn"] == 0:
         loaded = await load_context(package, facts, claim.document["input"], worker.context_sources)
         values = loaded.variables
-        shown = {"values": previews(values)} if worker.settings.verbose_debug else {}
+        shown = {"values": preview_values(values)} if worker.settings.verbose_debug else {}
         log.info("context_loaded", extra={**labels(claim.document), "names": sorted(values), **shown})
     else:
         # The facts again: a version before this one may have known fewer of them.
         kept = {**claim.document["context"], **facts.base_values()}
-        values = purged(kept, chat.suppressed, run_id=claim.run_id)
-        recompute(package, values, chat.suppressed)  # of what may just have been purged
-    take_out(values, chat.suppressed, worker.redactor, fixed=facts.base_values())
+        values = purge_suppressed(kept, chat.suppressed_names, run_id=claim.run_id)
+        recompute_variables(package, values, chat.suppressed_names)  # of what may just have been purged
+    remove_hidden(values, chat.suppressed_names, worker.redactor, fixed=facts.base_values())
     chat.context = values
     sources = worker.context_sources
     if sources.include_schema:
-        readers = Readers(facts.app_id, key_facts_of(package, claim), sources.read_document, sources.read_external)
-        chat.read_again = partial(read_again, readers, run_id=claim.run_id)
+        readers = ContextReaders(facts.app_id, key_facts_of(package, claim), sources.read_document, sources.read_external)
+        chat.refresh_variables = partial(reread_values, readers, run_id=claim.run_id)
 
 
 async def resume_transcript(chat: Conversation, claim: Claim, worker: WorkerProcess) -> None:
@@ -66,7 +66,7 @@ async def resume_transcript(chat: Conversation, claim: Claim, worker: WorkerProc
         return  # nobody had this run before: there is nothing to look for
     kept = await worker.store.open_turn(claim.run_id, number=number + 1)
     chat.open_turn = None if kept is None else OpenTurn.from_document(kept)
-    earlier = await worker.ledger.earlier_calls(claim.run_id)
+    earlier = await worker.ledger.read_earlier_calls(claim.run_id)
     counters = chat.counters
     counters.model_calls, counters.failed = earlier.count, dict(earlier.failed_by_agent)
     counters.tokens, counters.cost_nano_usd = earlier.tokens, earlier.cost_nano_usd
@@ -74,4 +74,4 @@ async def resume_transcript(chat: Conversation, claim: Claim, worker: WorkerProc
 
 def without_hidden(turn: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
     """What another worker kept, in another environment, or before a package said what is hidden."""
-    return {**turn, **{name: redactor.data(turn[name]) for name in ("text", "events", "context_changes")}}
+    return {**turn, **{name: redactor.redact_data(turn[name]) for name in ("text", "events", "context_changes")}}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from workers.store.run import Hold, HoldKind, RunState
-from workflows.outcome import Outcome, OutcomeKind, succeeds
+from workflows.outcome import Outcome, OutcomeKind, is_success
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 300.0
@@ -37,7 +37,7 @@ def decide(
         if attempt >= max_attempts:
             return Finish(RunState.PARKED)
         return Requeue(backoff(attempt, random=random, retry_after_s=outcome.retry_after_s), counts_as_attempt=True)
-    if succeeds(outcome, pattern=pattern):
+    if is_success(outcome, pattern=pattern):
         return Finish(RunState.SUCCEEDED)
     if kind is OutcomeKind.NEEDS_HUMAN:
         return Finish(RunState.NEEDS_HUMAN)

@@ -6,15 +6,15 @@ from typing import Any
 
 from accounting.budgets.of_run import RunBudgets
 from accounting.usage import BegunCall, ModelCall, RunOwner
-from workers.landmarks import passed
+from workers.landmarks import crash_point
 from workers.process.worker import WorkerProcess
 from workers.steps.turn_record import as_storable_turn
 from workers.store.run import Claim
 from workers.store.storable import NotStorableError
 from workflows.chat.agents import BuiltPackage
-from workflows.chat.answers import questions_of
-from workflows.chat.checkpoint import Counters, read_progress
-from workflows.chat.clock import WorkedTime
+from workflows.chat.answers import open_questions
+from workflows.chat.checkpoint import RunCounters, read_progress
+from workflows.chat.clock import RunClock
 from workflows.chat.conversation import DEFAULT_OPENING
 from workflows.chat.errors import PackageDefect
 from workflows.chat.journal import OpenTurn
@@ -36,25 +36,25 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
     counters, ended = read_progress(document.get("progress"))
     fixed = run_facts(document).base_values()
     return Conversation(
-        built=built,
+        built_package=built,
         context=ContextVariables(fixed),
-        suppressed=suppressed_names(built.package, production=worker.context_sources.production),
+        suppressed_names=suppressed_names(built.package, production=worker.context_sources.production),
         meter=run_meter(claim, worker, counters),
-        opening=worker.redactor.text(document["message"] or orchestrator.initial_message or DEFAULT_OPENING),
+        opening_message=worker.redactor.redact_text(document["message"] or orchestrator.initial_message or DEFAULT_OPENING),
         next_agent=document["next_agent"],
-        ended=ended,
-        fixed=fixed,
-        keys_of=document.get("keys_of"),
+        final_outcome=ended,
+        fixed_values=fixed,
+        idempotency_run_id=document.get("keys_of"),
         redactor=worker.redactor,
         ui_responses=ui_responses_of(built.package, document),
-        standing_by=f"trigger {document['trigger']['name']}",
-        answers=answers_by_question(document),
+        standing_answer_source=f"trigger {document['trigger']['name']}",
+        tool_answers=answers_by_question(document),
         record_answer=partial(worker.ownership.record_answer, claim),
-        keep_open_turn=partial(keep_open_turn, claim, worker),
-        answer=worker.redactor.text(said) if (said := said_since(document)) is not None else None,
-        clock=WorkedTime(orchestrator.limits.wall_clock_s, counters.worked_s),
-        on_tool_call=partial(worker.metrics.tool_call, document["workflow"]),
-        spans=worker.tracing.chat(claim),
+        save_open_turn=partial(keep_open_turn, claim, worker),
+        user_message=worker.redactor.redact_text(said) if (said := said_since(document)) is not None else None,
+        clock=RunClock(orchestrator.limits.wall_clock_s, counters.worked_s),
+        on_tool_call=partial(worker.metrics.record_tool_call, document["workflow"]),
+        spans=worker.tracing.chat_spans(claim),
     )
 
 
@@ -108,7 +108,7 @@ def said_since(document: Mapping[str, Any]) -> str | None:
 
 def questions_in(chat: Conversation, outcome: Outcome, claim: Claim) -> Mapping[str, Any]:
     """What a run that waits for a person keeps of what it asks; nothing for others."""
-    questions = questions_of(chat, outcome)
+    questions = open_questions(chat, outcome)
     if not questions:
         return {}
     first = sum(not answer.get("standing") for answer in answers_of(claim.document)) + 1
@@ -121,26 +121,26 @@ def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:
     return key_facts(package, claim.document["input"], run_facts(claim.document).base_values())
 
 
-def run_meter(claim: Claim, worker: WorkerProcess, counters: Counters) -> RunMeter:
+def run_meter(claim: Claim, worker: WorkerProcess, counters: RunCounters) -> RunMeter:
     owner = owner_of(claim)
     budgets = RunBudgets(
         worker.budgets,
         app_id=owner.app_id,
         workflow=owner.workflow,
-        used=lambda unit: counters.tokens if unit == "tokens" else counters.cost_nano_usd,
+        amount_used=lambda unit: counters.tokens if unit == "tokens" else counters.cost_nano_usd,
         has_begun=lambda: counters.model_calls > 0,
     )
 
     async def begin(call: BegunCall) -> None:
         await worker.ledger.begin(owner, lease_token=claim.token, call=call)
-        passed("asking")
+        crash_point("asking")
 
     async def record(call: ModelCall) -> None:
-        passed("answered")
-        holder = budgets.signature(call)
+        crash_point("answered")
+        holder = budgets.holder_of(call)
         await worker.ledger.record(owner, lease_token=claim.token, call=call, holder=holder)
-        passed("recorded")
-        worker.metrics.model_call(owner.workflow, call)
+        crash_point("recorded")
+        worker.metrics.record_model_call(owner.workflow, call)
 
     return RunMeter(record, counters, worker.prices, begin=begin, reserve=budgets.reserve)
 

@@ -11,10 +11,10 @@ from workflows.chat.errors import PackageDefect
 from workflows.chat.journal import OpenTurn
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
-from workflows.context.derived import changes
+from workflows.context.derived import changes_since
 from workflows.context.documents import DocumentWrite
-from workflows.context.kept_states import KeptState, states_to_keep
-from workflows.context.writes import writes_at_success, writes_of_turn
+from workflows.context.kept_states import PersistentState, changed_states
+from workflows.context.writes import success_writes, turn_writes
 
 
 def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -41,11 +41,11 @@ def record_of_writes(writes: Sequence[DocumentWrite]) -> dict[str, Any]:
 def unfinished_turn(chat: Conversation, claim: Claim) -> dict[str, Any] | None:
     """What is known of the tools of a turn that was not finished. `tokens`: of the leases under which its calls were
     noted; of other owners of this turn nothing is known."""
-    turn = chat.speaking
+    turn = chat.current_turn
     if turn is None:
         return None
     noted = claim.document.get("unfinished") or {}
-    earlier = noted.get("tokens", []) if turn.journal.durable and noted.get("turn") == turn.number else []
+    earlier = noted.get("tokens", []) if turn.journal.is_durable and noted.get("turn") == turn.number else []
     return {**turn.calls_as_document(), "tokens": [*earlier, claim.token]}
 
 
@@ -65,7 +65,7 @@ class OwedAtSuccess:
     """What is written in the step that ends a run: documents of the package, and states for later runs."""
 
     writes: tuple[DocumentWrite, ...] = ()
-    states: tuple[KeptState, ...] = ()
+    states: tuple[PersistentState, ...] = ()
 
 
 NOTHING_OWED = OwedAtSuccess()
@@ -73,12 +73,12 @@ NOTHING_OWED = OwedAtSuccess()
 
 def owed_at_success(chat: Conversation, before: Mapping[str, str], facts: Mapping[str, Any]) -> OwedAtSuccess:
     """`before`: the context as the last turn left it; what changed since is what the package's last steps did."""
-    kept = chat.kept()
-    at_the_end = changes(before, kept)
+    kept = chat.storable_context()
+    at_the_end = changes_since(before, kept)
     changed = {name for turn in chat.turns for name in turn.context_changes}  # also of turns before a resume
     changed |= at_the_end.keys()
     writes = (
-        *writes_of_turn(chat.package, at_the_end, kept, facts),
-        *writes_at_success(chat.package, changed, kept, facts),
+        *turn_writes(chat.package, at_the_end, kept, facts),
+        *success_writes(chat.package, changed, kept, facts),
     )
-    return OwedAtSuccess(writes, states_to_keep(chat.package, chat.fixed, changed, kept))
+    return OwedAtSuccess(writes, changed_states(chat.package, chat.fixed_values, changed, kept))

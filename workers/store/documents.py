@@ -22,21 +22,21 @@ from pymongo.errors import DuplicateKeyError, ExecutionTimeout, InvalidName, Ope
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from accounting.store_errors import store_is_away
-from workers.landmarks import passed
+from accounting.store_errors import is_unavailable
+from workers.landmarks import crash_point
 from workers.store.own_collections import refusal
 from workers.store.storable import NotStorableError, check_storable
-from workflows.context.bounds import TooLargeError, plain_json
+from workflows.context.bounds import TooLargeError, to_plain_json
 from workflows.context.documents import (
-    DocumentPlace,
+    DocumentTarget,
     DocumentRead,
     DocumentWrite,
     ReadRefusedError,
     WriteRefusedError,
     WriteTooSlowError,
 )
-from workflows.context.queries import TENANT_NAMES, id_condition, owned_by, server_code, tenant_scope
-from workflows.context.value_types import same
+from workflows.context.queries import TENANT_NAMES, id_condition, owner_scope, find_server_code, tenant_scope
+from workflows.context.value_types import is_same_value
 
 # Below the caller's deadline of 10 s: the server stops by itself, instead of working on for nobody.
 MAX_READ_MS = 9_000
@@ -79,7 +79,7 @@ class Documents:
         why = refusal(wanted.database, wanted.collection, own_database=self._own_database)
         if why is not None:
             raise ReadRefusedError(why)
-        if operator := server_code(wanted.query):
+        if operator := find_server_code(wanted.query):
             raise ReadRefusedError(f"{operator} runs code on the database server, which no query may")
         query = {"$and": [dict(wanted.query), tenant_scope(wanted.app_id)]}
         projection = {"_id": "_id" in wanted.fields, **dict.fromkeys(wanted.fields, True)}
@@ -91,11 +91,11 @@ class Documents:
         except _UNSENDABLE as error:
             raise ReadRefusedError(str(error)) from None
         except OperationFailure as error:
-            if store_is_away(error):
+            if is_unavailable(error):
                 raise
             raise ReadRefusedError(_said(error)) from None
 
-    async def check_writable(self, place: DocumentPlace) -> None:
+    async def check_writable(self, place: DocumentTarget) -> None:
         """WriteRefusedError where a write could not change the document that is meant: one that says no owner, or, by
         its `_id`, none of this app's. By another key a missing document is one that is yet to be inserted. What is not
         found in the time that a write has is WriteTooSlowError here already."""
@@ -103,7 +103,7 @@ class Documents:
         self._check(own_write)
         found_by = time.monotonic() + self._found_within_s
         key = {place.key: _key_condition(place)}
-        if await self._exists(own_write, {"$and": [key, owned_by(place.app_id)]}, found_by=found_by):
+        if await self._exists(own_write, {"$and": [key, owner_scope(place.app_id)]}, found_by=found_by):
             return
         which = f"{place.variable} {str(place.key_value)[:MAX_SHOWN]}"
         where = f"{place.database}.{place.collection}"
@@ -125,15 +125,15 @@ class Documents:
         except ExecutionTimeout:
             raise self._not_found_in_time(write) from None
         except _UNSENDABLE as error:
-            raise write.refused(str(error)) from None
+            raise write.refused_error(str(error)) from None
         except OperationFailure as error:
-            if store_is_away(error):
+            if is_unavailable(error):
                 raise
-            raise write.refused(_said(error)) from None
+            raise write.refused_error(_said(error)) from None
 
     def _not_found_in_time(self, write: DocumentWrite) -> WriteTooSlowError:
         why = f"to find its {write.key} took longer than {self._found_within_s:.2g} s"
-        return write.too_slow(f"{why}; the collection needs an index on it")
+        return write.too_slow_error(f"{why}; the collection needs an index on it")
 
     async def write_with(
         self, step: Callable[[AsyncClientSession], Awaitable[None]], writes: Sequence[DocumentWrite]
@@ -155,9 +155,9 @@ class Documents:
             except OperationFailure as error:
                 if error.code == WRITE_CONFLICT and writes and time.monotonic() > give_up_at:
                     why = f"for {self._written_within_s:g} s others wrote the same documents whenever it was tried"
-                    raise writes[0].too_slow(why) from None
+                    raise writes[0].too_slow_error(why) from None
                 raise
-            passed("documents written")
+            crash_point("documents written")
 
         try:
             await self._in_transaction(all_of_it)
@@ -168,11 +168,11 @@ class Documents:
     def _check(self, write: DocumentWrite) -> None:
         why = refusal(write.database, write.collection, own_database=self._own_database)
         if why is not None:
-            raise write.refused(why)
+            raise write.refused_error(why)
         try:
             check_storable(write.values, path=write.variable)
         except NotStorableError as error:
-            raise write.refused(str(error)) from None
+            raise write.refused_error(str(error)) from None
 
     async def _in_transaction(self, work: Callable[[AsyncClientSession], Awaitable[None]]) -> None:
         async with self._client.start_session() as session:
@@ -198,15 +198,15 @@ class Documents:
         except DuplicateKeyError:
             # Not the server's text: it quotes what stands in the index.
             why = "a unique index of the collection holds one of its values already, for another document"
-            raise KeyTakenError(str(write.refused(why))) from None
+            raise KeyTakenError(str(write.refused_error(why))) from None
         except ExecutionTimeout:
             raise self._not_found_in_time(write) from None
         except _UNSENDABLE as error:
-            raise write.refused(str(error)) from None
+            raise write.refused_error(str(error)) from None
         except OperationFailure as error:
-            if store_is_away(error):
+            if is_unavailable(error):
                 raise
-            raise write.refused(_said(error)) from None
+            raise write.refused_error(_said(error)) from None
 
 
 def _left_ms(found_by: float) -> int:
@@ -214,10 +214,10 @@ def _left_ms(found_by: float) -> int:
 
 
 def _own_document(write: DocumentWrite) -> dict[str, Any]:
-    return {"$and": [{write.key: _key_condition(write)}, owned_by(write.app_id)]}
+    return {"$and": [{write.key: _key_condition(write)}, owner_scope(write.app_id)]}
 
 
-def _key_condition(place: DocumentPlace | DocumentWrite) -> Any:
+def _key_condition(place: DocumentTarget | DocumentWrite) -> Any:
     may_be_object_id = place.key == "_id" or place.key in TENANT_NAMES
     return id_condition(place.key_value) if may_be_object_id else place.key_value
 
@@ -232,7 +232,7 @@ def _nowhere(write: DocumentWrite) -> dict[str, Any]:
 def _differs(found: Mapping[str, Any], name: str, value: Any) -> bool:
     """From what a context was given of it. A date or an id that came as text and was left alone stays what it is."""
     try:
-        return name not in found or not same(plain_json(found[name]), value)
+        return name not in found or not is_same_value(to_plain_json(found[name]), value)
     except TooLargeError:
         return True
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError, PyMongoError, WTimeoutError
 
-from accounting.grouped import Grouped, each_written
+from accounting.grouped import BulkWriter, collect_bulk_errors
 from workers.store.ordering import Order, as_head, as_held, order_key_of, turn_is_taken
 from workers.store.run_document import Document
-from workers.together import together
+from workers.together import gather_all
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +24,14 @@ class Inserts:
     def __init__(self, runs: AsyncCollection[Document], order: Order) -> None:
         self._runs = runs
         self._order = order
-        self._grouped = Grouped(self._insert_all, forget_cancelled=True)
+        self._grouped = BulkWriter(self._insert_all, drop_cancelled=True)
 
     async def insert(self, run: Document) -> bool:
         """Durable when it returns: whether a worker may take the run now. Raises DuplicateKeyError for an event that
         has its run already."""
         for _ in range(_TRIES):
             try:
-                return await self._grouped.do(run)
+                return await self._grouped.submit(run)
             except DuplicateKeyError as error:
                 if not turn_is_taken(error):
                     raise
@@ -41,11 +41,11 @@ class Inserts:
     async def insert_all(self, runs: Sequence[Document]) -> Sequence[bool | Exception]:
         """Each as `insert` would answer for it, in one command; who was beaten to the head of its key is not tried
         again here."""
-        return await self._grouped.do_together(runs)
+        return await self._grouped.submit_all(runs)
 
     async def _insert_all(self, runs: Sequence[Document]) -> Sequence[bool | Exception]:
         placed = await self._placed(runs)
-        errors = await each_written(self._runs.insert_many(placed, ordered=False), len(placed))
+        errors = await collect_bulk_errors(self._runs.insert_many(placed, ordered=False), len(placed))
         held = {
             run["_id"]: run for run, error in zip(placed, errors, strict=True) if error is None and "held_by" in run
         }
@@ -57,7 +57,7 @@ class Inserts:
         keys = {key for run in runs if (key := order_key_of(run)) is not None}
         if not keys:
             return [*runs]
-        headless, awaited = await together([self._order.headless(keys), self._order.awaited(keys)])
+        headless, awaited = await gather_all([self._order.headless(keys), self._order.awaited(keys)])
         free = headless - awaited
         placed: dict[str, Document] = {}
         for run in sorted(runs, key=_sequence):
@@ -71,7 +71,7 @@ class Inserts:
         keys = {run["order"]["key"] for run in held}
         try:
             headless = await self._order.headless(keys) if keys else ()
-            let_go = await together(self._order.let_next_go(key, woken=False) for key in headless)
+            let_go = await gather_all(self._order.let_next_go(key, woken=False) for key in headless)
         except PyMongoError as error:  # they are durable; the reconciler lets them go
             log.warning("order_left_to_reconciler", extra={"keys": len(keys), "error": type(error).__name__})
             return set()

@@ -11,7 +11,7 @@ from pymongo.errors import BulkWriteError
 
 from workers.store.run_document import Document, literal
 from workers.store.storable import as_storable
-from workflows.context.kept_states import NO_KEY, KeptState, StatePlace
+from workflows.context.kept_states import APP_WIDE_KEY, PersistentState, StateKey
 
 KEPT_STATES = "kept_states"
 KEPT = timedelta(days=400)
@@ -30,17 +30,17 @@ class KeptStates:
     async def ensure_indexes(self) -> None:
         await self._states.create_indexes(list(INDEXES))
 
-    async def read(self, places: Collection[StatePlace]) -> Mapping[str, Any]:
+    async def read(self, places: Collection[StateKey]) -> Mapping[str, Any]:
         found = self._states.find({"_id": {"$in": [_id(place) for place in places]}}, {"value": 1})
         return {state["_id"]["variable"]: state["value"] for state in await found.to_list(None) if "value" in state}
 
-    async def prepare(self, states: Sequence[KeptState]) -> None:
+    async def prepare(self, states: Sequence[PersistentState]) -> None:
         """Makes the documents, since an insertion in a transaction could fail on one that another run just made.
 
         They expire from now on: one that expired just before it is written would not be found, and one without a value,
         whose run has lost its lease, would stay for ever."""
         made = [
-            UpdateOne({"_id": _id(each.place)}, [{"$set": {"expires_at": self._prepared_expiry(each)}}], upsert=True)
+            UpdateOne({"_id": _id(each.state_key)}, [{"$set": {"expires_at": self._prepared_expiry(each)}}], upsert=True)
             for each in states
         ]
         try:
@@ -49,23 +49,23 @@ class KeptStates:
             if any(each["code"] != DUPLICATE_KEY for each in error.details["writeErrors"]):
                 raise
 
-    async def write(self, states: Sequence[KeptState], *, run_id: str, session: AsyncClientSession) -> None:
+    async def write(self, states: Sequence[PersistentState], *, run_id: str, session: AsyncClientSession) -> None:
         await self._states.bulk_write([self._update(each, run_id) for each in states], session=session)
 
-    def _update(self, state: KeptState, run_id: str) -> UpdateOne:
+    def _update(self, state: PersistentState, run_id: str) -> UpdateOne:
         value = as_storable({"value": state.value})["value"]
         written = {"value": literal(value), "run_id": run_id, "updated_at": "$$NOW", "expires_at": self._expiry(state)}
-        return UpdateOne({"_id": _id(state.place)}, [{"$set": written}])
+        return UpdateOne({"_id": _id(state.state_key)}, [{"$set": written}])
 
-    def _prepared_expiry(self, state: KeptState) -> Document:
+    def _prepared_expiry(self, state: PersistentState) -> Document:
         is_empty = {"$eq": [{"$type": "$value"}, "missing"]}
         return {"$cond": [is_empty, {"$add": ["$$NOW", EMPTY_KEPT_MS]}, self._expiry(state)]}
 
-    def _expiry(self, state: KeptState) -> Document | str:
-        return "$$REMOVE" if state.place.key_name == NO_KEY else {"$add": ["$$NOW", self._keep_ms]}
+    def _expiry(self, state: PersistentState) -> Document | str:
+        return "$$REMOVE" if state.state_key.key_name == APP_WIDE_KEY else {"$add": ["$$NOW", self._keep_ms]}
 
 
-def _id(place: StatePlace) -> Document:
+def _id(place: StateKey) -> Document:
     """Fields in this order: MongoDB compares embedded documents by it."""
     return {
         "app_id": place.app_id,

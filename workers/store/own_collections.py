@@ -1,6 +1,6 @@
 """Our own collections: what packages neither read nor write, in a database that may also hold users' data."""
 
-from workflows.context.queries import is_servers_own
+from workflows.context.queries import is_system_collection
 
 OWN_COLLECTIONS = frozenset(
     {
@@ -31,7 +31,7 @@ OWN_COLLECTIONS = frozenset(
 
 def refusal(database: str, collection: str, *, own_database: str) -> str | None:
     """Why a package may not touch this place; None when it may."""
-    if is_servers_own(database, collection):
+    if is_system_collection(database, collection):
         return f"{database}.{collection} belongs to the database server"
     if database == own_database and collection in OWN_COLLECTIONS:
         return f"{database}.{collection} belongs to Unattended itself"

@@ -19,9 +19,9 @@ from pymongo import ASCENDING, DESCENDING, ReplaceOne, ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
-from accounting.grouped import Grouped, each_written
+from accounting.grouped import BulkWriter, collect_bulk_errors
 from accounting.totals.reading import run_totals
-from workers.landmarks import passed
+from workers.landmarks import crash_point
 from workers.store.documents import Documents
 from workers.store.kept_states import KeptStates
 from workers.store.run import ALONE, AT_REST, Claim, Hold, LeaseLostError, RunState
@@ -38,7 +38,7 @@ from workers.store.run_document import (
 from workers.store.run_store import RunStore
 from workers.store.transitions import moves, sources_of
 from workflows.context.documents import DocumentWrite
-from workflows.context.kept_states import KeptState
+from workflows.context.kept_states import PersistentState
 
 
 def owned(claim: Claim) -> Document:
@@ -91,7 +91,7 @@ class Ownership:
             store.database.client, own_database=store.database.name, found_within_s=found_within_s(lease_s)
         )
         self._states = states or KeptStates(store.database)
-        self._turns = Grouped(self._write_turns)
+        self._turns = BulkWriter(self._write_turns)
         self._owner = owner
         self._lease_s = lease_s
 
@@ -174,7 +174,7 @@ class Ownership:
         writes: Sequence[DocumentWrite] = (),
     ) -> None:
         await self._write_turn(claim, number, turn)
-        passed("turn written")
+        crash_point("turn written")
         # A run that gets on is not what kills its workers: only losses without a turn in between count as its own.
         moved = {"$set": {"turn": number, "worker_losses": 0, "losses_alone": 0, **checkpoint}}
         await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
@@ -185,7 +185,7 @@ class Ownership:
         # The turn alone does not tell a stale owner: the new one may have written nothing yet.
         if await self._store.runs.find_one(owned(claim), {"_id": 1}) is None:
             raise LeaseLostError(claim)
-        passed("open turn kept")
+        crash_point("open turn kept")
 
     async def record_answer(self, claim: Claim, answer: Mapping[str, Any]) -> None:
         """Adds the use of a standing answer to the run, once for each question."""
@@ -203,12 +203,12 @@ class Ownership:
             # Replaces what an older owner left without committing it; a newer owner's turn does not match
             # the filter, so the upsert runs into its `_id` instead of over it.
             replacement = ReplaceOne({"_id": key, "token": {"$lte": claim.token}}, {**turn, **owner}, upsert=True)
-            await self._turns.do(replacement)
+            await self._turns.submit(replacement)
         except DuplicateKeyError:
             raise LeaseLostError(claim) from None
 
     async def _write_turns(self, turns: Sequence[ReplaceOne[Document]]) -> Sequence[Exception | None]:
-        return await each_written(self._store.turns.bulk_write(turns, ordered=False), len(turns))
+        return await collect_bulk_errors(self._store.turns.bulk_write(turns, ordered=False), len(turns))
 
     async def finish(
         self,
@@ -217,7 +217,7 @@ class Ownership:
         record: Mapping[str, Any],
         *,
         writes: Sequence[DocumentWrite] = (),
-        states: Sequence[KeptState] = (),
+        states: Sequence[PersistentState] = (),
     ) -> RunState:
         """`record` is what the run document keeps of its end: outcome, usage, the last context, errors. What only rests
         would outlive a wish to cancel it that came too late for its owner to hear: it is cancelled."""
@@ -269,7 +269,7 @@ class Ownership:
         to: RunState | None = None,
         also: Mapping[str, Any] | None = None,
         writes: Sequence[DocumentWrite] = (),
-        states: Sequence[KeptState] = (),
+        states: Sequence[PersistentState] = (),
     ) -> None:
         moved = {} if to is None else {"state": moves(RunState.RUNNING, to)}
         query = {**owned(claim), **moved, **(also or {})}

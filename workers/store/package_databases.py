@@ -27,7 +27,7 @@ from workers.store.package_client import (
 )
 from workers.store.package_queries import check_collection, check_pipeline, check_query, copy_query
 from workflows.compat.databases import DatabaseNotAllowedError
-from workflows.context.queries import is_servers_own
+from workflows.context.queries import is_system_collection
 
 Client = AsyncMongoClient[Document]
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class PackageDatabases:
     async def _list_collections(self, database: str) -> list[str]:
         self._check(database)
         names = await self._connect().get_database(database).list_collection_names()
-        return [name for name in names if not is_servers_own(database, name)]
+        return [name for name in names if not is_system_collection(database, name)]
 
     async def _run_on_loop(self, make: Callable[[], Awaitable[T]]) -> T:
         if asyncio.get_running_loop() is self._loop:
@@ -115,7 +115,7 @@ def check_database(name: Any, *, allowed: frozenset[str], own_database: str) -> 
     """DatabaseNotAllowedError unless it is a text that the operator's file names."""
     if type(name) is not str:
         raise DatabaseNotAllowedError("the name of a database is a text")
-    if name.lower() == own_database.lower() or is_servers_own(name, "") or name not in allowed:
+    if name.lower() == own_database.lower() or is_system_collection(name, "") or name not in allowed:
         raise DatabaseNotAllowedError(
             f"the database {name[:64]!r} is not allowed to packages, only {', '.join(sorted(allowed))}: the operator's"
             " file names them under compat.databases"

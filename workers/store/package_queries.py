@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workflows.compat.databases import DatabaseNotAllowedError
-from workflows.context.queries import is_servers_own, server_code
+from workflows.context.queries import is_system_collection, find_server_code
 
 MAX_DEPTH = 100
 # Stages that read and write documents of collections. Others show the server itself, other databases, or are internal.
@@ -67,7 +67,7 @@ def _key(key: Any) -> Any:
 
 def check_query(value: Any) -> None:
     """DatabaseNotAllowedError for code that would run on the database server."""
-    if operator := server_code(value):
+    if operator := find_server_code(value):
         raise DatabaseNotAllowedError(f"{operator} runs code on the database server, which no query of a tool may")
 
 
@@ -109,5 +109,5 @@ def _inner_pipelines(operator: str, body: Any) -> Sequence[Any]:
 
 def check_collection(database: str, collection: Any) -> None:
     """DatabaseNotAllowedError for what is no plain name, or the server's own."""
-    if type(collection) is not str or not collection or "$" in collection or is_servers_own(database, collection):
+    if type(collection) is not str or not collection or "$" in collection or is_system_collection(database, collection):
         raise DatabaseNotAllowedError(f"{collection!r} is not the name of a collection that tools may use")

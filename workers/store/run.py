@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ulid import ULID
 
-from workflows.package.priority import USUAL
+from workflows.package.priority import DEFAULT_PRIORITY
 
 
 class RunState(StrEnum):
@@ -94,7 +94,7 @@ class RunRequest:
     parent_run_id: str | None = None
     replay_of: str | None = None
     keys_of: str | None = None  # the run whose idempotency keys its tools are given; None: its own
-    priority: int = USUAL
+    priority: int = DEFAULT_PRIORITY
     not_before: datetime | None = None  # durable at once, started later
     order_key: str | None = None  # of an app's runs with one key one at a time is worked on, in the order of acceptance
     order_seq: str | None = None  # where the caller knows the order better: compared as text, byte by byte

@@ -8,7 +8,7 @@ from typing import Any
 from workers.store.run import ALONE, SUSPECT_LOSSES, RunRequest, RunState, TriggerEvent, new_run_id, quoted
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
-from workflows.package.priority import LEAST_URGENT, MOST_URGENT
+from workflows.package.priority import MIN_PRIORITY, MAX_PRIORITY
 
 Document = dict[str, Any]
 
@@ -39,8 +39,8 @@ _HIDDEN = frozenset(
 
 def run_document(request: RunRequest, *, now: datetime, republish_after: timedelta) -> Document:
     run_id = new_run_id()
-    if not LEAST_URGENT <= request.priority <= MOST_URGENT:
-        raise NotStorableError(f"priority is {request.priority}; it is from {LEAST_URGENT} to {MOST_URGENT}")
+    if not MIN_PRIORITY <= request.priority <= MAX_PRIORITY:
+        raise NotStorableError(f"priority is {request.priority}; it is from {MIN_PRIORITY} to {MAX_PRIORITY}")
     _check_texts(request)
     check_storable(request.input)
     check_storable(request.message, path="message")

@@ -20,7 +20,7 @@ from workers.store.run import UNFINISHED, Accepted, RunRequest, RunState, run_id
 from workers.store.run_document import Document, run_document
 from workers.store.run_indexes import OBSOLETE_RUN_INDEXES, RUN_INDEXES, TURN_INDEXES
 from workers.store.storable import NotStorableError
-from workers.together import together
+from workers.together import gather_all
 
 _INSERT_TRIES = 50
 _INSERT_PAUSE_S = 0.1
@@ -120,7 +120,7 @@ class RunStore:
             else:  # its turn was taken, or the first run of its event is on no majority yet
                 again.append(place)
         # Together they share a command, in which the first of an order key is placed before the others.
-        answers.update(zip(again, await together(self.insert(requests[place]) for place in again), strict=True))
+        answers.update(zip(again, await gather_all(self.insert(requests[place]) for place in again), strict=True))
         return [answers[place] for place in range(len(requests))]
 
     async def _first_runs(self, dedupe_keys: Sequence[str]) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.context.storable_values import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, plain_values, weight_of
+from workflows.context.storable_values import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, plain_context, plain_weight
 
 _UNFIT = frozenset("$.\x00")  # also where they may stand: whoever looks closer knows
 _SMALL = frozenset({type(None), bool, int, float})
@@ -96,8 +96,8 @@ def _checked_key(key: Any, *, path: str, any_key: bool) -> int:
 def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:
     """Tools may put anything into a context: what a chat keeps of it, in the size of a run document. Names of files and
     addresses are keys like any other: a run that is resumed finds what it had."""
-    stored = plain_values(values.items())
-    sizes = {name: weight_of(value) for name, value in stored.items()}
+    stored = plain_context(values.items())
+    sizes = {name: plain_weight(value) for name, value in stored.items()}
     if sum(sizes.values()) > MAX_CONTEXT_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
         raise NotStorableError(

@@ -7,7 +7,7 @@ import requests
 from typing_extensions import override
 
 
-class Backend(requests.Session):
+class TraceBackend(requests.Session):
     """Never reads a body: a wrong address may send one that does not end, and the sending thread would wait for it.
 
     Nor goes where it is sent: an exporter takes `moved` for good, and the spans would be lost unsaid.

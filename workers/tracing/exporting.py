@@ -20,33 +20,33 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from typing_extensions import override
 
 from workers.settings import Settings
-from workers.tracing.backend import Backend
+from workers.tracing.backend import TraceBackend
 from workers.tracing.ids import SpanIds
 from workers.tracing.process_tracing import ProcessTracing
-from workers.tracing.wanted import wants_content
+from workers.tracing.wanted import is_content_wanted
 from workflows.context.redaction import Redactor
 
 log = logging.getLogger(__name__)
 
 FLUSHED_WITHIN_S = 1.0  # a worker that was told to stop has little more
-SAY_EVERY_S = 60.0
+LOG_INTERVAL_S = 60.0
 
 
-def open_exporting(settings: Settings, endpoint: str, *, role: str, redactor: Redactor) -> ProcessTracing:
+def open_otlp_tracing(settings: Settings, endpoint: str, *, role: str, redactor: Redactor) -> ProcessTracing:
     # It says in sentences, again and again, what is said here once a minute.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     ids = ChosenIds()
     provider = TracerProvider(resource=_resource(role), id_generator=ids, shutdown_on_exit=False)
-    backend = Backend()
+    backend = TraceBackend()
     exporter = OTLPSpanExporter(endpoint=endpoint, session=backend)
-    provider.add_span_processor(BatchSpanProcessor(TellingExporter(exporter, endpoint, backend)))
+    provider.add_span_processor(BatchSpanProcessor(LoggingExporter(exporter, endpoint, backend)))
     return ProcessTracing(
         provider.get_tracer("unattended"),
         role=role,
         redactor=redactor,
-        with_content=wants_content(settings),
-        choose_ids=ids.chosen,
-        close=lambda: _closed(provider),
+        with_content=is_content_wanted(settings),
+        choose_ids=ids.use_ids,
+        close=lambda: _shut_down(provider),
     )
 
 
@@ -57,7 +57,7 @@ def _resource(role: str) -> Resource:
     return named
 
 
-def _closed(provider: TracerProvider) -> None:
+def _shut_down(provider: TracerProvider) -> None:
     """Whatever is sent by then; an endpoint that is away holds up nobody."""
     thread = threading.Thread(target=provider.shutdown, name="last traces", daemon=True)
     thread.start()
@@ -71,7 +71,7 @@ class ChosenIds(RandomIdGenerator):
         self._chosen: ContextVar[SpanIds | None] = ContextVar("unattended_chosen_ids", default=None)
 
     @contextmanager
-    def chosen(self, ids: SpanIds) -> Iterator[None]:
+    def use_ids(self, ids: SpanIds) -> Iterator[None]:
         """For the one span that is started meanwhile."""
         token = self._chosen.set(ids)
         try:
@@ -90,37 +90,37 @@ class ChosenIds(RandomIdGenerator):
         return super().generate_trace_id() if chosen is None else chosen.trace_id
 
 
-class TellingExporter(SpanExporter):
+class LoggingExporter(SpanExporter):
     """One line when spans cannot be sent, one a minute while that lasts, and one when it is over."""
 
-    def __init__(self, inner: SpanExporter, endpoint: str, backend: Backend) -> None:
+    def __init__(self, inner: SpanExporter, endpoint: str, backend: TraceBackend) -> None:
         self._inner = inner
         self._backend = backend
         self._host = urlsplit(endpoint).hostname
         self._lost = 0
-        self._said_at: float | None = None
+        self._logged_at: float | None = None
 
     @override
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._inner.export(spans)
         if result is SpanExportResult.SUCCESS:
-            self._sent()
+            self._log_recovery()
         else:
-            self._failed(len(spans))
+            self._log_failure(len(spans))
         return result
 
-    def _failed(self, spans: int) -> None:
+    def _log_failure(self, spans: int) -> None:
         self._lost += spans
         now = time.monotonic()
-        if self._said_at is None or now - self._said_at >= SAY_EVERY_S:
-            self._said_at = now
+        if self._logged_at is None or now - self._logged_at >= LOG_INTERVAL_S:
+            self._logged_at = now
             said = {"host": self._host, "answer": self._backend.answer, "spans": self._lost}
             log.warning("traces_not_exported", extra=said)
 
-    def _sent(self) -> None:
-        if self._said_at is not None:
+    def _log_recovery(self) -> None:
+        if self._logged_at is not None:
             log.info("traces_exported_again", extra={"host": self._host, "spans_lost": self._lost})
-            self._lost, self._said_at = 0, None
+            self._lost, self._logged_at = 0, None
 
     @override
     def shutdown(self) -> None:

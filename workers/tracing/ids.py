@@ -23,7 +23,7 @@ class SpanIds:
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-{self.sampled:02x}"
 
 
-def from_traceparent(header: str | None) -> SpanIds | None:
+def parse_traceparent(header: str | None) -> SpanIds | None:
     """None for what is no traceparent, as the W3C recommends: then a new trace begins."""
     match = _TRACEPARENT.fullmatch(header or "")
     if match is None:
@@ -32,17 +32,17 @@ def from_traceparent(header: str | None) -> SpanIds | None:
     return SpanIds(trace_id, span_id, bool(flags & 1)) if trace_id and span_id else None
 
 
-def ids_of(run: Mapping[str, Any], *, token: int) -> SpanIds:
+def span_ids_of(run: Mapping[str, Any], *, token: int) -> SpanIds:
     """Of a run document, under the owner with this token. A run that came without a trace has one of its own."""
-    asked_by = from_traceparent(run.get("traceparent"))
+    asked_by = parse_traceparent(run.get("traceparent"))
     trace_id = _number(run["_id"], length=16) if asked_by is None else asked_by.trace_id
     return SpanIds(trace_id, _number(f"{run['_id']}:{token}", length=8), asked_by is None or asked_by.sampled)
 
 
-def former_owner_of(run: Mapping[str, Any]) -> SpanIds | None:
+def previous_owner_ids(run: Mapping[str, Any]) -> SpanIds | None:
     """Who worked on this run before; not who held it only to find that it may not start yet."""
     history = run.get("history")
-    return ids_of(run, token=history[-1]["token"]) if history else None
+    return span_ids_of(run, token=history[-1]["token"]) if history else None
 
 
 def _number(text: str, *, length: int) -> int:

@@ -9,13 +9,13 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, TraceFlags, Tracer
 from opentelemetry.trace.propagation import set_span_in_context
 
-from workers.logs import about
+from workers.logs import log_context
 from workers.store.run import Accepted, Claim, RunRequest, RunState
 from workers.store.run_store import RunStore
 from workers.tracing import names
-from workers.tracing.ids import SpanIds, former_owner_of, from_traceparent, ids_of
+from workers.tracing.ids import SpanIds, previous_owner_ids, parse_traceparent, span_ids_of
 from workers.tracing.run_spans import Content, RunSpans, mark_failed
-from workers.tracing.tracing import Asked, current_call
+from workers.tracing.tracing import TracedRequest, current_request
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome
 from workflows.spans import NO_SPANS, Spans
@@ -41,17 +41,17 @@ class ProcessTracing:
     ) -> None:
         self._tracer = tracer
         self._kind = _KINDS.get(role, SpanKind.PRODUCER)
-        self._content = Content(redactor, wanted=with_content)
+        self._content = Content(redactor, is_wanted=with_content)
         self._choose_ids = choose_ids
         self._runs: dict[tuple[str, int], RunSpans] = {}
         self.close = close
 
-    def asked(self, request: RunRequest) -> Asked:
-        call = current_call()
-        parent = from_traceparent(call.traceparent) if call is not None else None
+    def start_trigger_span(self, request: RunRequest) -> TracedRequest:
+        call = current_request()
+        parent = parse_traceparent(call.traceparent) if call is not None else None
         span = self._tracer.start_span(
             f"trigger {request.workflow}/{request.trigger.name}",
-            context=_under(parent),
+            context=_parent_context(parent),
             kind=self._kind,
             attributes={
                 names.WORKFLOW: request.workflow,
@@ -61,30 +61,30 @@ class ProcessTracing:
             },
             start_time=None if call is None else call.began_ns,
         )
-        return _Traced(span, replace(request, traceparent=_ids(span).as_traceparent()))
+        return _RecordedRequest(span, replace(request, traceparent=_ids(span).as_traceparent()))
 
     @contextmanager
-    def run(self, claim: Claim) -> Iterator[None]:
-        span = self._run_span(claim)
+    def run_span(self, claim: Claim) -> Iterator[None]:
+        span = self._start_run_span(claim)
         key = (claim.run_id, claim.token)
         if not span.is_recording():  # then nothing of the run is: the parent decides
             yield
             return
         self._runs[key] = spans = RunSpans(self._tracer, span, claim.document, self._content)
         try:
-            with about(**log_fields(span)):
+            with log_context(**log_fields(span)):
                 yield
         finally:
             del self._runs[key]
             spans.close()
 
-    def _run_span(self, claim: Claim) -> Span:
+    def _start_run_span(self, claim: Claim) -> Span:
         run = claim.document
-        former = former_owner_of(run)
-        with self._choose_ids(ids_of(run, token=claim.token)):
+        former = previous_owner_ids(run)
+        with self._choose_ids(span_ids_of(run, token=claim.token)):
             return self._tracer.start_span(
                 f"invoke_workflow {run['workflow']}",
-                context=_under(from_traceparent(run.get("traceparent"))),
+                context=_parent_context(parse_traceparent(run.get("traceparent"))),
                 links=[] if former is None else [_link(former, "resumes")],
                 attributes={
                     names.OPERATION: "invoke_workflow",
@@ -100,27 +100,27 @@ class ProcessTracing:
                 },
             )
 
-    async def link(self, claim: Claim, store: RunStore) -> None:
+    async def link_related_runs(self, claim: Claim, store: RunStore) -> None:
         spans, run = self._runs.get((claim.run_id, claim.token)), claim.document
         followed = {run.get("parent_run_id"): "follows", run.get("replay_of"): "replays"}
         followed.pop(None, None)
         if spans is None or not followed or run.get("history"):
             return
         async for other in store.runs.find({"_id": {"$in": list(followed)}}, _LINKED):
-            link = _link(ids_of(other, token=other["lease"]["token"]), followed[other["_id"]])
+            link = _link(span_ids_of(other, token=other["lease"]["token"]), followed[other["_id"]])
             spans.span.add_link(link.context, link.attributes)
 
-    def chat(self, claim: Claim) -> Spans:
+    def chat_spans(self, claim: Claim) -> Spans:
         return self._runs.get((claim.run_id, claim.token), NO_SPANS)
 
-    def ended(self, claim: Claim, outcome: Outcome, state: RunState) -> None:
+    def record_outcome(self, claim: Claim, outcome: Outcome, state: RunState) -> None:
         spans = self._runs.get((claim.run_id, claim.token))
         if spans is not None:
-            spans.ended(outcome, state)
+            spans.record_outcome(outcome, state)
 
 
 @dataclass(frozen=True, slots=True)
-class _Traced:
+class _RecordedRequest:
     _span: Span
     request: RunRequest
 
@@ -128,12 +128,12 @@ class _Traced:
     def log_fields(self) -> Mapping[str, str]:
         return log_fields(self._span) if self._span.is_recording() else {}
 
-    def accepted(self, accepted: Accepted) -> None:
+    def end_accepted(self, accepted: Accepted) -> None:
         became = "created" if accepted.created else "merged" if accepted.merged else "duplicate"
         self._span.set_attributes({names.RUN_ID: accepted.run_id, names.ACCEPTED: became})
         self._span.end()
 
-    def failed(self, error: BaseException) -> None:
+    def end_failed(self, error: BaseException) -> None:
         mark_failed(self._span, type(error).__name__)
         self._span.end()
 
@@ -148,15 +148,15 @@ def _ids(span: Span) -> SpanIds:
     return SpanIds(context.trace_id, context.span_id, bool(context.trace_flags.sampled))
 
 
-def _under(parent: SpanIds | None) -> Context:
+def _parent_context(parent: SpanIds | None) -> Context:
     """Of another process. A context of its own: what a library may have made current is nobody's parent here."""
-    return Context() if parent is None else set_span_in_context(NonRecordingSpan(_remote(parent)), Context())
+    return Context() if parent is None else set_span_in_context(NonRecordingSpan(_remote_context(parent)), Context())
 
 
-def _remote(ids: SpanIds) -> SpanContext:
+def _remote_context(ids: SpanIds) -> SpanContext:
     return SpanContext(ids.trace_id, ids.span_id, is_remote=True, trace_flags=TraceFlags(ids.sampled))
 
 
 def _link(to: SpanIds, how: str) -> Link:
     attributes: dict[str, Any] = {names.LINK: how}
-    return Link(_remote(to), attributes)
+    return Link(_remote_context(to), attributes)

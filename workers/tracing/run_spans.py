@@ -17,15 +17,15 @@ from opentelemetry.trace.propagation import set_span_in_context
 
 from accounting.budgets.asking import PlannedCall
 from accounting.usage import ModelCall
-from workers.logs import about
+from workers.logs import log_context
 from workers.store.run import RunState
 from workers.tracing import names
 from workflows.context.redaction import Redactor
-from workflows.context.storable_values import storable
+from workflows.context.storable_values import storable_text
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.spans import CallSpan, Messages, ToolSpan, TurnSpan
 
-LONGEST = 8_000
+MAX_CONTENT_CHARACTERS = 8_000
 _NO_FAULT = frozenset({OutcomeKind.NEEDS_HUMAN, OutcomeKind.HANDED_BACK})
 _FAILED = frozenset({RunState.FAILED, RunState.PARKED})
 
@@ -35,19 +35,19 @@ class Content:
     """What may be shown of a package's words."""
 
     redactor: Redactor
-    wanted: bool
+    is_wanted: bool
 
     def name(self, text: str) -> str:
         """Of a type or a model, which a package or a server chose."""
-        return storable(self.redactor.text(text))[:200]
+        return storable_text(self.redactor.redact_text(text))[:200]
 
-    def of(self, name: str, told: Callable[[], Any]) -> Mapping[str, str]:
-        if not self.wanted:
+    def attribute(self, name: str, read_content: Callable[[], Any]) -> Mapping[str, str]:
+        if not self.is_wanted:
             return {}
         # Before it is written and cut: neither half of a value is found, nor one that is quoted twice.
-        shown = self.redactor.data(told())
-        text = storable(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
-        return {name: text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"}
+        shown = self.redactor.redact_data(read_content())
+        text = storable_text(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
+        return {name: text if len(text) <= MAX_CONTENT_CHARACTERS else f"{text[:MAX_CONTENT_CHARACTERS]}… ({len(text)} characters)"}
 
 
 class RunSpans:
@@ -74,8 +74,8 @@ class RunSpans:
         )
         around, self._context = self._context, set_span_in_context(span, Context())
         try:
-            with about(span_id=span_id(span)):
-                yield _OpenTurn(span, self._content)
+            with log_context(span_id=span_id(span)):
+                yield _TurnSpan(span, self._content)
         except asyncio.CancelledError:
             span.set_attribute(names.CUT_OFF, True)
             raise
@@ -86,7 +86,7 @@ class RunSpans:
             self._context = around
             span.end()
 
-    def model_call(self, call: PlannedCall, asked: Callable[[], Messages]) -> CallSpan:
+    def model_call(self, call: PlannedCall, messages: Callable[[], Messages]) -> CallSpan:
         provider = names.PROVIDERS.get(call.provider, call.provider)
         span = self._tracer.start_span(
             f"chat {call.model}",
@@ -98,10 +98,10 @@ class RunSpans:
                 names.PROVIDER: provider,
                 names.REQUEST_MODEL: call.model,
                 names.AGENT_NAME: call.agent,
-                **self._content.of(names.INPUT_MESSAGES, asked),
+                **self._content.attribute(names.INPUT_MESSAGES, messages),
             },
         )
-        return _OpenCall(span, self._content)
+        return _ModelCallSpan(span, self._content)
 
     @contextmanager
     def tool_call(self, tool: str, arguments: str) -> Iterator[ToolSpan]:
@@ -114,18 +114,18 @@ class RunSpans:
                 names.OPERATION: "execute_tool",
                 names.TOOL_NAME: tool,
                 names.TOOL_TYPE: "function",
-                **self._content.of(names.TOOL_ARGUMENTS, lambda: arguments),
+                **self._content.attribute(names.TOOL_ARGUMENTS, lambda: arguments),
             },
         )
         token = attach(set_span_in_context(span, Context()))
         try:
-            with about(span_id=span_id(span)):
-                yield _OpenTool(span, self._content)
+            with log_context(span_id=span_id(span)):
+                yield _ToolCallSpan(span, self._content)
         finally:
             detach(token)
             span.end()
 
-    def ended(self, outcome: Outcome, state: RunState) -> None:
+    def record_outcome(self, outcome: Outcome, state: RunState) -> None:
         self._has_ended = True
         self.span.set_attributes({names.OUTCOME: outcome.kind.value, names.STATE: state.value})
         is_retried = state is RunState.QUEUED and outcome.kind is not OutcomeKind.HANDED_BACK
@@ -139,26 +139,26 @@ class RunSpans:
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenTurn:
+class _TurnSpan:
     _span: Span
     _content: Content
 
-    def committed(self, handoff: str | None) -> None:
+    def record_commit(self, handoff: str | None) -> None:
         if handoff is not None:
             self._span.set_attribute(names.HANDOFF, handoff)
 
-    def ended_chat(self, outcome: Outcome) -> None:
+    def record_chat_end(self, outcome: Outcome) -> None:
         self._span.set_attribute(names.OUTCOME, outcome.kind.value)
         if outcome.kind not in _NO_FAULT:
             mark_failed(self._span, self._content.name(_error_of(outcome)))
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenCall:
+class _ModelCallSpan:
     _span: Span
     _content: Content
 
-    def end(self, call: ModelCall, *, model: str | None, said: Callable[[], Messages]) -> None:
+    def end(self, call: ModelCall, *, model: str | None, reply: Callable[[], Messages]) -> None:
         tokens = call.tokens
         self._span.set_attributes(
             {
@@ -169,7 +169,7 @@ class _OpenCall:
                 names.CACHE_WRITE_TOKENS: tokens.cache_write,
                 names.REASONING_TOKENS: tokens.reasoning,
                 **({} if model is None else {names.RESPONSE_MODEL: self._content.name(model)}),
-                **self._content.of(names.OUTPUT_MESSAGES, said),
+                **self._content.attribute(names.OUTPUT_MESSAGES, reply),
             }
         )
         if call.error is not None:
@@ -178,14 +178,14 @@ class _OpenCall:
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenTool:
+class _ToolCallSpan:
     _span: Span
     _content: Content
 
-    def answered(self, text: str) -> None:
-        self._span.set_attributes(self._content.of(names.TOOL_RESULT, lambda: text))
+    def record_result(self, text: str) -> None:
+        self._span.set_attributes(self._content.attribute(names.TOOL_RESULT, lambda: text))
 
-    def failed(self, error: str) -> None:
+    def record_error(self, error: str) -> None:
         mark_failed(self._span, self._content.name(error))
 
 

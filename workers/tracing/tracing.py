@@ -11,7 +11,7 @@ from typing import Protocol
 from workers.settings import Settings
 from workers.store.run import Accepted, Claim, RunRequest, RunState
 from workers.store.run_store import RunStore
-from workers.tracing.wanted import endpoint_of
+from workers.tracing.wanted import traces_endpoint
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome
 from workflows.spans import NO_SPANS, Spans
@@ -19,7 +19,7 @@ from workflows.spans import NO_SPANS, Spans
 log = logging.getLogger(__name__)
 
 
-class Asked(Protocol):
+class TracedRequest(Protocol):
     """A run that is asked for: `request` carries the trace on, and what became of it ends the span."""
 
     @property
@@ -28,9 +28,9 @@ class Asked(Protocol):
     @property
     def log_fields(self) -> Mapping[str, str]: ...
 
-    def accepted(self, accepted: Accepted) -> None: ...
+    def end_accepted(self, accepted: Accepted) -> None: ...
 
-    def failed(self, error: BaseException) -> None: ...
+    def end_failed(self, error: BaseException) -> None: ...
 
 
 class Tracing(Protocol):
@@ -39,50 +39,50 @@ class Tracing(Protocol):
     @property
     def is_on(self) -> bool: ...
 
-    def asked(self, request: RunRequest) -> Asked: ...
+    def start_trigger_span(self, request: RunRequest) -> TracedRequest: ...
 
-    def run(self, claim: Claim) -> AbstractContextManager[None]:
+    def run_span(self, claim: Claim) -> AbstractContextManager[None]:
         """Around all that one owner does to a run."""
 
-    async def link(self, claim: Claim, store: RunStore) -> None:
+    async def link_related_runs(self, claim: Claim, store: RunStore) -> None:
         """To the runs that this one follows or replays."""
 
-    def chat(self, claim: Claim) -> Spans: ...
+    def chat_spans(self, claim: Claim) -> Spans: ...
 
-    def ended(self, claim: Claim, outcome: Outcome, state: RunState) -> None: ...
+    def record_outcome(self, claim: Claim, outcome: Outcome, state: RunState) -> None: ...
 
     def close(self) -> None:
         """What was told is sent, within a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Untraced:
+class _UntracedRequest:
     request: RunRequest
 
     @property
     def log_fields(self) -> Mapping[str, str]:
         return {}
 
-    def accepted(self, accepted: Accepted) -> None: ...
+    def end_accepted(self, accepted: Accepted) -> None: ...
 
-    def failed(self, error: BaseException) -> None: ...
+    def end_failed(self, error: BaseException) -> None: ...
 
 
 class NoTracing:
     is_on = False
 
-    def asked(self, request: RunRequest) -> Asked:
-        return _Untraced(request)
+    def start_trigger_span(self, request: RunRequest) -> TracedRequest:
+        return _UntracedRequest(request)
 
-    def run(self, claim: Claim) -> AbstractContextManager[None]:  # noqa: ARG002 -- the protocol's
+    def run_span(self, claim: Claim) -> AbstractContextManager[None]:  # noqa: ARG002 -- the protocol's
         return nullcontext()
 
-    async def link(self, claim: Claim, store: RunStore) -> None: ...
+    async def link_related_runs(self, claim: Claim, store: RunStore) -> None: ...
 
-    def chat(self, claim: Claim) -> Spans:  # noqa: ARG002 -- the protocol's
+    def chat_spans(self, claim: Claim) -> Spans:  # noqa: ARG002 -- the protocol's
         return NO_SPANS
 
-    def ended(self, claim: Claim, outcome: Outcome, state: RunState) -> None: ...
+    def record_outcome(self, claim: Claim, outcome: Outcome, state: RunState) -> None: ...
 
     def close(self) -> None: ...
 
@@ -92,38 +92,38 @@ NO_TRACING = NoTracing()
 
 def open_tracing(settings: Settings, *, role: str, redactor: Redactor | None = None) -> Tracing:
     """Once in a process, after it was forked: spans are sent from a thread."""
-    endpoint = endpoint_of(settings)
+    endpoint = traces_endpoint(settings)
     if endpoint is None:
         return NO_TRACING
-    from workers.tracing.exporting import open_exporting
+    from workers.tracing.exporting import open_otlp_tracing
 
     try:
-        return open_exporting(settings, endpoint, role=role, redactor=redactor or Redactor())
+        return open_otlp_tracing(settings, endpoint, role=role, redactor=redactor or Redactor())
     except (ValueError, OSError) as error:  # one of the variables that the SDK reads itself
         log.warning("traces_off", extra={"error": str(error)[:200]})
         return NO_TRACING
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class IncomingRequest:
     """A request over HTTP: the trace that its sender is in, and when it came."""
 
     traceparent: str | None
     began_ns: int
 
 
-_call: ContextVar[Call | None] = ContextVar("unattended_call", default=None)
+_incoming_request: ContextVar[IncomingRequest | None] = ContextVar("unattended_call", default=None)
 
 
 @contextmanager
-def called(call: Call) -> Iterator[None]:
+def bind_request(request: IncomingRequest) -> Iterator[None]:
     """What is asked for meanwhile belongs to this call."""
-    token = _call.set(call)
+    token = _incoming_request.set(request)
     try:
         yield
     finally:
-        _call.reset(token)
+        _incoming_request.reset(token)
 
 
-def current_call() -> Call | None:
-    return _call.get()
+def current_request() -> IncomingRequest | None:
+    return _incoming_request.get()

@@ -9,22 +9,22 @@ from ag2 import Agent
 from workflows.chat.auto_tools import load_auto_tools
 from workflows.chat.errors import ChatError, PackageChanged
 from workflows.chat.incidents import Incident
-from workflows.chat.manager import Manager, build_manager
-from workflows.chat.models import Models
-from workflows.chat.output_models import AnswerModel, build_output_models
-from workflows.chat.package_steps import Step, load_hooks, load_lifecycle
+from workflows.chat.manager import SpeakerManager, build_manager
+from workflows.chat.models import ModelRegistry
+from workflows.chat.output_models import ReplyModel, build_output_models
+from workflows.chat.package_steps import PackageStep, load_hooks, load_lifecycle
 from workflows.chat.package_tools import PackageTool
 from workflows.chat.tool_functions import ToolFunction, load_tool_functions
-from workflows.chat.tool_modules import PackageModules, forget_tool_modules
+from workflows.chat.tool_modules import PackageModules, forget_package_modules
 from workflows.chat.tool_threads import ToolThreads
-from workflows.chat.transfers import transfer_tools
+from workflows.chat.transfers import build_transfer_tools
 from workflows.compat.databases import NO_DATABASES, Databases
-from workflows.context.refresh import refreshed_by_agent
+from workflows.context.refresh import refreshed_variables
 from workflows.package.automatic import is_offered
 from workflows.package.models import Moment, Package, Variable
-from workflows.package.raw.tree import content_version
+from workflows.package.raw.tree import compute_content_version
 
-KEPT_VERSIONS = 64
+MAX_KEPT_VERSIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,17 @@ class BuiltPackage:
     package: Package
     agents: Mapping[str, Agent]
     threads: ToolThreads
-    manager: Manager | None = None
-    lifecycle: Mapping[Moment, tuple[Step, ...]] = field(default_factory=dict)
-    hooks: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)  # by agent
-    outputs: Mapping[str, AnswerModel] = field(default_factory=dict)  # by agent
+    manager: SpeakerManager | None = None
+    lifecycle: Mapping[Moment, tuple[PackageStep, ...]] = field(default_factory=dict)
+    hooks: Mapping[str, tuple[PackageStep, ...]] = field(default_factory=dict)  # by agent
+    output_models: Mapping[str, ReplyModel] = field(default_factory=dict)  # by agent
     auto_tools: Mapping[str, tuple[ToolFunction, ...]] = field(default_factory=dict)  # by agent
-    refreshed: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)  # by agent that sees them
-    incidents: tuple[Incident, ...] = ()  # while its files were imported: each run of it says so
+    refreshed_variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)  # by agent that sees them
+    import_incidents: tuple[Incident, ...] = ()  # while its files were imported: each run of it says so
 
 
 def build_package(
-    package: Package, models: Models, threads: ToolThreads, databases: Databases = NO_DATABASES
+    package: Package, models: ModelRegistry, threads: ToolThreads, databases: Databases = NO_DATABASES
 ) -> BuiltPackage:
     """PackageDefect when a tool cannot be loaded or a model alias is unknown."""
     modules = PackageModules(package, databases)
@@ -53,11 +53,11 @@ def build_package(
         raise
 
 
-def _build(package: Package, modules: PackageModules, models: Models, threads: ToolThreads) -> BuiltPackage:
+def _build(package: Package, modules: PackageModules, models: ModelRegistry, threads: ToolThreads) -> BuiltPackage:
     functions = load_tool_functions(package, modules)
     lifecycle, hooks = load_lifecycle(package, modules), load_hooks(package, modules)
     auto_tools = load_auto_tools(package, modules, functions)
-    if modules.used and content_version(package.folder) != package.version:
+    if modules.is_used and compute_content_version(package.folder) != package.version:
         # What was imported is newer than what was read; under this version it would be wrong for ever.
         raise PackageChanged(f"the files of {package.name} changed while they were read")
     outputs = build_output_models(package, models)
@@ -67,7 +67,7 @@ def _build(package: Package, modules: PackageModules, models: Models, threads: T
             config=models.get(spec.model),
             tools=[
                 *(PackageTool(functions[tool]) for tool in functions if is_offered(package, name, tool)),
-                *transfer_tools(package, name),
+                *build_transfer_tools(package, name),
             ],
             response_schema=outputs[name].schema if name in outputs else None,
         )
@@ -83,24 +83,24 @@ def _build(package: Package, modules: PackageModules, models: Models, threads: T
         hooks,
         outputs,
         auto_tools,
-        refreshed_by_agent(package),
+        refreshed_variables(package),
         tuple(modules.incidents),
     )
 
 
-class AgentShop:
+class PackageCache:
     """Builds packages on demand and keeps the versions used last. Many runs ask at once, from threads; a
     version is built once, and one that takes long to import holds up nobody else's."""
 
-    def __init__(self, models: Models, threads: ToolThreads, databases: Databases = NO_DATABASES) -> None:
+    def __init__(self, models: ModelRegistry, threads: ToolThreads, databases: Databases = NO_DATABASES) -> None:
         self._models = models
         self._threads = threads
         self._databases = databases
         self._built: dict[tuple[str, str], BuiltPackage] = {}
         self._lock = threading.Lock()
-        self._building: dict[tuple[str, str], threading.Lock] = {}
+        self._build_locks: dict[tuple[str, str], threading.Lock] = {}
 
-    def ready(self, package: Package) -> BuiltPackage | None:
+    def find_built(self, package: Package) -> BuiltPackage | None:
         """Without waiting for anybody who builds."""
         key = (package.name, package.version)
         with self._lock:
@@ -109,22 +109,22 @@ class AgentShop:
                 self._built[key] = built  # moved to the end, as in `_keep`
         return built
 
-    def build(self, package: Package) -> BuiltPackage:
+    def get_or_build(self, package: Package) -> BuiltPackage:
         key = (package.name, package.version)
         with self._lock:
-            building = self._building.setdefault(key, threading.Lock())
+            building = self._build_locks.setdefault(key, threading.Lock())
         with building:
             with self._lock:  # `ready` takes one out for a moment
                 built = self._built.get(key)
             built = built or build_package(package, self._models, self._threads, self._databases)
-            self._keep(key, built)
+            self._store(key, built)
         return built
 
-    def _keep(self, key: tuple[str, str], built: BuiltPackage) -> None:
+    def _store(self, key: tuple[str, str], built: BuiltPackage) -> None:
         with self._lock:
             self._built.pop(key, None)
             self._built[key] = built  # moved to the end: the one used last is dropped last
-            self._building.pop(key, None)
-            while len(self._built) > KEPT_VERSIONS:
+            self._build_locks.pop(key, None)
+            while len(self._built) > MAX_KEPT_VERSIONS:
                 dropped = self._built.pop(next(iter(self._built)))
-                forget_tool_modules(dropped.package)
+                forget_package_modules(dropped.package)

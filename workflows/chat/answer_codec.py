@@ -12,12 +12,12 @@ from ag2.events._serialization import deserialize_value, serialize_value
 
 from workflows.chat.checkpoint import CheckpointError
 from workflows.chat.errors import ChatError
-from workflows.context.storable_values import storable
+from workflows.context.storable_values import storable_text
 
 VERSION = 1
-_NAMES = ("__event__", "__enum__", "__dataclass__", "__pydantic__")
+_CLASS_KEYS = ("__event__", "__enum__", "__dataclass__", "__pydantic__")
 # Modules of AG2's events and of the provider libraries whose objects these events carry.
-_MODULES = (
+_ALLOWED_MODULES = (
     *("ag2.events.", "ag2.config.openai.events.", "ag2.config.anthropic.events.", "ag2.config.gemini.events."),
     *("ag2.config.xai.events.", "openai.types.", "anthropic.types.", "google.genai.types."),
 )
@@ -27,17 +27,17 @@ class AnswerCodecError(ChatError):
     """An answer that cannot be written; the text names the class."""
 
 
-def write_answer(sent: Sequence[BaseEvent], response: ModelResponse, show: Callable[[Any], Any]) -> str:
+def encode_answer(events: Sequence[BaseEvent], response: ModelResponse, redact: Callable[[Any], Any]) -> str:
     """`show` hides what must not be kept. AnswerCodecError when the answer carries an object of another class."""
-    written = {"version": VERSION, "sent": serialize_value(list(sent)), "response": serialize_value(response)}
-    _check_names(written)
+    written = {"version": VERSION, "sent": serialize_value(list(events)), "response": serialize_value(response)}
+    _check_class_names(written)
     try:
-        return storable(json.dumps(show(written), ensure_ascii=False))
+        return storable_text(json.dumps(redact(written), ensure_ascii=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise AnswerCodecError(f"the model's answer cannot be written: {error}") from None
 
 
-def read_answer(text: str) -> tuple[Sequence[BaseEvent], ModelResponse]:
+def decode_answer(text: str) -> tuple[Sequence[BaseEvent], ModelResponse]:
     """CheckpointError when a newer version wrote it."""
     written = json.loads(text)
     if written.get("version") != VERSION:
@@ -45,22 +45,22 @@ def read_answer(text: str) -> tuple[Sequence[BaseEvent], ModelResponse]:
             f"a recorded model answer has version {written.get('version')!r} and this worker knows {VERSION};"
             " let a newer worker resume it"
         )
-    _check_names(written)
+    _check_class_names(written)
     return deserialize_value(written["sent"]), cast(ModelResponse, deserialize_value(written["response"]))
 
 
-def _check_names(value: Any) -> None:
-    for name in _names(value):
-        if not name.startswith(_MODULES):
+def _check_class_names(value: Any) -> None:
+    for name in _class_names(value):
+        if not name.startswith(_ALLOWED_MODULES):
             raise AnswerCodecError(f"a model's answer holds a {name}, which is no class of a model's answer")
 
 
-def _names(value: Any) -> Iterable[str]:
+def _class_names(value: Any) -> Iterable[str]:
     pending = [value]
     while pending:
         each = pending.pop()
         if isinstance(each, dict):
-            yield from (str(each[name]) for name in _NAMES if name in each)
+            yield from (str(each[name]) for name in _CLASS_KEYS if name in each)
             pending.extend(each.values())
         elif isinstance(each, list):
             pending.extend(each)

@@ -7,52 +7,52 @@ the answer still waiting or a turn that says it. What is answered for tools need
 from collections.abc import Sequence
 
 from workflows.chat.live import Conversation, LiveTurn
-from workflows.chat.question import Question, digest, question_id
-from workflows.chat.routing import Router, ending
-from workflows.chat.speakers import Decision
-from workflows.chat.state_changes import take_handoff
-from workflows.chat.turn import Commit, keep, learn
-from workflows.chat.turn_order import retake_handoffs, rule_of_user
-from workflows.context.derived import snapshot
+from workflows.chat.question import Question, digest, make_question_id
+from workflows.chat.routing import Router, end_outcome
+from workflows.chat.speakers import SpeakerDecision
+from workflows.chat.state_changes import apply_handoff
+from workflows.chat.turn import SaveTurn, commit, derive_state
+from workflows.chat.turn_order import reapply_handoffs, user_rule
+from workflows.context.derived import take_snapshot
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import USER
 
 
-async def take_answer(chat: Conversation, router: Router, commit: Commit) -> None:
+async def commit_user_turn(chat: Conversation, router: Router, save_turn: SaveTurn) -> None:
     """The turn of the person who has answered, if somebody has: derived from, routed on and made durable."""
-    if chat.answer is None:
+    if chat.user_message is None:
         return
-    retake_handoffs(chat, router)
-    text, before = chat.answer, snapshot(chat.context) if chat.unseen is None else chat.unseen
+    reapply_handoffs(chat, router)
+    text, before = chat.user_message, take_snapshot(chat.context) if chat.committed_snapshot is None else chat.committed_snapshot
     live = LiveTurn(chat, USER, len(chat.turns) + 1)
-    learn(live, text, (), duration_s=0.0)
-    decision = _decide(chat, router)
-    take_handoff(chat, USER, decision.handoff)
-    await keep(live, text, (), before=before, decision=decision, duration_s=0.0, commit=commit)
-    chat.answer = None
+    derive_state(live, text, (), duration_s=0.0)
+    decision = _decide_after_user(chat, router)
+    apply_handoff(chat, USER, decision.handoff)
+    await commit(live, text, (), snapshot_before=before, decision=decision, duration_s=0.0, save_turn=save_turn)
+    chat.user_message = None
 
 
-def _decide(chat: Conversation, router: Router) -> Decision:
-    rule, asked = rule_of_user(chat, router), _who_asked(chat)
+def _decide_after_user(chat: Conversation, router: Router) -> SpeakerDecision:
+    rule, asked = user_rule(chat, router), _asking_agent(chat)
     if rule is None and asked is not None:
-        return Decision(None, asked, asked)
-    ended = ending(rule, chat.package, USER, chat.turns)
+        return SpeakerDecision(None, asked, asked)
+    ended = end_outcome(rule, chat.package, USER, chat.turns)
     target = None if rule is None else rule.target
-    return Decision(ended, None if ended is not None else target, target)
+    return SpeakerDecision(ended, None if ended is not None else target, target)
 
 
-def _who_asked(chat: Conversation) -> str | None:
+def _asking_agent(chat: Conversation) -> str | None:
     """The agent whose turn it would have been, when it handed over before it spoke; else the one that spoke last."""
     return chat.next_agent or next((turn.agent for turn in reversed(chat.turns) if turn.agent != USER), None)
 
 
-def questions_of(chat: Conversation, outcome: Outcome) -> Sequence[Question]:
+def open_questions(chat: Conversation, outcome: Outcome) -> Sequence[Question]:
     """What a chat asks that has come to rest with this outcome."""
     if outcome.kind is not OutcomeKind.NEEDS_HUMAN:
         return ()
     if chat.questions:
         return chat.questions
-    said = next((turn.text for turn in reversed(chat.turns) if turn.text.strip()), chat.opening)
-    text, turn = chat.redactor.text(said), len(chat.turns)
-    bound = question_id(chat.fixed.get("run_id", ""), turn, "message", digest(text))
-    return (Question("message", agent=_who_asked(chat), turn=turn, text=text, id=bound),)
+    said = next((turn.text for turn in reversed(chat.turns) if turn.text.strip()), chat.opening_message)
+    text, turn = chat.redactor.redact_text(said), len(chat.turns)
+    bound = make_question_id(chat.fixed_values.get("run_id", ""), turn, "message", digest(text))
+    return (Question("message", agent=_asking_agent(chat), turn=turn, text=text, id=bound),)

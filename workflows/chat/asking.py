@@ -7,9 +7,9 @@ from typing import Any
 from workflows.chat.errors import ModelError
 from workflows.chat.fast_stream import FastStream
 from workflows.chat.live import LiveTurn
-from workflows.chat.messages import Message, as_history
-from workflows.chat.transcript import recorded
-from workflows.context.storable_values import storable
+from workflows.chat.messages import Message, to_history
+from workflows.chat.transcript import record_events
+from workflows.context.storable_values import storable_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,28 +19,28 @@ class Exchange:
     live: LiveTurn
     prompt: tuple[str, ...]
     stream: FastStream
-    question: str
-    known: int  # events of earlier turns
+    opening_question: str
+    history_size: int  # events of earlier turns
 
     @staticmethod
     async def open(live: LiveTurn, prompt: Sequence[str], messages: Sequence[Message]) -> "Exchange":
-        history, question = as_history(messages)
+        history, question = to_history(messages)
         stream = FastStream()
         await stream.history.replace(history)
         # An agent without a prompt gets a blank one: an empty tuple would mean "use your own".
         return Exchange(live, tuple(part for part in prompt if part) or (" ",), stream, question, len(history))
 
-    async def say(self, text: str) -> str:
+    async def ask(self, text: str) -> str:
         """The agent's answer. Empty only when it handed over instead of answering."""
         live = self.live
-        reply = await live.chat.built.agents[live.agent].ask(text, stream=self.stream, prompt=self.prompt)
-        if live.stop is not None:
-            raise live.stop
-        body = reply.body or live.parting
+        reply = await live.chat.built_package.agents[live.agent].ask(text, stream=self.stream, prompt=self.prompt)
+        if live.stop_error is not None:
+            raise live.stop_error
+        body = reply.body or live.transfer_text
         if not body.strip() and live.transfer is None:
             raise ModelError(f"the model of {live.agent} sent an empty answer in turn {live.number}", transient=True)
-        return storable(body)
+        return storable_text(body)
 
     async def events(self) -> Sequence[Mapping[str, Any]]:
         """What this turn added to the transcript."""
-        return recorded(list(await self.stream.history.get_events())[self.known :])
+        return record_events(list(await self.stream.history.get_events())[self.history_size :])

@@ -15,25 +15,25 @@ from pydantic import Field, create_model
 
 from workflows.chat import guards
 from workflows.chat.errors import StepFailed
-from workflows.chat.incidents import with_place
-from workflows.chat.invoking import RaisedError
+from workflows.chat.incidents import append_own_line
+from workflows.chat.invoking import PackageCodeError
 from workflows.chat.journal import CallStep
 from workflows.chat.live import LiveTurn
-from workflows.chat.people import Call
+from workflows.chat.people import PackageCall
 from workflows.chat.recorded_calls import record_call
-from workflows.chat.tool_calls import measured, note_recorded
+from workflows.chat.tool_calls import measure_call, note_replayed_call
 from workflows.chat.tool_functions import (
-    MAX_REASON,
+    MAX_REASON_CHARACTERS,
     ToolFunction,
     ToolRefused,
-    as_answer,
+    result_text,
     note_failure,
-    runtime_of,
-    tool_function,
+    runtime_arguments,
+    load_tool_function,
 )
 from workflows.chat.tool_modules import PackageModules
 from workflows.context.call_context import CallContext
-from workflows.context.storable_values import storable
+from workflows.context.storable_values import storable_text
 from workflows.package.automatic import automatic_tools
 from workflows.package.models import Package, Tool
 
@@ -41,20 +41,20 @@ OUTPUT_NAME = "structured_output"  # under which a tool finds the whole reply am
 
 
 def load_auto_tools(
-    package: Package, modules: PackageModules, loaded: Mapping[Tool, ToolFunction]
+    package: Package, modules: PackageModules, functions_by_tool: Mapping[Tool, ToolFunction]
 ) -> dict[str, tuple[ToolFunction, ...]]:
     """By agent, in the order of the file. PackageDefect when one cannot be loaded."""
-    functions = dict(loaded)
+    functions = dict(functions_by_tool)
     found: dict[str, tuple[ToolFunction, ...]] = {}
     for agent in package.agents:
         tools = automatic_tools(package, agent)
-        functions |= {tool: tool_function(tool, modules) for tool in tools if tool not in functions}
+        functions |= {tool: load_tool_function(tool, modules) for tool in tools if tool not in functions}
         if tools:
-            found[agent] = tuple(_taking_anything(functions[tool]) for tool in tools)
+            found[agent] = tuple(_with_untyped_arguments(functions[tool]) for tool in tools)
     return found
 
 
-def _taking_anything(tool: ToolFunction) -> ToolFunction:
+def _with_untyped_arguments(tool: ToolFunction) -> ToolFunction:
     """A model is told to send text for a parameter without a type. A reply has types of its own."""
     written = inspect.signature(tool.function).parameters
     known = tool.parameters.arguments
@@ -69,22 +69,22 @@ def _taking_anything(tool: ToolFunction) -> ToolFunction:
 
 async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, Any]]:
     """What they add to the turn's events, shaped like tools that a model called. StepFailed when one fails."""
-    tools = live.chat.built.auto_tools.get(live.agent, ())
+    tools = live.chat.built_package.auto_tools.get(live.agent, ())
     if output is None or not tools:
         return ()
     guards.count_tool_calls(live, len(tools))
     calls, results = [], []
     for index, tool in enumerate(tools, start=1):
         call = {"id": f"auto_{live.number}_{index}", "name": tool.name}
-        arguments = arguments_for(tool, output, agent=live.agent)
+        arguments = bind_reply(tool, output, agent=live.agent)
         calls.append({**call, "arguments": json.dumps(arguments, ensure_ascii=False)})
         position = f"auto.{tool.name}"  # an edited package may have them in another order when the turn goes on
-        step = live.journal.result(position)
+        step = live.journal.recorded_call(position)
         if step is None:
-            step = await _call(live, tool.new_call(position, arguments), tool, output)
+            step = await _call_recorded(live, tool.new_call(position, arguments), tool, output)
         else:
             live.apply_recorded(step)
-            note_recorded(live, tool, calls[-1]["arguments"], step)
+            note_replayed_call(live, tool, calls[-1]["arguments"], step)
         results.append({**call, "text": step.text, **({} if tool.has_effects else {"effects": "none"})})
     return (
         {"text": None, "tool_calls": calls, "automatic": True},
@@ -92,15 +92,15 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
     )
 
 
-def arguments_for(tool: ToolFunction, output: Any, *, agent: str) -> dict[str, Any]:
+def bind_reply(tool: ToolFunction, output: Any, *, agent: str) -> dict[str, Any]:
     """What the reply says, by the parameters' names. StepFailed when it lacks one that is needed."""
     fields = tool.parameters.arguments.model_fields.values()
     needed = {str(each.alias): each.is_required() for each in fields}
     said = output if isinstance(output, Mapping) else {}
-    given = _matching(needed, said)
-    wrapper = _wrapper(given, said)
+    given = _match_fields(needed, said)
+    wrapper = _find_wrapper(given, said)
     if wrapper is not None:
-        given = {**_matching(needed, wrapper), **given}
+        given = {**_match_fields(needed, wrapper), **given}
     lacking = [name for name, is_needed in needed.items() if is_needed and name not in given]
     if lacking:
         has = ", ".join(list(map(str, said))[:20]) or "no fields"
@@ -110,42 +110,42 @@ def arguments_for(tool: ToolFunction, output: Any, *, agent: str) -> dict[str, A
     return {name: value for name, value in given.items() if value is not None or needed[name]}
 
 
-def _wrapper(given: Mapping[str, Any], said: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _find_wrapper(arguments: Mapping[str, Any], reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The one object around what is meant, as in {"Verdict": {"refund": true}, "agent_message": "done"}. Of several
     that no parameter asks for, none is guessed."""
-    taken = {_word(name) for name in given}
-    left = [value for key, value in said.items() if isinstance(value, Mapping) and _word(key) not in taken]
+    taken = {_normalize_name(name) for name in arguments}
+    left = [value for key, value in reply.items() if isinstance(value, Mapping) and _normalize_name(key) not in taken]
     return left[0] if len(left) == 1 else None
 
 
-def _matching(parameters: Mapping[str, bool], said: Mapping[str, Any]) -> dict[str, Any]:
+def _match_fields(parameters: Mapping[str, bool], reply: Mapping[str, Any]) -> dict[str, Any]:
     """`PhasePlan`, `phase_plan` and `phasePlan` are one word."""
-    by_word: dict[str, str] = {_word(key): key for key in reversed(list(said))}  # of two that read alike, the first
-    keys = {name: name if name in said else by_word.get(_word(name)) for name in parameters}
-    return {name: said[key] for name, key in keys.items() if key is not None}
+    by_word: dict[str, str] = {_normalize_name(key): key for key in reversed(list(reply))}  # of two that read alike, the first
+    keys = {name: name if name in reply else by_word.get(_normalize_name(name)) for name in parameters}
+    return {name: reply[key] for name, key in keys.items() if key is not None}
 
 
-def _word(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "".join(each for each in name.casefold() if each.isalnum()) or name
 
 
-async def _call(live: LiveTurn, call: Call, tool: ToolFunction, output: Any) -> CallStep:
+async def _call_recorded(live: LiveTurn, call: PackageCall, tool: ToolFunction, output: Any) -> CallStep:
     """The tool sees the whole reply under `structured_output`; what an author keeps under that name stays as it is."""
     view = CallContext({**live.chat.context.to_dict(), OUTPUT_NAME: copy.deepcopy(output)})
     written = json.dumps(call.arguments, ensure_ascii=False)
     try:
-        with measured(live, tool, written) as span:
-            text = as_answer(live, await tool.call(call, runtime_of(live, view), live.chat.built.threads))
-            span.answered(text)
+        with measure_call(live, tool, written) as span:
+            text = result_text(live, await tool.call(call, runtime_arguments(live, view), live.chat.built_package.threads))
+            span.record_result(text)
     except ToolRefused as refused:
-        raise _failed(live, tool, refused, str(refused)) from None
-    except RaisedError as raised:
-        raise _failed(live, tool, raised.error, with_place(str(raised), raised.error)) from None
-    return await record_call(live, call, view, text=text, unseen=(OUTPUT_NAME,))
+        raise _note_step_failure(live, tool, refused, str(refused)) from None
+    except PackageCodeError as raised:
+        raise _note_step_failure(live, tool, raised.error, append_own_line(str(raised), raised.error)) from None
+    return await record_call(live, call, view, text=text, private_names=(OUTPUT_NAME,))
 
 
-def _failed(live: LiveTurn, tool: ToolFunction, error: BaseException, words: str) -> StepFailed:
+def _note_step_failure(live: LiveTurn, tool: ToolFunction, error: BaseException, reason: str) -> StepFailed:
     """What is raised, after it is noted."""
     note_failure(live, tool.name, error)
-    message = f"the automatic tool {tool.name} of agent {live.agent} failed in turn {live.number}: {words}"
-    return StepFailed(storable(live.chat.redactor.text(message))[:MAX_REASON], tool=tool.name)
+    message = f"the automatic tool {tool.name} of agent {live.agent} failed in turn {live.number}: {reason}"
+    return StepFailed(storable_text(live.chat.redactor.redact_text(message))[:MAX_REASON_CHARACTERS], tool=tool.name)

@@ -15,7 +15,7 @@ class CheckpointError(ValueError):
 
 
 @dataclass(slots=True)
-class Counters:
+class RunCounters:
     """What a run has used up, over all its attempts. `answered` and `failed` are model calls by who asked; answers
     count once their turn is committed, since a turn that is taken again gets them again; so do `failed_tools`, the
     failed calls of the package's own code: tools, lifecycle tools and hooks."""
@@ -33,9 +33,9 @@ class Counters:
         return asdict(self)
 
     @staticmethod
-    def from_json(raw: Mapping[str, Any]) -> "Counters":
-        known = {name: raw[name] for name in Counters.__slots__ if name in raw}
-        return Counters(**{**known, "answered": dict(raw.get("answered", {})), "failed": dict(raw.get("failed", {}))})
+    def from_json(raw: Mapping[str, Any]) -> "RunCounters":
+        known = {name: raw[name] for name in RunCounters.__slots__ if name in raw}
+        return RunCounters(**{**known, "answered": dict(raw.get("answered", {})), "failed": dict(raw.get("failed", {}))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,16 @@ class Checkpoint:
     turns: Sequence[Turn]
     context: Mapping[str, Any]
     next_agent: str | None
-    counters: Counters = field(default_factory=Counters)
-    ended: Outcome | None = None
+    counters: RunCounters = field(default_factory=RunCounters)
+    final_outcome: Outcome | None = None
 
     @property
-    def turn(self) -> int:
+    def turn_count(self) -> int:
         return len(self.turns)
 
     def progress(self) -> dict[str, Any]:
         """All but the transcript, the context and who is next: those a store keeps where people look for them."""
-        ended = None if self.ended is None else self.ended.as_document()
+        ended = None if self.final_outcome is None else self.final_outcome.as_document()
         return {"version": VERSION, "counters": self.counters.as_json(), "ended": ended}
 
     def as_json(self) -> dict[str, Any]:
@@ -72,14 +72,14 @@ class Checkpoint:
         return Checkpoint(turns, dict(raw["context"]), raw["next_agent"], counters, ended)
 
 
-def read_progress(raw: Mapping[str, Any] | None) -> tuple[Counters, Outcome | None]:
+def read_progress(raw: Mapping[str, Any] | None) -> tuple[RunCounters, Outcome | None]:
     """Nothing kept yet is a beginning; what a newer version kept is refused, since it may mean anything."""
     if raw is None:
-        return Counters(), None
+        return RunCounters(), None
     version = raw.get("version")
     if version != VERSION:
         raise CheckpointError(
             f"the checkpoint has version {version!r} and this worker knows {VERSION}; let a newer worker resume it"
         )
     ended = raw.get("ended")
-    return Counters.from_json(raw.get("counters", {})), None if ended is None else Outcome.from_document(ended)
+    return RunCounters.from_json(raw.get("counters", {})), None if ended is None else Outcome.from_document(ended)

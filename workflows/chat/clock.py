@@ -4,23 +4,23 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-OUT_OF_TIME = "the run's wall-clock limit is reached"
+TIMEOUT_REASON = "the run's wall-clock limit is reached"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkedTime:
+class RunClock:
     limit_s: float
     earlier_s: float = 0.0
-    _began: float = field(default_factory=time.monotonic)
+    _started: float = field(default_factory=time.monotonic)
 
     def total_s(self) -> float:
-        return self.earlier_s + time.monotonic() - self._began
+        return self.earlier_s + time.monotonic() - self._started
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         return max(self.limit_s - self.total_s(), 0)
 
-    def is_over(self) -> bool:
+    def is_expired(self) -> bool:
         return self.total_s() >= self.limit_s
 
-    def limit(self) -> asyncio.Timeout:
-        return asyncio.timeout(self.left_s())
+    def timeout(self) -> asyncio.Timeout:
+        return asyncio.timeout(self.remaining_s())

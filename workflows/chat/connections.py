@@ -18,8 +18,8 @@ import httpx2
 
 POOL_SIZE = 16  # for each request, the idle ones are asked by a system call whether they are still open
 MAX_POOLS = 128
-IDLE_IN_ONE_POOL = 100  # where one pool must serve all
-IDLE_S = 20.0  # below the keep-alive of common servers: what they have closed cannot be used again
+MAX_IDLE_CONNECTIONS = 100  # where one pool must serve all
+IDLE_TIMEOUT_S = 20.0  # below the keep-alive of common servers: what they have closed cannot be used again
 CONNECT_TIMEOUT_S = 10.0
 
 
@@ -29,17 +29,17 @@ def pooled_client(timeout_s: float) -> httpx2.AsyncClient:
     timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
     if {"http", "https", "all"} & getproxies().keys():
         # A transport of our own would go past the proxy that the machine prescribes; httpx knows how to find it.
-        limits = _limits(POOL_SIZE * MAX_POOLS, IDLE_IN_ONE_POOL, IDLE_S)
+        limits = _limits(POOL_SIZE * MAX_POOLS, MAX_IDLE_CONNECTIONS, IDLE_TIMEOUT_S)
         return httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True)
-    return httpx2.AsyncClient(transport=SmallPools(), timeout=timeout, follow_redirects=True)
+    return httpx2.AsyncClient(transport=SmallPoolsTransport(), timeout=timeout, follow_redirects=True)
 
 
-def _limits(connections: int, idle: int, idle_s: float) -> httpx2.Limits:
-    return httpx2.Limits(max_connections=connections, max_keepalive_connections=idle, keepalive_expiry=idle_s)
+def _limits(connections: int, max_idle: int, idle_s: float) -> httpx2.Limits:
+    return httpx2.Limits(max_connections=connections, max_keepalive_connections=max_idle, keepalive_expiry=idle_s)
 
 
 @lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
+def _tls_context() -> ssl.SSLContext:
     """Reading the certificates of this machine takes 16 ms."""
     return httpx2.create_ssl_context()
 
@@ -48,70 +48,70 @@ def _tls() -> ssl.SSLContext:
 class _Pool:
     transport: httpx2.AsyncHTTPTransport
     busy: int = 0
-    left_at: float = field(default_factory=time.monotonic)
+    released_at: float = field(default_factory=time.monotonic)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         self.busy -= 1
-        self.left_at = time.monotonic()
+        self.released_at = time.monotonic()
 
 
-class SmallPools(httpx2.AsyncBaseTransport):
-    def __init__(self, *, pool_size: int = POOL_SIZE, max_pools: int = MAX_POOLS, idle_s: float = IDLE_S) -> None:
+class SmallPoolsTransport(httpx2.AsyncBaseTransport):
+    def __init__(self, *, pool_size: int = POOL_SIZE, max_pools: int = MAX_POOLS, idle_s: float = IDLE_TIMEOUT_S) -> None:
         self._pool_size = pool_size
         self._max_pools = max_pools
         self._idle_s = idle_s
         self._pools: list[_Pool] = []
-        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        pool = self._with_room()
+        pool = self._pick_pool()
         pool.busy += 1
         try:
             response = await pool.transport.handle_async_request(request)
         except BaseException:  # also when cancelled: the place is free again
-            pool.leave()
+            pool.release()
             raise
-        response.stream = _Leaving(cast(httpx2.AsyncByteStream, response.stream), pool)
-        if self._sweep is None:
-            self._sweep_later()
+        response.stream = _ReleasingStream(cast(httpx2.AsyncByteStream, response.stream), pool)
+        if self._sweep_timer is None:
+            self._schedule_sweep()
         return response
 
     async def aclose(self) -> None:
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
         pools, self._pools = self._pools, []
         await asyncio.gather(*(pool.transport.aclose() for pool in pools), *self._closing)
 
-    def _with_room(self) -> _Pool:
+    def _pick_pool(self) -> _Pool:
         for pool in self._pools:
             if pool.busy < self._pool_size:
                 return pool
         if len(self._pools) == self._max_pools:
             return min(self._pools, key=lambda pool: pool.busy)  # it waits there for a connection
         limits = _limits(self._pool_size, self._pool_size, self._idle_s)
-        pool = _Pool(httpx2.AsyncHTTPTransport(verify=_tls(), limits=limits))
+        pool = _Pool(httpx2.AsyncHTTPTransport(verify=_tls_context(), limits=limits))
         self._pools.append(pool)
         return pool
 
-    def _sweep_later(self) -> None:
-        self._sweep = asyncio.get_running_loop().call_later(self._idle_s, self._close_idle)
+    def _schedule_sweep(self) -> None:
+        self._sweep_timer = asyncio.get_running_loop().call_later(self._idle_s, self._close_idle)
 
     def _close_idle(self) -> None:
-        self._sweep = None
+        self._sweep_timer = None
         long_ago = time.monotonic() - self._idle_s
-        idle = [pool for pool in self._pools if not pool.busy and pool.left_at <= long_ago]
+        idle = [pool for pool in self._pools if not pool.busy and pool.released_at <= long_ago]
         self._pools = [pool for pool in self._pools if pool not in idle]
         for pool in idle:
             task = asyncio.create_task(pool.transport.aclose())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         if self._pools:
-            self._sweep_later()
+            self._schedule_sweep()
 
 
-class _Leaving(httpx2.AsyncByteStream):
+class _ReleasingStream(httpx2.AsyncByteStream):
     """An answer's body; its place in the pool is taken until it is closed."""
 
     def __init__(self, body: httpx2.AsyncByteStream, pool: _Pool) -> None:
@@ -127,5 +127,5 @@ class _Leaving(httpx2.AsyncByteStream):
             await self._body.aclose()
         finally:
             if self._pool is not None:
-                self._pool.leave()
+                self._pool.release()
                 self._pool = None

@@ -8,90 +8,90 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from workflows.chat import guards, lifecycle
-from workflows.chat.answers import take_answer
-from workflows.chat.clock import OUT_OF_TIME
+from workflows.chat.answers import commit_user_turn
+from workflows.chat.clock import TIMEOUT_REASON
 from workflows.chat.errors import ChatError
 from workflows.chat.live import Conversation
 from workflows.chat.routing import Router
-from workflows.chat.turn import Commit, take_turn
-from workflows.chat.turn_order import resume, resumed_turn, skip_to_speaker
-from workflows.context.derived import snapshot
-from workflows.outcome import Outcome, OutcomeKind, succeeds
+from workflows.chat.turn import SaveTurn, take_turn
+from workflows.chat.turn_order import first_or_next_agent, resume_open_turn, skip_to_speaker
+from workflows.context.derived import take_snapshot
+from workflows.outcome import Outcome, OutcomeKind, is_success
 
 DEFAULT_OPENING = "Begin."
 MAX_EXPLANATION = 1_000
 
 
-async def converse(chat: Conversation, *, commit: Commit, stopping: Callable[[], bool]) -> Outcome:
+async def run_conversation(chat: Conversation, *, save_turn: SaveTurn, should_stop: Callable[[], bool]) -> Outcome:
     """Takes turns until the chat ends, or until this worker is stopping, between two turns."""
-    limit = chat.clock.limit()
+    limit = chat.clock.timeout()
     try:
         async with limit:
-            return await _take_turns(chat, commit, stopping)
+            return await _take_turns(chat, save_turn, should_stop)
     except TimeoutError:
         if not limit.expired():
             raise
-        return _out_of_time(chat)
+        return _timeout_outcome(chat)
 
 
-async def _take_turns(chat: Conversation, commit: Commit, stopping: Callable[[], bool]) -> Outcome:
-    router = Router(chat.package, chat.suppressed)
-    failed = await _begin(chat)
+async def _take_turns(chat: Conversation, save_turn: SaveTurn, should_stop: Callable[[], bool]) -> Outcome:
+    router = Router(chat.package, chat.suppressed_names)
+    failed = await _run_first_steps(chat)
     if failed is None:
-        await take_answer(chat, router, commit)
-    end, agent = (failed, "") if failed is not None else resume(chat, router)
+        await commit_user_turn(chat, router, save_turn)
+    end, agent = (failed, "") if failed is not None else first_or_next_agent(chat, router)
     while end is None:
-        if chat.clock.is_over():  # asked beside the cancellation, which a library under a turn may swallow
-            return _out_of_time(chat)
-        if stopping():
+        if chat.clock.is_expired():  # asked beside the cancellation, which a library under a turn may swallow
+            return _timeout_outcome(chat)
+        if should_stop():
             return Outcome(OutcomeKind.HANDED_BACK, "this worker is stopping")
-        speaker = _speaker(chat, router, agent)
+        speaker = _next_speaker(chat, router, agent)
         if isinstance(speaker, Outcome):
             return speaker
-        end, agent = await take_turn(chat, router, speaker, commit)
+        end, agent = await take_turn(chat, router, speaker, save_turn)
     return end
 
 
-def _speaker(chat: Conversation, router: Router, agent: str) -> str | Outcome:
+def _next_speaker(chat: Conversation, router: Router, agent: str) -> str | Outcome:
     """Who takes the next turn; or why the chat ends before it."""
     try:
-        resumed = resumed_turn(chat)
+        resumed = resume_open_turn(chat)
     except ChatError as error:
         return error.outcome(agent=agent, turn=len(chat.turns) + 1)
     if resumed is not None:
         return resumed
-    end = guards.before_turn(chat, agent)
+    end = guards.check_turn(chat, agent)
     if end is not None:
         return end
     speaker = skip_to_speaker(router, agent, chat)
     if isinstance(speaker, Outcome):
-        chat.resting = speaker.kind is OutcomeKind.NEEDS_HUMAN
+        chat.is_resting = speaker.kind is OutcomeKind.NEEDS_HUMAN
         return speaker
-    return guards.before_speaking(chat, speaker) or speaker
+    return guards.check_speaker(chat, speaker) or speaker
 
 
-async def _begin(chat: Conversation) -> Outcome | None:
+async def _run_first_steps(chat: Conversation) -> Outcome | None:
     """Only before the first turn: a run that is resumed has begun."""
-    if chat.turns or chat.ended is not None:
+    if chat.turns or chat.final_outcome is not None:
         return None
-    chat.unseen = snapshot(chat.context)  # what these steps change belongs to the first turn
+    chat.committed_snapshot = take_snapshot(chat.context)  # what these steps change belongs to the first turn
     try:
-        await lifecycle.begin(chat)
+        await lifecycle.run_first_steps(chat)
     except ChatError as error:
         return error.outcome(turn=0)
     return None
 
 
-async def close(chat: Conversation, outcome: Outcome) -> Outcome:
+async def close_conversation(chat: Conversation, outcome: Outcome) -> Outcome:
     """The last steps of a chat that is over, however it ended; the outcome as the package explains it."""
     if outcome.kind is OutcomeKind.NEEDS_HUMAN:
         return outcome  # it waits for a person, and goes on
-    succeeded = succeeds(outcome, pattern=chat.package.orchestrator.pattern)
-    await lifecycle.finish(chat, outcome, succeeded=succeeded)
-    return outcome if succeeded else _explained(chat, outcome)
+    succeeded = is_success(outcome, pattern=chat.package.orchestrator.pattern)
+    await lifecycle.run_last_steps(chat, outcome, succeeded=succeeded)
+    return outcome if succeeded else _with_failure_message(chat, outcome)
 
 
-def _explained(chat: Conversation, outcome: Outcome) -> Outcome:
+def _with_failure_message(chat: Conversation, outcome: Outcome) -> Outcome:
     """A package may name the variable that says why it failed."""
     key = chat.package.orchestrator.failure_message_key
     words = chat.context.get(key) if key else None
@@ -102,9 +102,9 @@ def _explained(chat: Conversation, outcome: Outcome) -> Outcome:
     )
 
 
-def _out_of_time(chat: Conversation) -> Outcome:
-    now = chat.speaking
+def _timeout_outcome(chat: Conversation) -> Outcome:
+    now = chat.current_turn
     agent = now.agent if now is not None else chat.next_agent or chat.package.orchestrator.initial_agent
     turn = now.number if now is not None else len(chat.turns) + 1
-    reason = f"{OUT_OF_TIME} by {agent} in turn {turn}"
-    return guards.reached(OutcomeKind.TIMEOUT, reason, agent=agent, turn=turn)
+    reason = f"{TIMEOUT_REASON} by {agent} in turn {turn}"
+    return guards.limit_outcome(OutcomeKind.TIMEOUT, reason, agent=agent, turn=turn)

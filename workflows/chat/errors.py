@@ -5,7 +5,7 @@ from datetime import datetime
 
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
-BUSY_RETRY_AFTER_S = 3.0
+BUDGET_BUSY_RETRY_S = 3.0
 
 
 class ChatError(Exception):
@@ -67,7 +67,7 @@ class BudgetBusy(ChatError):  # noqa: N818 -- not a fault: other calls hold what
     kind = OutcomeKind.HANDED_BACK
 
     def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
-        return replace(super().outcome(agent=agent, turn=turn), retry_after_s=BUSY_RETRY_AFTER_S)
+        return replace(super().outcome(agent=agent, turn=turn), retry_after_s=BUDGET_BUSY_RETRY_S)
 
 
 class NeedsHuman(ChatError):  # noqa: N818 -- not a fault: the chat waits for a person

@@ -24,7 +24,7 @@ from ag2.utils import CONTEXT_OPTION_NAME, build_model
 from fast_depends.core import CallModel
 from typing_extensions import override
 
-_KIND = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_VARARGS | CO_VARKEYWORDS
+_CODE_FLAGS = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_VARARGS | CO_VARKEYWORDS
 
 
 class FastStream(MemoryStream):
@@ -39,7 +39,7 @@ class FastStream(MemoryStream):
         sync_to_thread: bool = True,
         condition: Condition | None = None,
     ) -> Any:
-        direct = _direct(func) if func is not None else None
+        direct = _direct_call(func) if func is not None else None
         if direct is None:
             options: dict[str, Any] = {"interrupt": interrupt, "sync_to_thread": sync_to_thread, "condition": condition}
             return super().subscribe(func, **options)
@@ -49,14 +49,14 @@ class FastStream(MemoryStream):
         return sub_id
 
 
-class _Direct:
+class _DirectCall:
     """What AG2's stream needs of a call model: `asolve`."""
 
     __slots__ = ("_call", "_kind", "_with_context")
 
-    def __init__(self, call: Callable[..., Any], kind: type, *, with_context: bool) -> None:
+    def __init__(self, call: Callable[..., Any], event_type: type, *, with_context: bool) -> None:
         self._call = call
-        self._kind = kind
+        self._kind = event_type
         self._with_context = with_context
 
     async def asolve(self, event: BaseEvent, **options: Any) -> Any:
@@ -68,7 +68,7 @@ class _Direct:
         return await self._call(event)
 
 
-def _direct(func: Callable[..., Any]) -> _Direct | None:
+def _direct_call(func: Callable[..., Any]) -> _DirectCall | None:
     """None for what AG2 must look at: anything but a coroutine function of one event and perhaps its context."""
     bound = isinstance(func, MethodType)
     function = func.__func__ if isinstance(func, MethodType) else func
@@ -76,12 +76,12 @@ def _direct(func: Callable[..., Any]) -> _Direct | None:
     if not isinstance(function, FunctionType) or function.__dict__:
         return None
     code = function.__code__
-    if code.co_flags & _KIND != CO_COROUTINE or code.co_kwonlyargcount or code.co_posonlyargcount:
+    if code.co_flags & _CODE_FLAGS != CO_COROUTINE or code.co_kwonlyargcount or code.co_posonlyargcount:
         return None
     kind, *injected = [_annotation(function, name) for name in code.co_varnames[bound : code.co_argcount]] or [None]
     if not isinstance(kind, type) or injected not in ([], [Context]):
         return None
-    return _Direct(func, kind, with_context=bool(injected))
+    return _DirectCall(func, kind, with_context=bool(injected))
 
 
 def _annotation(function: FunctionType, name: str) -> Any:

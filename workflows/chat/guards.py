@@ -8,81 +8,81 @@ from ag2.events import BaseEvent, ModelRequest, ModelResponse, ToolResultsEvent
 from workflows.chat import loops
 from workflows.chat.errors import BudgetExhausted, LimitReached
 from workflows.chat.live import Conversation, LiveTurn
-from workflows.chat.transcript import recorded
+from workflows.chat.transcript import record_events
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 from workflows.package.models import USER, Limits
 
-NANO = 1_000_000_000
-_TOLD = (ModelResponse, ToolResultsEvent)  # AG2 gives `|` between events a meaning of its own
+NANO_PER_USD = 1_000_000_000
+_REPLY_EVENTS = (ModelResponse, ToolResultsEvent)  # AG2 gives `|` between events a meaning of its own
 
 
-def before_call(live: LiveTurn, *, on_the_way: int = 0) -> None:
+def check_model_call(live: LiveTurn, *, pending_calls: int = 0) -> None:
     """Asked before each model call: what is spent already ends the chat, not what the call would cost. `on_the_way`
     are calls of sub-tasks that are allowed and not yet made."""
     limits, used = _limits(live), live.chat.counters
-    if used.model_calls + on_the_way >= limits.model_calls:
-        raise LimitReached(f"the limit of {limits.model_calls} model calls is reached {_in_turn(live)}")
+    if used.model_calls + pending_calls >= limits.model_calls:
+        raise LimitReached(f"the limit of {limits.model_calls} model calls is reached {_describe_turn(live)}")
     if limits.tokens is not None and used.tokens >= limits.tokens:
-        raise BudgetExhausted(f"the limit of {limits.tokens} tokens is reached {_in_turn(live)}")
-    if limits.usd is not None and used.cost_nano_usd >= limits.usd * NANO:
-        raise BudgetExhausted(f"the limit of {limits.usd:g} USD is reached {_in_turn(live)}")
+        raise BudgetExhausted(f"the limit of {limits.tokens} tokens is reached {_describe_turn(live)}")
+    if limits.usd is not None and used.cost_nano_usd >= limits.usd * NANO_PER_USD:
+        raise BudgetExhausted(f"the limit of {limits.usd:g} USD is reached {_describe_turn(live)}")
 
 
-def before_tools(live: LiveTurn, messages: Sequence[BaseEvent], response: ModelResponse) -> None:
+def check_tool_round(live: LiveTurn, messages: Sequence[BaseEvent], response: ModelResponse) -> None:
     """Asked when a model has answered, before the first of the tools it wants is called. `messages` are what it was
     shown, with this turn's events at the end."""
     calls = response.tool_calls.calls
     if not calls:
         return
-    _check_tool_calls(live, len(calls))
-    lines = recorded([*_of_this_turn(messages), response])
-    repetition = loops.repeated_rounds(live.chat.turns, live.agent, lines)
+    _check_tool_call_limit(live, len(calls))
+    lines = record_events([*_events_since_question(messages), response])
+    repetition = loops.find_repeated_rounds(live.chat.turns, live.agent, lines)
     if repetition is not None:
         names = ", ".join(sorted({call.name for call in calls})[:3])
-        words = repetition.words("round of tool calls" if repetition.period == 1 else "round")
+        words = repetition.describe("round of tool calls" if repetition.period == 1 else "round")
         raise LimitReached(f"{live.agent} repeats itself in turn {live.number}: {words} ({names}), with nothing new")
     live.chat.counters.tool_calls += len(calls)
 
 
-def count_tool_calls(live: LiveTurn, wanted: int) -> None:
+def count_tool_calls(live: LiveTurn, count: int) -> None:
     """Said first by whoever calls tools that no model has asked for."""
-    _check_tool_calls(live, wanted)
-    live.chat.counters.tool_calls += wanted
+    _check_tool_call_limit(live, count)
+    live.chat.counters.tool_calls += count
 
 
-def before_turn(chat: Conversation, agent: str) -> Outcome | None:
+def check_turn(chat: Conversation, agent: str) -> Outcome | None:
     """Asked between two turns. `agent` is whose turn it would be."""
     number, limit = len(chat.turns) + 1, chat.package.orchestrator.limits.max_turns
     if sum(turn.agent != USER for turn in chat.turns) >= limit:  # what a person says is no agent's turn
         reason = f"the limit of {limit} turns is reached; {agent} would take turn {number}"
-        return reached(OutcomeKind.MAX_TURNS, reason, agent=agent, turn=number)
-    repetition = loops.repeated_turns(chat.turns)
+        return limit_outcome(OutcomeKind.MAX_TURNS, reason, agent=agent, turn=number)
+    repetition = loops.find_repeated_turns(chat.turns)
     if repetition is not None:
-        reason = f"the chat repeats itself: {repetition.words('turn')}; {agent} would take turn {number}"
-        return reached(OutcomeKind.LOOP_DETECTED, reason, agent=agent, turn=number)
+        reason = f"the chat repeats itself: {repetition.describe('turn')}; {agent} would take turn {number}"
+        return limit_outcome(OutcomeKind.LOOP_DETECTED, reason, agent=agent, turn=number)
     return None
 
 
-def before_speaking(chat: Conversation, agent: str) -> Outcome | None:
+def check_speaker(chat: Conversation, agent: str) -> Outcome | None:
     """Asked when it is sure who speaks next: rules of scope `pre` may have passed the turn on."""
     spec = chat.package.agents.get(agent)
     most = None if spec is None else spec.max_consecutive_auto_reply
-    if most is None or loops.turns_in_a_row(chat.turns, agent) < most:
+    if most is None or loops.count_turns_in_a_row(chat.turns, agent) < most:
         return None
     number = len(chat.turns) + 1
     reason = f"{agent} may take {most} turns in a row (max_consecutive_auto_reply), and would also take turn {number}"
-    return reached(OutcomeKind.MAX_TURNS, reason, agent=agent, turn=number)
+    return limit_outcome(OutcomeKind.MAX_TURNS, reason, agent=agent, turn=number)
 
 
-def reached(kind: OutcomeKind, reason: str, *, agent: str, turn: int) -> Outcome:
+def limit_outcome(kind: OutcomeKind, reason: str, *, agent: str, turn: int) -> Outcome:
     return Outcome(kind, reason, OutcomeError(LimitReached.__name__, reason, agent=agent, turn=turn))
 
 
-def _check_tool_calls(live: LiveTurn, wanted: int) -> None:
+def _check_tool_call_limit(live: LiveTurn, count: int) -> None:
     limit = _limits(live).tool_calls
-    if live.chat.counters.tool_calls + wanted > limit:
+    if live.chat.counters.tool_calls + count > limit:
         raise LimitReached(
-            f"the limit of {limit} tool calls is reached {_in_turn(live)}, where {wanted} more are wanted"
+            f"the limit of {limit} tool calls is reached {_describe_turn(live)}, where {count} more are wanted"
         )
 
 
@@ -90,12 +90,12 @@ def _limits(live: LiveTurn) -> Limits:
     return live.chat.package.orchestrator.limits
 
 
-def _in_turn(live: LiveTurn) -> str:
+def _describe_turn(live: LiveTurn) -> str:
     return f"by {live.asker} in turn {live.number}"
 
 
-def _of_this_turn(messages: Sequence[BaseEvent]) -> Sequence[BaseEvent]:
+def _events_since_question(messages: Sequence[BaseEvent]) -> Sequence[BaseEvent]:
     """What came after the last question, as far back as a loop is looked for."""
     since_asked = itertools.takewhile(lambda event: not isinstance(event, ModelRequest), reversed(messages))
-    told = (event for event in since_asked if isinstance(event, _TOLD))
-    return list(itertools.islice(told, 2 * loops.LONGEST_SEEN))[::-1]
+    told = (event for event in since_asked if isinstance(event, _REPLY_EVENTS))
+    return list(itertools.islice(told, 2 * loops.MAX_STEPS_COMPARED))[::-1]

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workflows.chat.messages import Message
-from workflows.context.storable_values import storable
+from workflows.context.storable_values import storable_text
 
-MAX_CHARACTERS = 1_000_000  # of a text, or of all messages together
+MAX_SENT_CHARACTERS = 1_000_000  # of a text, or of all messages together
 _SPOKEN = frozenset({"assistant", "user"})
 
 
@@ -19,54 +19,54 @@ class UnfitError(ValueError):
     """What a hook left cannot be sent; the text says what is wrong."""
 
 
-def fit_text(content: Any, what: str) -> str:
+def check_text(content: Any, subject: str) -> str:
     """Text, or a list of parts that are text, as chat completions have them."""
     if isinstance(content, list | tuple):
-        content = "\n".join(_part(part, what) for part in content)
+        content = "\n".join(_part_text(part, subject) for part in content)
     if not isinstance(content, str):
-        raise UnfitError(f"{what} is {_kind(content)}, where text is needed")
-    if len(content) > MAX_CHARACTERS:
-        raise UnfitError(f"{what} has {len(content):,} characters; at most {MAX_CHARACTERS:,} are sent")
-    return storable(content)
+        raise UnfitError(f"{subject} is {_describe_type(content)}, where text is needed")
+    if len(content) > MAX_SENT_CHARACTERS:
+        raise UnfitError(f"{subject} has {len(content):,} characters; at most {MAX_SENT_CHARACTERS:,} are sent")
+    return storable_text(content)
 
 
-def fit_messages(messages: Any) -> list[Message]:
+def check_messages(messages: Any) -> list[Message]:
     if not isinstance(messages, list):
-        raise UnfitError(f"what it leaves is {_kind(messages)}, where a list of messages is needed")
-    fit = _paired([_message(each, f"message {number}") for number, each in enumerate(messages, 1)])
+        raise UnfitError(f"what it leaves is {_describe_type(messages)}, where a list of messages is needed")
+    fit = _pair_calls_with_results([_check_message(each, f"message {number}") for number, each in enumerate(messages, 1)])
     total = sum(len(each["content"] or "") for each in fit)
-    if total > MAX_CHARACTERS:
-        raise UnfitError(f"the messages have {total:,} characters; at most {MAX_CHARACTERS:,} are sent")
+    if total > MAX_SENT_CHARACTERS:
+        raise UnfitError(f"the messages have {total:,} characters; at most {MAX_SENT_CHARACTERS:,} are sent")
     return fit
 
 
-def _message(written: Any, what: str) -> Message:
+def _check_message(raw: Any, subject: str) -> Message:
     """A role that is none is a user's, as in classic AG2; so is a system message between others."""
-    if not isinstance(written, Mapping):
-        raise UnfitError(f"{what} is {_kind(written)}, where a mapping with role and content is needed")
-    role, content, name = written.get("role"), written.get("content"), written.get("name")
+    if not isinstance(raw, Mapping):
+        raise UnfitError(f"{subject} is {_describe_type(raw)}, where a mapping with role and content is needed")
+    role, content, name = raw.get("role"), raw.get("content"), raw.get("name")
     message: Message = {"role": role if role in ("assistant", "tool") else "user"}
-    message["content"] = "" if content is None else fit_text(content, f"the content of {what}")
+    message["content"] = "" if content is None else check_text(content, f"the content of {subject}")
     if isinstance(name, str) and name:
-        message["name"] = storable(name)
+        message["name"] = storable_text(name)
     if role == "tool":
-        message["tool_call_id"] = str(written.get("tool_call_id") or "")
+        message["tool_call_id"] = str(raw.get("tool_call_id") or "")
     if role == "assistant":
-        message["tool_calls"] = [_call(each, what) for each in written.get("tool_calls") or ()]
+        message["tool_calls"] = [_check_call(each, subject) for each in raw.get("tool_calls") or ()]
     return message
 
 
-def _call(written: Any, what: str) -> dict[str, Any]:
-    function = written.get("function") if isinstance(written, Mapping) else None
+def _check_call(raw: Any, subject: str) -> dict[str, Any]:
+    function = raw.get("function") if isinstance(raw, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise UnfitError(f"{what} has a tool call without a function's name")
+        raise UnfitError(f"{subject} has a tool call without a function's name")
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, default=str)
-    named = {"name": function["name"], "arguments": storable(text)}
-    return {"id": str(written.get("id") or ""), "type": "function", "function": named}
+    named = {"name": function["name"], "arguments": storable_text(text)}
+    return {"id": str(raw.get("id") or ""), "type": "function", "function": named}
 
 
-def _paired(messages: Sequence[Message]) -> list[Message]:
+def _pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
     """Each call followed by its result; a message that says nothing and calls nothing is left out."""
     paired: list[Message] = []
     for position, message in enumerate(messages):
@@ -94,12 +94,12 @@ def _results_after(messages: Sequence[Message], position: int) -> dict[str, Mess
     return results
 
 
-def _part(part: Any, what: str) -> str:
+def _part_text(part: Any, subject: str) -> str:
     text = part.get("text") if isinstance(part, Mapping) else part
     if not isinstance(text, str):
-        raise UnfitError(f"{what} has a part that is no text; only text can be sent")
+        raise UnfitError(f"{subject} has a part that is no text; only text can be sent")
     return text
 
 
-def _kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     return "nothing" if value is None else f"of type {type(value).__name__}"

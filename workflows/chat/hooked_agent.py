@@ -5,7 +5,7 @@ from typing import Any
 from workflows.context.context_variables import ContextVariables
 from workflows.package.models import Agent
 
-MANAGER_OF_CHAT = "chat_manager"  # whom AG2's agents send to in a group chat
+CHAT_MANAGER = "chat_manager"  # whom AG2's agents send to in a group chat
 
 
 class HookedAgent:
@@ -48,7 +48,7 @@ class HookedAgent:
         return f"HookedAgent({self.name})"
 
 
-class Named:
+class ChatParticipant:
     """Who else hooks are told of: the sender of a message, its recipient."""
 
     def __init__(self, name: str) -> None:

@@ -12,15 +12,15 @@ from typing import Any
 
 from ag2.events import BaseEvent, ModelResponse, ToolCallEvent
 
-from workflows.chat.answer_codec import read_answer, write_answer
+from workflows.chat.answer_codec import decode_answer, encode_answer
 from workflows.chat.errors import PackageDefect
 from workflows.chat.incidents import Incident
 
 # Bytes. The finished turn says nearly all of it once more, and both stand in one document, of at most 16 MB.
-MAX_JOURNAL = 6 * 1024 * 1024
+MAX_JOURNAL_BYTES = 6 * 1024 * 1024
 
 Names = tuple[str, ...]
-Show = Callable[[Any], Any]
+Redact = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class AnswerStep:
     answer: str
     tokens: Mapping[str, int]
 
-    def read(self) -> tuple[Sequence[BaseEvent], ModelResponse]:
-        return read_answer(self.answer)
+    def decode(self) -> tuple[Sequence[BaseEvent], ModelResponse]:
+        return decode_answer(self.answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class NewAnswer:
     """One of this taking, written in the codec only when the turn is kept: nearly all turns are finished at once."""
 
     asker: str
-    sent: Sequence[BaseEvent]
+    events: Sequence[BaseEvent]
     response: ModelResponse
     tokens: Mapping[str, int]
 
-    def written(self, show: Show) -> AnswerStep:
-        return AnswerStep(self.asker, write_answer(self.sent, self.response, show), self.tokens)
+    def encode(self, redact: Redact) -> AnswerStep:
+        return AnswerStep(self.asker, encode_answer(self.events, self.response, redact), self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class CallStep:
         )
 
 
-Step = AnswerStep | CallStep
-AnyStep = Step | NewAnswer
+JournalStep = AnswerStep | CallStep
+PendingStep = JournalStep | NewAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +96,22 @@ class OpenTurn:
 
     number: int
     agent: str
-    steps: tuple[Step, ...]
-    refreshed: Mapping[str, Any] | None = None
+    steps: tuple[JournalStep, ...]
+    refreshed_values: Mapping[str, Any] | None = None
     handoffs: tuple[tuple[str, str], ...] = ()
 
     def as_document(self) -> dict[str, Any]:
         """PackageDefect when it is too large to be kept."""
         steps = [_step_document(step) for step in self.steps]
-        kept = [*steps, self.refreshed]
-        if len(json.dumps(kept, ensure_ascii=False, default=str).encode()) > MAX_JOURNAL:
+        kept = [*steps, self.refreshed_values]
+        if len(json.dumps(kept, ensure_ascii=False, default=str).encode()) > MAX_JOURNAL_BYTES:
             raise PackageDefect(
                 f"what turn {self.number} has to keep while it waits for a person is larger than"
-                f" {MAX_JOURNAL // 1024**2} MB; let its tools return less, and write less to the context"
+                f" {MAX_JOURNAL_BYTES // 1024**2} MB; let its tools return less, and write less to the context"
             )
         document: dict[str, Any] = {"agent": self.agent, "number": self.number, "steps": steps}
-        if self.refreshed is not None:
-            document["refreshed"] = dict(self.refreshed)
+        if self.refreshed_values is not None:
+            document["refreshed"] = dict(self.refreshed_values)
         if self.handoffs:
             document["handoffs"] = [list(each) for each in self.handoffs]
         return document
@@ -119,17 +119,17 @@ class OpenTurn:
     @staticmethod
     def from_document(raw: Mapping[str, Any]) -> "OpenTurn":
         handoffs = tuple((source, target) for source, target in raw.get("handoffs", ()))
-        steps = tuple(map(_read_step, raw["steps"]))
+        steps = tuple(map(_step_from_document, raw["steps"]))
         return OpenTurn(raw["number"], raw["agent"], steps, raw.get("refreshed"), handoffs)
 
 
-def _step_document(step: Step) -> dict[str, Any]:
+def _step_document(step: JournalStep) -> dict[str, Any]:
     return (
         {"kind": "answer", **asdict(step)} if isinstance(step, AnswerStep) else {"kind": "call", **step.as_document()}
     )
 
 
-def _read_step(raw: Mapping[str, Any]) -> Step:
+def _step_from_document(raw: Mapping[str, Any]) -> JournalStep:
     if raw["kind"] == "answer":
         return AnswerStep(raw["asker"], raw["answer"], raw["tokens"])
     return CallStep.from_document(raw)
@@ -140,43 +140,43 @@ class Journal:
     """Of the turn that is being taken. `durable`: each further step is to be kept before the next one begins, since
     the turn has rested with a question before."""
 
-    steps: list[AnyStep] = field(default_factory=list)
-    durable: bool = False
-    answered: int = 0  # in this taking, by a model or from the record
-    refreshed: Mapping[str, Any] | None = None
+    steps: list[PendingStep] = field(default_factory=list)
+    is_durable: bool = False
+    answer_count: int = 0  # in this taking, by a model or from the record
+    refreshed_values: Mapping[str, Any] | None = None
     _calls: dict[str, CallStep] = field(default_factory=dict)
     _positions: dict[int, tuple[ToolCallEvent, str]] = field(default_factory=dict)
 
     @staticmethod
-    def of(turn: OpenTurn) -> "Journal":
+    def resume(turn: OpenTurn) -> "Journal":
         calls = {step.position: step for step in turn.steps if isinstance(step, CallStep)}
-        return Journal(list(turn.steps), durable=True, refreshed=turn.refreshed, _calls=calls)
+        return Journal(list(turn.steps), is_durable=True, refreshed_values=turn.refreshed_values, _calls=calls)
 
-    def next_answer(self) -> AnswerStep | None:
+    def next_recorded_answer(self) -> AnswerStep | None:
         """The recorded answer that is due now; None when a model has to be asked."""
         answers = [step for step in self.steps if isinstance(step, AnswerStep)]
-        return answers[self.answered] if self.answered < len(answers) else None
+        return answers[self.answer_count] if self.answer_count < len(answers) else None
 
-    def add(self, step: AnyStep) -> None:
+    def add(self, step: PendingStep) -> None:
         self.steps.append(step)
         if isinstance(step, CallStep):
             self._calls[step.position] = step
 
-    def place(self, response: ModelResponse) -> None:
+    def assign_positions(self, response: ModelResponse) -> None:
         """Counts the answer and gives each of its calls a position. The call is kept: its id() must stay its own."""
-        self.answered += 1
+        self.answer_count += 1
         for ordinal, call in enumerate(response.tool_calls.calls, start=1):
-            self._positions[id(call)] = (call, f"{self.answered}.{ordinal}")
+            self._positions[id(call)] = (call, f"{self.answer_count}.{ordinal}")
 
-    def position_of(self, call: ToolCallEvent) -> str:
+    def find_position(self, call: ToolCallEvent) -> str:
         """A call that no answer of this turn holds, such as a sub-task's, goes by its id."""
         known = self._positions.get(id(call))
         return f"call {call.id}" if known is None else known[1]
 
-    def result(self, position: str) -> CallStep | None:
+    def recorded_call(self, position: str) -> CallStep | None:
         return self._calls.get(position)
 
     def results_of_newest_answer(self) -> Iterator[CallStep]:
         """In the order in which the calls were finished."""
-        begins = f"{self.answered}."
+        begins = f"{self.answer_count}."
         return (each for position, each in self._calls.items() if position.startswith(begins))

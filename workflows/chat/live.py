@@ -12,16 +12,16 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from workflows.chat.checkpoint import Counters
-from workflows.chat.clock import WorkedTime
-from workflows.chat.incidents import MAX_KEPT, Incident
-from workflows.chat.journal import AnswerStep, AnyStep, CallStep, Journal, NewAnswer, OpenTurn, Step
+from workflows.chat.checkpoint import RunCounters
+from workflows.chat.clock import RunClock
+from workflows.chat.incidents import MAX_INCIDENTS, Incident
+from workflows.chat.journal import AnswerStep, PendingStep, CallStep, Journal, NewAnswer, OpenTurn, JournalStep
 from workflows.chat.question import Question
 from workflows.chat.transcript import Turn
 from workflows.context.call_context import ContextChanges
 from workflows.context.context_variables import ContextVariables
-from workflows.context.redaction import Redactor, take_out
-from workflows.context.storable_values import plain_values, storable
+from workflows.context.redaction import Redactor, remove_hidden
+from workflows.context.storable_values import plain_context, storable_text
 from workflows.outcome import Outcome
 from workflows.package.models import Package, Rule, Variable
 from workflows.spans import NO_SPANS, Spans
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from workflows.chat.hooked_agent import HookedAgent
     from workflows.chat.meter import RunMeter
 
-MAX_CALLS = 200
-MAX_ARGUMENTS = 500
+MAX_NOTED_CALLS = 200
+MAX_NOTED_ARGUMENTS = 500
 
 OnToolCall = Callable[[str, float, bool], None]
 """Told of each tool call that was answered: the tool's name, the seconds it took, whether it failed."""
 RecordAnswer = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
-KeepOpenTurn = Callable[[OpenTurn], Awaitable[None]]
-ReadAgain = Callable[[Collection[Variable]], Awaitable[Mapping[str, Any]]]
+SaveOpenTurn = Callable[[OpenTurn], Awaitable[None]]
+RefreshVariables = Callable[[Collection[Variable]], Awaitable[Mapping[str, Any]]]
 
 
-async def _keep_nothing(_: Any) -> None: ...
+async def _save_nothing(_: Any) -> None: ...
 
 
 async def _read_nothing(_: Collection[Variable]) -> Mapping[str, Any]:
@@ -57,66 +57,66 @@ class Conversation:
     is why the chat rests. `open_turn`: the turn in which it rested, and goes on; `keep_open_turn` makes one durable.
     `read_again` reads variables of the database."""
 
-    built: "BuiltPackage"
+    built_package: "BuiltPackage"
     context: ContextVariables
-    suppressed: frozenset[str]
+    suppressed_names: frozenset[str]
     meter: "RunMeter"
-    opening: str
+    opening_message: str
     turns: list[Turn] = field(default_factory=list)
     next_agent: str | None = None
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    keys_of: str | None = None  # the run whose idempotency keys this one goes on with
+    fixed_values: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_run_id: str | None = None  # the run whose idempotency keys this one goes on with
     redactor: Redactor = field(default_factory=Redactor)
-    ended: Outcome | None = None
+    final_outcome: Outcome | None = None
     ui_responses: Mapping[str, Any] = field(default_factory=dict)
-    standing_by: str = "trigger"
-    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    record_answer: RecordAnswer = _keep_nothing
-    answer: str | None = None
+    standing_answer_source: str = "trigger"
+    tool_answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    record_answer: RecordAnswer = _save_nothing
+    user_message: str | None = None
     questions: list[Question] = field(default_factory=list)
     open_turn: OpenTurn | None = None
-    resting: bool = False  # before a turn or in the middle of one: the context that is kept is that of the last turn
-    keep_open_turn: KeepOpenTurn = _keep_nothing
-    read_again: ReadAgain = _read_nothing
-    begun: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
+    is_resting: bool = False  # before a turn or in the middle of one: the context that is kept is that of the last turn
+    save_open_turn: SaveOpenTurn = _save_nothing
+    refresh_variables: RefreshVariables = _read_nothing
+    step_counts: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
     incidents: list[Incident] = field(default_factory=list)  # outside of committed turns
     failed_steps: int = 0  # outside of turns
-    clock: WorkedTime = field(default_factory=lambda: WorkedTime(float("inf")))
-    speaking: "LiveTurn | None" = None
+    clock: RunClock = field(default_factory=lambda: RunClock(float("inf")))
+    current_turn: "LiveTurn | None" = None
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
     spans: Spans = NO_SPANS
     # The context as the last committed turn left it, when life cycle steps or hand-offs changed it since.
-    unseen: Mapping[str, Any] | None = None
-    handoffs: list[tuple[str, str]] = field(default_factory=list)  # those since then, if states wait for hand-offs
+    committed_snapshot: Mapping[str, Any] | None = None
+    pending_handoffs: list[tuple[str, str]] = field(default_factory=list)  # those since then, if states wait for hand-offs
 
     @property
     def package(self) -> Package:
-        return self.built.package
+        return self.built_package.package
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> RunCounters:
         return self.meter.counters
 
-    def kept(self) -> dict[str, Any]:
+    def storable_context(self) -> dict[str, Any]:
         """The context as it may be stored. What a tool's own thread writes after its turn is hidden there as well."""
-        kept = ContextVariables(plain_values(self.context.items(), self.redactor.data))
-        take_out(kept, self.suppressed, self.redactor, fixed=self.fixed)
+        kept = ContextVariables(plain_context(self.context.items(), self.redactor.redact_data))
+        remove_hidden(kept, self.suppressed_names, self.redactor, fixed=self.fixed_values)
         return kept.data
 
     @property
-    def failed_tools(self) -> int:
+    def failed_tool_count(self) -> int:
         """Also those of a turn that is not committed, and of steps outside of turns."""
-        speaking = 0 if self.speaking is None else self.speaking.failed_tools
+        speaking = 0 if self.current_turn is None else self.current_turn.failed_tools
         return self.counters.failed_tools + speaking + self.failed_steps
 
-    def note(self, incident: Incident) -> None:
+    def note_incident(self, incident: Incident) -> None:
         self.failed_steps += incident.is_failure
-        if len(self.incidents) < MAX_KEPT:
-            self.incidents.append(incident.kept(self.redactor.text))
+        if len(self.incidents) < MAX_INCIDENTS:
+            self.incidents.append(incident.redacted(self.redactor.redact_text))
 
 
 @dataclass(slots=True)
-class BegunToolCall:
+class NotedToolCall:
     """`begun`: what came of it is not known. `asked`: it waits for a person."""
 
     tool: str
@@ -142,38 +142,38 @@ class LiveTurn:
     agent: str
     number: int
     tokens: dict[str, int] = field(default_factory=lambda: {"input": 0, "output": 0})
-    answers: Counter[str] = field(default_factory=Counter)
-    asking: str | None = None
+    answer_counts: Counter[str] = field(default_factory=Counter)
+    asker_override: str | None = None
     transfers: Mapping[str, OfferedTransfer] = field(default_factory=dict)  # by the names of their tools
     transfer: Rule | None = None
-    parting: str = ""  # what it said beside its transfer
-    stop: Exception | None = None
+    transfer_text: str = ""  # what it said beside its transfer
+    stop_error: Exception | None = None
     incidents: list[Incident] = field(default_factory=list)
     failed_tools: int = 0  # not as many as `incidents` may hold, but all
     # What was answered for people, by the tool that showed something and by the function that asked.
     ui_answers: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    hooked: "HookedAgent | None" = None  # how its hooks see the agent in this turn
-    tool_calls: list[BegunToolCall] = field(default_factory=list)  # those that may have changed something
+    hooked_agent: "HookedAgent | None" = None  # how its hooks see the agent in this turn
+    tool_calls: list[NotedToolCall] = field(default_factory=list)  # those that may have changed something
     journal: Journal = field(default_factory=Journal)
     questions: list[Question] = field(default_factory=list)
-    written: set[str] = field(default_factory=set)  # the variables that its tools wrote
-    step_calls: Counter[str] = field(default_factory=Counter)  # of hooks and lifecycle steps, by label
-    found: Mapping[str, Any] = field(default_factory=dict)  # the context as the newest reply found it
+    written_names: set[str] = field(default_factory=set)  # the variables that its tools wrote
+    step_counts: Counter[str] = field(default_factory=Counter)  # of hooks and lifecycle steps, by label
+    reply_context: Mapping[str, Any] = field(default_factory=dict)  # the context as the newest reply found it
 
     @property
     def asker(self) -> str:
-        return self.asking or self.agent
+        return self.asker_override or self.agent
 
     @property
     def idempotency_key(self) -> str:
         """The same when the turn is taken again, after a crash or by a replay of a run that has not succeeded; and of
         no other turn."""
-        return f"{self.chat.keys_of or self.chat.fixed.get('run_id', 'run')}:{self.number}"
+        return f"{self.chat.idempotency_run_id or self.chat.fixed_values.get('run_id', 'run')}:{self.number}"
 
-    def begin_call(self, tool: str, arguments: str) -> BegunToolCall:
+    def begin_call(self, tool: str, arguments: str) -> NotedToolCall:
         """The note of a call, kept until the turn is committed. A turn of very many calls keeps the first ones."""
-        call = BegunToolCall(tool, storable(self.chat.redactor.text(arguments))[:MAX_ARGUMENTS])
-        if len(self.tool_calls) < MAX_CALLS:
+        call = NotedToolCall(tool, storable_text(self.chat.redactor.redact_text(arguments))[:MAX_NOTED_ARGUMENTS])
+        if len(self.tool_calls) < MAX_NOTED_CALLS:
             self.tool_calls.append(call)
         return call
 
@@ -181,42 +181,42 @@ class LiveTurn:
         """What is known of a turn that is not finished."""
         return {"turn": self.number, "agent": self.agent, "calls": [asdict(call) for call in self.tool_calls]}
 
-    def note(self, incident: Incident) -> None:
+    def note_incident(self, incident: Incident) -> None:
         self.failed_tools += incident.is_failure
-        if len(self.incidents) < MAX_KEPT:
-            self.incidents.append(incident.kept(self.chat.redactor.text))
+        if len(self.incidents) < MAX_INCIDENTS:
+            self.incidents.append(incident.redacted(self.chat.redactor.redact_text))
 
-    def apply(self, changes: ContextChanges) -> None:
+    def apply_changes(self, changes: ContextChanges) -> None:
         """What a finished call did to the context."""
         self.chat.context.update(changes.values)
-        for name in changes.removed:
+        for name in changes.removed_names:
             self.chat.context.remove(name)
-        self.written |= changes.written
+        self.written_names |= changes.written_names
 
     def apply_recorded(self, step: CallStep) -> None:
         """The same of a call that another taking of this turn has made."""
-        self.apply(ContextChanges(copy.deepcopy(dict(step.changes)), step.removed, frozenset(step.written)))
-        self.learn_answers(step.answers)
+        self.apply_changes(ContextChanges(copy.deepcopy(dict(step.changes)), step.removed, frozenset(step.written)))
+        self.add_answers(step.answers)
         self.incidents.extend(step.incidents)
         self.failed_tools += sum(each.is_failure for each in step.incidents)
 
-    def learn_answers(self, answers: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]) -> None:
+    def add_answers(self, answers: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]) -> None:
         self.ui_answers.extend((name, response) for names, response in answers for name in names)
 
-    def open_turn(self) -> OpenTurn:
+    def as_open_turn(self) -> OpenTurn:
         """As it may be kept: without hidden values, and without the names that no tool may write."""
-        steps, refreshed = tuple(map(self._kept_step, self.journal.steps)), self.journal.refreshed
-        shown = None if refreshed is None else plain_values(refreshed.items(), self.chat.redactor.data)
-        return OpenTurn(self.number, self.agent, steps, shown, tuple(self.chat.handoffs))
+        steps, refreshed = tuple(map(self._redact_step, self.journal.steps)), self.journal.refreshed_values
+        shown = None if refreshed is None else plain_context(refreshed.items(), self.chat.redactor.redact_data)
+        return OpenTurn(self.number, self.agent, steps, shown, tuple(self.chat.pending_handoffs))
 
-    def _kept_step(self, step: AnyStep) -> Step:
-        show, chat = self.chat.redactor.data, self.chat
+    def _redact_step(self, step: PendingStep) -> JournalStep:
+        show, chat = self.chat.redactor.redact_data, self.chat
         if isinstance(step, NewAnswer):
-            return step.written(show)
+            return step.encode(show)
         if isinstance(step, AnswerStep):
             return step
-        out = {*chat.suppressed, *chat.fixed}
-        changes = plain_values(((name, value) for name, value in step.changes.items() if name not in out), show)
+        out = {*chat.suppressed_names, *chat.fixed_values}
+        changes = plain_context(((name, value) for name, value in step.changes.items() if name not in out), show)
         # As in the context itself, a name that holds a hidden value goes with what it names.
         return replace(
             step,
@@ -226,23 +226,23 @@ class LiveTurn:
             answers=show(step.answers),
         )
 
-    async def keep_journal(self) -> None:
+    async def save_journal(self) -> None:
         """A turn that has rested before keeps each further step before the next one begins."""
-        if self.journal.durable:
-            await self.chat.keep_open_turn(self.open_turn())
+        if self.journal.is_durable:
+            await self.chat.save_open_turn(self.as_open_turn())
 
     @contextmanager
-    def current(self) -> Iterator["LiveTurn"]:
-        token = _live.set(self)
+    def as_current(self) -> Iterator["LiveTurn"]:
+        token = _live_turn.set(self)
         try:
             yield self
         finally:
-            _live.reset(token)
+            _live_turn.reset(token)
 
 
-_live: ContextVar[LiveTurn] = ContextVar("unattended_live_turn")
+_live_turn: ContextVar[LiveTurn] = ContextVar("unattended_live_turn")
 
 
 def live_turn() -> LiveTurn:
     """LookupError outside of a turn."""
-    return _live.get()
+    return _live_turn.get()

@@ -11,24 +11,24 @@ from ag2 import Agent
 from workflows.chat.errors import ModelError
 from workflows.chat.fast_stream import FastStream
 from workflows.chat.live import LiveTurn
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.chat.output_schemas import OutputSchema
-from workflows.context.storable_values import storable
+from workflows.context.storable_values import storable_text
 from workflows.package.models import DEFAULT_MODEL, MANAGER, TERMINATE, USER, Package
 from workflows.package.models import Agent as AgentSpec
 from workflows.package.structured import InlineModel, LiteralOf, OutputField, OutputModel
 
-MAX_CONVERSATION = 20_000  # characters, the newest ones
-MAX_TEXT = 4_000  # of one turn
+MAX_SHOWN_CONVERSATION = 20_000  # characters, the newest ones
+MAX_TURN_TEXT = 4_000  # of one turn
 MAX_DESCRIPTION = 400
 MAX_ANSWER = 2_000
-REFUSED_REQUEST = frozenset({400, 422})  # as servers answer that know no schemas of answers
+SCHEMA_REFUSED_STATUSES = frozenset({400, 422})  # as servers answer that know no schemas of answers
 _ANSWER = "next_speaker"
 _QUOTES = " \t\r\n\"'`*.:[]"
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
+class SpeakerManager:
     """`choices` are the agents in file order, and the end of the chat."""
 
     agent: Agent
@@ -37,18 +37,18 @@ class Manager:
     schema: OutputSchema
 
 
-def build_manager(package: Package, models: Models) -> Manager | None:
+def build_manager(package: Package, models: ModelRegistry) -> SpeakerManager | None:
     """None where nobody is to be chosen: in another pattern, or from a single agent."""
     if package.orchestrator.pattern != "AutoPattern" or len(package.agents) < 2:
         return None
     choices, config = (*package.agents, TERMINATE), models.get(DEFAULT_MODEL)
     body = InlineModel({"next": OutputField(LiteralOf(choices), "Who speaks next")})
     schema = OutputSchema({_ANSWER: OutputModel(_ANSWER, body)}, _ANSWER, config.provider)
-    return Manager(Agent(MANAGER, config=config), _prompt(package), choices, schema)
+    return SpeakerManager(Agent(MANAGER, config=config), _build_prompt(package), choices, schema)
 
 
-def _prompt(package: Package) -> str:
-    agents = "\n".join(f"- {name}: {_described(spec)}" for name, spec in package.agents.items())
+def _build_prompt(package: Package) -> str:
+    agents = "\n".join(f"- {name}: {_describe_agent(spec)}" for name, spec in package.agents.items())
     return (
         f"You lead a conversation of these agents:\n{agents}\n\n"
         "Read the conversation and choose the agent that should speak next, by what is still to be done and by what"
@@ -57,51 +57,51 @@ def _prompt(package: Package) -> str:
     )
 
 
-def _described(spec: AgentSpec) -> str:
+def _describe_agent(spec: AgentSpec) -> str:
     words = " ".join((spec.description or spec.system_message).split())
     return words if len(words) <= MAX_DESCRIPTION else f"{words[:MAX_DESCRIPTION]}…"
 
 
-async def ask_manager(manager: Manager, live: LiveTurn, said: str) -> str:
+async def ask_manager(manager: SpeakerManager, live: LiveTurn, text: str) -> str:
     """An agent's name or `terminate`. ModelError when the answer names neither, also when asked again."""
-    question = _question(live, said)
-    answer = await _answer(manager, live, question)
-    chosen = named(answer, manager.choices)
+    question = _build_question(live, text)
+    answer = await _ask_with_fallback(manager, live, question)
+    chosen = find_choice(answer, manager.choices)
     if chosen is None:
         again = f"{question}\n\nYou answered: {answer[:200]!r}. Answer with one of: {', '.join(manager.choices)}"
-        answer = await _answer(manager, live, again)
-        chosen = named(answer, manager.choices)
+        answer = await _ask_with_fallback(manager, live, again)
+        chosen = find_choice(answer, manager.choices)
     if chosen is None:
-        shown = live.chat.redactor.text(answer)[:100]
+        shown = live.chat.redactor.redact_text(answer)[:100]
         raise ModelError(f"{MANAGER} named no agent of the package, but {shown!r}", transient=False)
     return chosen
 
 
-async def _answer(manager: Manager, live: LiveTurn, question: str) -> str:
+async def _ask_with_fallback(manager: SpeakerManager, live: LiveTurn, question: str) -> str:
     """Of a model that is held to the names; one that cannot be is asked in words alone."""
     try:
-        return await _asked(manager, live, question, manager.schema)
+        return await _ask(manager, live, question, manager.schema)
     except ModelError as error:
-        if getattr(error.__cause__, "status_code", None) not in REFUSED_REQUEST:
+        if getattr(error.__cause__, "status_code", None) not in SCHEMA_REFUSED_STATUSES:
             raise
-        return await _asked(manager, live, question, None)
+        return await _ask(manager, live, question, None)
 
 
-async def _asked(manager: Manager, live: LiveTurn, question: str, schema: OutputSchema | None) -> str:
-    redact = live.chat.redactor.text
-    live.asking = MANAGER  # until the turn ends: nobody else is asked in it any more
+async def _ask(manager: SpeakerManager, live: LiveTurn, question: str, schema: OutputSchema | None) -> str:
+    redact = live.chat.redactor.redact_text
+    live.asker_override = MANAGER  # until the turn ends: nobody else is asked in it any more
     reply = await manager.agent.ask(
         redact(question), stream=FastStream(), prompt=(redact(manager.prompt),), response_schema=schema
     )
-    return storable(reply.body or "")[:MAX_ANSWER]
+    return storable_text(reply.body or "")[:MAX_ANSWER]
 
 
-def _question(live: LiveTurn, said: str) -> str:
-    spoken = [(USER, live.chat.opening), *((turn.agent, turn.text) for turn in live.chat.turns), (live.agent, said)]
+def _build_question(live: LiveTurn, turn_text: str) -> str:
+    spoken = [(USER, live.chat.opening_message), *((turn.agent, turn.text) for turn in live.chat.turns), (live.agent, turn_text)]
     lines: list[str] = []
-    left = MAX_CONVERSATION
+    left = MAX_SHOWN_CONVERSATION
     for name, text in reversed(spoken):
-        line = f"[{name}]: {text[:MAX_TEXT]}"
+        line = f"[{name}]: {text[:MAX_TURN_TEXT]}"
         left -= len(line)
         if left < 0:
             lines.append("[…]")
@@ -111,9 +111,9 @@ def _question(live: LiveTurn, said: str) -> str:
     return "\n\n".join([*reversed(lines), f"{live.agent} has spoken last. Who speaks next?"])
 
 
-def named(answer: str, choices: Sequence[str]) -> str | None:
+def find_choice(answer: str, choices: Sequence[str]) -> str | None:
     """The one choice that an answer names: by itself, in JSON, or as the only one in a sentence."""
-    said = [answer, *_strings(answer)]
+    said = [answer, *_json_strings(answer)]
     for text in said:
         for choice in choices:
             if text.strip(_QUOTES).lower() == choice.lower():
@@ -123,7 +123,7 @@ def named(answer: str, choices: Sequence[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _strings(answer: str) -> Iterable[str]:
+def _json_strings(answer: str) -> Iterable[str]:
     try:
         value: Any = json.loads(answer)
     except (ValueError, RecursionError):

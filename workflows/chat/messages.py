@@ -23,28 +23,28 @@ from ag2.events import (
 from workflows.chat.transcript import Turn
 from workflows.package.models import USER
 
-GO_ON = "Go on."
+CONTINUE_MESSAGE = "Go on."
 
 Message = dict[str, Any]
 
 
-def messages_for(agent: str, opening: str, turns: Iterable[Turn]) -> list[Message]:
-    messages: list[Message] = [{"role": "user", "name": USER, "content": opening}]
+def build_messages(agent: str, opening_message: str, turns: Iterable[Turn]) -> list[Message]:
+    messages: list[Message] = [{"role": "user", "name": USER, "content": opening_message}]
     for turn in turns:
         if turn.agent == agent:
-            messages.extend(_own(turn))
+            messages.extend(_own_turn_messages(turn))
         elif turn.text.strip():  # a turn that only handed over said nothing
             messages.append({"role": "user", "name": turn.agent, "content": turn.text})
     return messages
 
 
-def _own(turn: Turn) -> Iterable[Message]:
+def _own_turn_messages(turn: Turn) -> Iterable[Message]:
     for line in turn.events:
         if line.get("automatic"):
             # Its model never asked for them and knows no such tools; some providers refuse calls of unknown ones.
-            yield from ({"role": "user", "name": each["name"], "content": each["text"]} for each in _results(line))
+            yield from ({"role": "user", "name": each["name"], "content": each["text"]} for each in _tool_results(line))
         elif "tool_results" in line:
-            for each in _results(line):
+            for each in _tool_results(line):
                 yield {"role": "tool", "tool_call_id": each["id"], "name": each["name"], "content": each["text"]}
         else:
             calls = [
@@ -55,41 +55,41 @@ def _own(turn: Turn) -> Iterable[Message]:
             yield {**message, "tool_calls": calls} if calls else message
 
 
-def _results(line: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+def _tool_results(line: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     return line.get("tool_results") or ()
 
 
-def as_history(messages: Sequence[Mapping[str, Any]]) -> tuple[list[BaseEvent], str]:
+def to_history(messages: Sequence[Mapping[str, Any]]) -> tuple[list[BaseEvent], str]:
     """The events before this turn and the message that asks for it: what was said last by somebody else."""
     asks = bool(messages) and messages[-1]["role"] not in ("assistant", "tool")
-    question = _spoken(messages[-1]) if asks else GO_ON
-    return list(_events(messages[:-1] if asks else messages)), question
+    question = _message_text(messages[-1]) if asks else CONTINUE_MESSAGE
+    return list(_to_events(messages[:-1] if asks else messages)), question
 
 
-def _events(messages: Sequence[Mapping[str, Any]]) -> Iterable[BaseEvent]:
+def _to_events(messages: Sequence[Mapping[str, Any]]) -> Iterable[BaseEvent]:
     results: list[ToolResultEvent] = []
     for message in messages:
         if message["role"] == "tool":
-            results.append(_result(message))
+            results.append(_to_result_event(message))
             continue
         if results:
             yield ToolResultsEvent(results)
             results = []
         if message["role"] == "assistant":
-            yield _answer(message)
+            yield _to_response(message)
         else:
-            yield ModelRequest([TextInput(_spoken(message))])
+            yield ModelRequest([TextInput(_message_text(message))])
     if results:
         yield ToolResultsEvent(results)
 
 
-def _result(message: Mapping[str, Any]) -> ToolResultEvent:
+def _to_result_event(message: Mapping[str, Any]) -> ToolResultEvent:
     return ToolResultEvent(
         parent_id=message["tool_call_id"], name=message.get("name") or "", result=ToolResult(message["content"])
     )
 
 
-def _answer(message: Mapping[str, Any]) -> ModelResponse:
+def _to_response(message: Mapping[str, Any]) -> ModelResponse:
     calls = [
         ToolCallEvent(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
         for call in message.get("tool_calls") or ()
@@ -100,6 +100,6 @@ def _answer(message: Mapping[str, Any]) -> ModelResponse:
     )
 
 
-def _spoken(message: Mapping[str, Any]) -> str:
+def _message_text(message: Mapping[str, Any]) -> str:
     name, content = message.get("name"), str(message.get("content") or "")
     return content if name in (None, USER) else f"[{name}]: {content}"

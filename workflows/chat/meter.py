@@ -9,13 +9,13 @@ from ag2.config import LLMClient
 from ag2.context import ConversationContext
 from ag2.events import BaseEvent, ModelResponse
 
-from accounting.budgets.asking import Reserve, unlimited
+from accounting.budgets.asking import Reserve, reserve_unlimited
 from accounting.prices import PriceTable
 from accounting.usage import BegunCall, ModelCall
-from workflows.chat.checkpoint import Counters
+from workflows.chat.checkpoint import RunCounters
 from workflows.chat.errors import ModelError
 from workflows.chat.live import LiveTurn, live_turn
-from workflows.chat.open_call import AskedModel, OpenCall
+from workflows.chat.open_call import MeteredModel, OpenCall
 
 BeginUsage = Callable[[BegunCall], Awaitable[None]]
 RecordUsage = Callable[[ModelCall], Awaitable[None]]
@@ -23,7 +23,7 @@ ExplainError = Callable[[Exception], ModelError | None]
 FindFault = Callable[[ModelResponse], ModelError | None]
 
 
-async def _known_to_nobody(_: BegunCall) -> None: ...
+async def _begin_nothing(_: BegunCall) -> None: ...
 
 
 @dataclass(slots=True)
@@ -33,13 +33,13 @@ class RunMeter:
     known before it is made; `record` keeps what came of it before that is used."""
 
     record: RecordUsage
-    counters: Counters = field(default_factory=Counters)
+    counters: RunCounters = field(default_factory=RunCounters)
     prices: PriceTable = field(default_factory=PriceTable)
-    reserve: Reserve = unlimited
-    begin: BeginUsage = _known_to_nobody
-    calls: int = 0
-    reserving: int = 0
-    unpriced: set[tuple[str, str]] = field(default_factory=set)
+    reserve: Reserve = reserve_unlimited
+    begin: BeginUsage = _begin_nothing
+    call_number: int = 0
+    pending_calls: int = 0
+    unpriced_models: set[tuple[str, str]] = field(default_factory=set)
 
 
 class MeteredClient(LLMClient):
@@ -48,38 +48,38 @@ class MeteredClient(LLMClient):
     def __init__(
         self,
         inner: LLMClient,
-        asked: AskedModel,
+        model: MeteredModel,
         *,
         explain: ExplainError,
-        fault: FindFault = lambda _: None,
+        find_fault: FindFault = lambda _: None,
     ) -> None:
         self._inner = inner
-        self._asked = asked
+        self._model = model
         self._explain = explain
-        self._fault = fault
+        self._find_fault = find_fault
 
     async def __call__(
         self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
     ) -> ModelResponse:
         live = live_turn()
-        call = await OpenCall.begin(live, self._asked, context.prompt, messages)
+        call = await OpenCall.begin(live, self._model, context.prompt, messages)
         try:
             response = await self._inner(messages, context, **request)
         except asyncio.CancelledError as error:
             await call.end(None, error="Cancelled")
-            if _is_cancelled():
+            if _is_task_cancelled():
                 raise
             raise ModelError("the model's library gave the call up", transient=True) from error
         except Exception as error:
-            _count_failed(live)
+            _count_failed_call(live)
             await call.end(None, error=type(error).__name__)
             raise self._as_model_error(error) from error
-        fault = self._fault(response)
+        fault = self._find_fault(response)
         if fault is not None:
-            _count_failed(live)
+            _count_failed_call(live)
             await call.end(response, error=type(fault).__name__)
             raise fault
-        live.answers[live.asker] += 1
+        live.answer_counts[live.asker] += 1
         await call.end(response, error=None)
         return response
 
@@ -91,12 +91,12 @@ class MeteredClient(LLMClient):
         return self._explain(error) or unexplained
 
 
-def _is_cancelled() -> bool:
+def _is_task_cancelled() -> bool:
     """A library may raise what looks like a cancellation of the run, and is its own."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
-def _count_failed(live: LiveTurn) -> None:
+def _count_failed_call(live: LiveTurn) -> None:
     failed = live.chat.counters.failed
     failed[live.asker] = failed.get(live.asker, 0) + 1

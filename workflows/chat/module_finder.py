@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-PACKAGE_MODULES = "unattended_package_"  # how the names of all of them begin
+PACKAGE_MODULE_PREFIX = "unattended_package_"  # how the names of all of them begin
 
 
-class Modules(Protocol):
+class ModuleSources(Protocol):
     """Of one loading of a package. `executed` are kept, so that what Python was told to forget is not run twice."""
 
     builtins: dict[str, Any]
@@ -23,15 +23,15 @@ class Modules(Protocol):
 
     def find(self, name: str) -> Path | None: ...
 
-    def source(self, file: Path) -> bytes: ...
+    def read_source(self, file: Path) -> bytes: ...
 
 
 class ModuleFinder(MetaPathFinder):
     def __init__(self) -> None:
         # As long as any of their functions is held: these hold the `__import__` of their modules.
-        self._by_top: weakref.WeakValueDictionary[str, Modules] = weakref.WeakValueDictionary()
+        self._by_top: weakref.WeakValueDictionary[str, ModuleSources] = weakref.WeakValueDictionary()
 
-    def add(self, top: str, modules: Modules) -> None:
+    def add(self, top: str, modules: ModuleSources) -> None:
         self._by_top[top] = modules
         if self not in sys.meta_path:
             # First: of a folder with an `__init__.py` Python's own finder would load the files too, without `builtins`.
@@ -41,7 +41,7 @@ class ModuleFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith(PACKAGE_MODULES):
+        if not fullname.startswith(PACKAGE_MODULE_PREFIX):
             return None
         modules = self._by_top.get(fullname.partition(".")[0])
         if modules is None:
@@ -53,22 +53,22 @@ class ModuleFinder(MetaPathFinder):
         file = place if place.suffix == ".py" and not place.is_dir() else init
         if "." not in fullname or (file is init and not init.is_file()):
             return ModuleSpec(fullname, None, is_package=True)  # a folder, of which nothing is run
-        loader = _Source(fullname, file, modules)
+        loader = _SourceLoader(fullname, file, modules)
         return spec_from_file_location(
             fullname, file, loader=loader, submodule_search_locations=[] if file is init else None
         )
 
 
-class _Source(SourceFileLoader):
+class _SourceLoader(SourceFileLoader):
     """Never from __pycache__: it knows a source by size and whole second, and an edit may keep both."""
 
-    def __init__(self, name: str, file: Path, modules: Modules) -> None:
+    def __init__(self, name: str, file: Path, modules: ModuleSources) -> None:
         super().__init__(name, str(file))
         self._modules = modules
 
     @override
     def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = self.source_to_code(self._modules.source(Path(self.path)), self.path)
+        code: CodeType = self.source_to_code(self._modules.read_source(Path(self.path)), self.path)
         return code
 
     @override

@@ -10,13 +10,13 @@ from functools import partial
 from ag2.events import BaseEvent, ModelRequest, ModelResponse, TextInput, ToolResultsEvent, Usage
 
 from accounting.budgets.asking import PlannedCall, Settle
-from accounting.normalising import estimated
-from accounting.uninterrupted import to_its_end
+from accounting.normalising import estimate_tokens
+from accounting.uninterrupted import run_shielded
 from accounting.usage import BegunCall, ModelCall, Tokens, UsageStatus
-from workflows.chat.guards import before_call
+from workflows.chat.guards import check_model_call
 from workflows.chat.live import LiveTurn
-from workflows.chat.reserving import reserved, settled
-from workflows.chat.span_content import asked_messages, said_messages
+from workflows.chat.reserving import reserve_budget, settle_budget
+from workflows.chat.span_content import request_messages, response_messages
 from workflows.spans import NO_SPANS, CallSpan
 
 log = logging.getLogger(__name__)
@@ -25,98 +25,98 @@ Normalise = Callable[[Usage], Tokens]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedModel:
+class MeteredModel:
     """`within_s`: then it has answered, or the call has failed; None where nobody says. `is_paid`: an answer that does
     not say what it took is estimated; that of a script took nothing."""
 
     provider: str
     model: str
     normalise: Normalise
-    within_s: float | None = None
+    timeout_s: float | None = None
     is_paid: bool = True
 
 
 @dataclass(slots=True)
 class OpenCall:
     live: LiveTurn
-    planned: PlannedCall
-    asked: AskedModel
+    planned_call: PlannedCall
+    model: MeteredModel
     settle: Settle
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    started: float = field(default_factory=time.perf_counter)
+    started_monotonic: float = field(default_factory=time.perf_counter)
     span: CallSpan = NO_SPANS
 
     @staticmethod
     async def begin(
-        live: LiveTurn, asked: AskedModel, prompt: Sequence[str], messages: Sequence[BaseEvent]
+        live: LiveTurn, model: MeteredModel, prompt: Sequence[str], messages: Sequence[BaseEvent]
     ) -> "OpenCall":
         """Raises when the call must not be made; then nothing of it is counted, and its number is not used again."""
         meter = live.chat.meter
-        before_call(live, on_the_way=meter.reserving)
-        meter.calls += 1
-        characters = sum(map(len, prompt)) + sum(map(_characters, messages))
-        planned = PlannedCall(meter.calls, live.asker, asked.provider, asked.model, prompt_characters=characters)
-        meter.reserving += 1
+        check_model_call(live, pending_calls=meter.pending_calls)
+        meter.call_number += 1
+        characters = sum(map(len, prompt)) + sum(map(_count_characters, messages))
+        planned = PlannedCall(meter.call_number, live.asker, model.provider, model.model, prompt_characters=characters)
+        meter.pending_calls += 1
         try:
-            call = OpenCall(live, planned, asked, await reserved(live, planned))
-            await call._make_known()
+            call = OpenCall(live, planned, model, await reserve_budget(live, planned))
+            await call._begin_usage()
         finally:
-            meter.reserving -= 1
+            meter.pending_calls -= 1
         meter.counters.model_calls += 1
-        call.span = live.chat.spans.model_call(planned, partial(asked_messages, prompt, messages))
+        call.span = live.chat.spans.model_call(planned, partial(request_messages, prompt, messages))
         return call
 
-    async def _make_known(self) -> None:
-        planned = self.planned
+    async def _begin_usage(self) -> None:
+        planned = self.planned_call
         begun = BegunCall(
-            planned.number, planned.agent, planned.provider, planned.model, self.started_at, self.asked.within_s
+            planned.number, planned.agent, planned.provider, planned.model, self.started_at, self.model.timeout_s
         )
         try:
             await self.live.chat.meter.begin(begun)
         except BaseException:
             # Nothing was asked, so nothing is owed: what was reserved is free again.
-            await to_its_end(settled(self.settle, self._as_ended(None, error="NotMade")))
+            await run_shielded(settle_budget(self.settle, self._to_model_call(None, error="NotMade")))
             raise
-        self.started = time.perf_counter()
+        self.started_monotonic = time.perf_counter()
 
     async def end(self, response: ModelResponse | None, *, error: str | None) -> None:
-        call = self._as_ended(response, error=error)
-        self._count(call)
+        call = self._to_model_call(response, error=error)
+        self._count_usage(call)
         model = None if response is None else response.model
-        self.span.end(call, model=model, said=partial(said_messages, response))
+        self.span.end(call, model=model, reply=partial(response_messages, response))
         # What was served is owed, also by a run that is cancelled.
-        await to_its_end(self._keep(call))
+        await run_shielded(self._record_and_settle(call))
 
-    def _as_ended(self, response: ModelResponse | None, *, error: str | None) -> ModelCall:
-        tokens, status = self._used(response)
+    def _to_model_call(self, response: ModelResponse | None, *, error: str | None) -> ModelCall:
+        tokens, status = self._read_usage(response)
         return ModelCall(
-            number=self.planned.number,
-            agent=self.planned.agent,
-            provider=self.planned.provider,
-            model=self.planned.model,
+            number=self.planned_call.number,
+            agent=self.planned_call.agent,
+            provider=self.planned_call.provider,
+            model=self.planned_call.model,
             tokens=tokens,
             status=status,
             ok=error is None,
             error=error,
             started_at=self.started_at,
-            duration_s=time.perf_counter() - self.started,
+            duration_s=time.perf_counter() - self.started_monotonic,
         )
 
-    def _used(self, response: ModelResponse | None) -> tuple[Tokens, UsageStatus]:
+    def _read_usage(self, response: ModelResponse | None) -> tuple[Tokens, UsageStatus]:
         """An answer was not free, though its server does not say what it took; a call without one is missing."""
-        reported = Tokens() if response is None else self.asked.normalise(response.usage)
+        reported = Tokens() if response is None else self.model.normalise(response.usage)
         if reported != Tokens():
             return reported, "reported"
-        said = _characters(response) if response is not None and self.asked.is_paid else 0
-        return (estimated(self.planned.prompt_characters, said), "estimated") if said else (Tokens(), "missing")
+        said = _count_characters(response) if response is not None and self.model.is_paid else 0
+        return (estimate_tokens(self.planned_call.prompt_characters, said), "estimated") if said else (Tokens(), "missing")
 
-    async def _keep(self, call: ModelCall) -> None:
+    async def _record_and_settle(self, call: ModelCall) -> None:
         try:
             await self.live.chat.meter.record(call)
         finally:
-            await settled(self.settle, call)
+            await settle_budget(self.settle, call)
 
-    def _count(self, call: ModelCall) -> None:
+    def _count_usage(self, call: ModelCall) -> None:
         meter = self.live.chat.meter
         self.live.tokens["input"] += call.tokens.input
         self.live.tokens["output"] += call.tokens.output
@@ -125,12 +125,12 @@ class OpenCall:
         meter.counters.cost_nano_usd += cost or 0
         limited = self.live.chat.package.orchestrator.limits.usd is not None
         labels = (call.provider, call.model)
-        if cost is None and limited and labels not in meter.unpriced:
-            meter.unpriced.add(labels)  # said once a run: this limit cannot stop what it asks this model
+        if cost is None and limited and labels not in meter.unpriced_models:
+            meter.unpriced_models.add(labels)  # said once a run: this limit cannot stop what it asks this model
             log.warning("price_unknown", extra={"provider": call.provider, "model": call.model, "agent": call.agent})
 
 
-def _characters(event: BaseEvent) -> int:
+def _count_characters(event: BaseEvent) -> int:
     return sum(map(len, _texts(event)))
 
 

@@ -17,21 +17,21 @@ def begin_turn(chat: Conversation, agent: str) -> LiveTurn:
     live, resumed = LiveTurn(chat, agent, len(chat.turns) + 1), chat.open_turn
     chat.open_turn = None
     if resumed is not None:
-        live.journal = Journal.of(resumed)
+        live.journal = Journal.resume(resumed)
     return live
 
 
-async def rest(live: LiveTurn) -> None:
+async def save_resting_turn(live: LiveTurn) -> None:
     """Keeps the turn as it stands, and notes what it asks, in the order in which the model wrote the calls."""
     chat = live.chat
     recorded = {each for step in live.journal.steps if isinstance(step, CallStep) for each in step.incidents}
-    await chat.keep_open_turn(live.open_turn())
+    await chat.save_open_turn(live.as_open_turn())
     chat.incidents.extend(each for each in live.incidents if each not in recorded)  # the others are kept with the turn
-    chat.questions = sorted(live.questions, key=_place)
-    chat.resting = True
+    chat.questions = sorted(live.questions, key=_sort_key)
+    chat.is_resting = True
 
 
-def _place(question: Question) -> tuple[int, ...]:
+def _sort_key(question: Question) -> tuple[int, ...]:
     """Steps that no model called come first: they stand before the turn's calls, or alone."""
     parts = (question.position or "").split(".")
     return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
@@ -45,7 +45,7 @@ def resumed_speaker(chat: Conversation) -> str | None:
     turn = chat.open_turn
     if turn is None:
         return None
-    lost = _lost(chat, turn)
+    lost = _find_lost(chat, turn)
     if lost is None:
         return turn.agent
     made = [step.name for step in turn.steps if isinstance(step, CallStep) and not step.failed]
@@ -54,24 +54,24 @@ def resumed_speaker(chat: Conversation) -> str | None:
             f"the package has lost {lost} while turn {turn.number} waited for a person, and that turn has called"
             f" {', '.join(made)} already; put it back and replay the run, or discard it"
         )
-    extra = {"run_id": chat.fixed.get("run_id"), "turn": turn.number, "lost": lost}
+    extra = {"run_id": chat.fixed_values.get("run_id"), "turn": turn.number, "lost": lost}
     log.warning("journal_dropped", extra=extra)
     chat.open_turn = None
     return None
 
 
-def _lost(chat: Conversation, turn: OpenTurn) -> str | None:
+def _find_lost(chat: Conversation, turn: OpenTurn) -> str | None:
     package = chat.package
     if turn.agent not in package.agents:
         return f"the agent {turn.agent}"
     offered = {tool.function for tool in package.tools if is_offered(package, turn.agent, tool)}
     offered |= {tool.function for tool in automatic_tools(package, turn.agent)}
-    name = next((name for name in _tools_of(chat, turn) if name not in offered), None)
+    name = next((name for name in _used_tools(chat, turn) if name not in offered), None)
     return None if name is None else f"the tool {name}"
 
 
-def _tools_of(chat: Conversation, turn: OpenTurn) -> Iterator[str]:
+def _used_tools(chat: Conversation, turn: OpenTurn) -> Iterator[str]:
     """Those that have finished, and those that wait for a person; steps that no model called are not offered."""
     yield from (step.name for step in turn.steps if isinstance(step, CallStep))
-    asked = (answer["question"] for answer in chat.answers.values())
+    asked = (answer["question"] for answer in chat.tool_answers.values())
     yield from (each["function"] for each in asked if each["turn"] == turn.number and each.get("function"))

@@ -17,7 +17,7 @@ from ag2.response import ResponseProto
 from fast_depends import Provider
 from typing_extensions import override
 
-from workflows.chat.schema_limits import SchemaLimits, is_within, limits_of
+from workflows.chat.schema_limits import SchemaLimits, fits_limits, schema_limits_for
 from workflows.package.structured import (
     InlineModel,
     ListOf,
@@ -29,14 +29,14 @@ from workflows.package.structured import (
     Scalar,
     UnionOf,
     is_recursive,
-    reachable,
-    resolved,
+    iter_reachable,
+    resolve_alias,
 )
 
 Schema = dict[str, Any]
-_Named = tuple[str, OutputField]
+_NamedField = tuple[str, OutputField]
 
-LONGEST_NAME = 64
+MAX_NAME_CHARACTERS = 64
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 _SCALARS: Mapping[str, Schema] = {
@@ -47,11 +47,11 @@ _SCALARS: Mapping[str, Schema] = {
     "dict": {"type": "object", "additionalProperties": True},
     "any": {},
 }
-_TOLD = (
+_PROMPT = (
     "Answer with one JSON object that fits this JSON schema, and with nothing else: no text around it, no code fence."
     "\n{schema}"
 )
-_TOLD_VALUE = _TOLD.replace("one JSON object", "one JSON value")
+_VALUE_PROMPT = _PROMPT.replace("one JSON object", "one JSON value")
 
 
 class OutputSchema(ResponseProto[str]):
@@ -63,11 +63,11 @@ class OutputSchema(ResponseProto[str]):
         self.description = model.description or None
         self.json_schema = None
         self.system_prompt = None
-        strict = strict_schema(models, root, limits_of(provider))
+        strict = strict_schema(models, root, schema_limits_for(provider))
         if strict is not None:
             self.json_schema = strict
         else:
-            told = _TOLD if isinstance(resolved(models, root), InlineModel) else _TOLD_VALUE
+            told = _PROMPT if isinstance(resolve_alias(models, root), InlineModel) else _VALUE_PROMPT
             self.system_prompt = told.format(schema=json.dumps(open_schema(models, root), ensure_ascii=False))
 
     @override
@@ -77,12 +77,12 @@ class OutputSchema(ResponseProto[str]):
 
 def strict_schema(models: Mapping[str, OutputModel], root: str, limits: SchemaLimits) -> Schema | None:
     """None when a strict one would not say what the model says, or would be refused."""
-    if not isinstance(resolved(models, root), InlineModel) or (is_recursive(models, root) and not limits.recursive):
+    if not isinstance(resolve_alias(models, root), InlineModel) or (is_recursive(models, root) and not limits.allows_recursion):
         return None
-    if any(_is_open(kind) or _is_ambiguous(kind, models) for _, kind in reachable(models, root)):
+    if any(_is_open(kind) or _is_ambiguous(kind, models) for _, kind in iter_reachable(models, root)):
         return None
-    schema = _Describer(models, root, strict=True).schema()
-    return schema if is_within(schema, limits) else None
+    schema = _SchemaBuilder(models, root, strict=True).build()
+    return schema if fits_limits(schema, limits) else None
 
 
 def _is_open(kind: OutputType) -> bool:
@@ -93,104 +93,104 @@ def _is_ambiguous(kind: OutputType, models: Mapping[str, OutputModel]) -> bool:
     """A strict choice between objects is made at their first field, by its name or by what it may say."""
     if not isinstance(kind, UnionOf):
         return False
-    bodies = [resolved(models, each.name) if isinstance(each, ModelRef) else each for each in kind.variants]
+    bodies = [resolve_alias(models, each.name) if isinstance(each, ModelRef) else each for each in kind.variants]
     first = [next(iter(each.fields.items()), None) for each in bodies if isinstance(each, InlineModel)]
-    return any(_are_alike(one, other, models) for one, other in combinations(first, 2))
+    return any(_share_first_field(one, other, models) for one, other in combinations(first, 2))
 
 
-def _are_alike(one: _Named | None, other: _Named | None, models: Mapping[str, OutputModel]) -> bool:
+def _share_first_field(one: _NamedField | None, other: _NamedField | None, models: Mapping[str, OutputModel]) -> bool:
     if one is None or other is None or one[0] != other[0]:
         return one is None and other is None
-    values = [_values(each.type, models) for _, each in (one, other)]
+    values = [_literal_values(each.type, models) for _, each in (one, other)]
     return not all(values) or not values[0].isdisjoint(values[1])
 
 
-def _values(kind: OutputType, models: Mapping[str, OutputModel]) -> frozenset[Any]:
-    body = resolved(models, kind.name) if isinstance(kind, ModelRef) else kind
+def _literal_values(kind: OutputType, models: Mapping[str, OutputModel]) -> frozenset[Any]:
+    body = resolve_alias(models, kind.name) if isinstance(kind, ModelRef) else kind
     return frozenset(body.values if isinstance(body, LiteralOf) else ())
 
 
 def open_schema(models: Mapping[str, OutputModel], root: str) -> Schema:
-    return _Describer(models, root, strict=False).schema()
+    return _SchemaBuilder(models, root, strict=False).build()
 
 
-class _Describer:
+class _SchemaBuilder:
     def __init__(self, models: Mapping[str, OutputModel], root: str, *, strict: bool) -> None:
         self._models = models
         self._root = root
         self._strict = strict
-        referred = {kind.name: None for _, kind in reachable(models, root) if isinstance(kind, ModelRef)}
-        self._keys = dict(_keys(referred))
+        referred = {kind.name: None for _, kind in iter_reachable(models, root) if isinstance(kind, ModelRef)}
+        self._keys = dict(_definition_keys(referred))
 
-    def schema(self) -> Schema:
-        schema = self._of(resolved(self._models, self._root))
-        definitions = {key: self._definition(self._models[name]) for name, key in self._keys.items()}
+    def build(self) -> Schema:
+        schema = self._type_schema(resolve_alias(self._models, self._root))
+        definitions = {key: self._model_schema(self._models[name]) for name, key in self._keys.items()}
         return {**schema, "$defs": definitions} if definitions else schema
 
-    def _definition(self, model: OutputModel) -> Schema:
-        return _described(self._of(model.body), model.description)
+    def _model_schema(self, model: OutputModel) -> Schema:
+        return _with_description(self._type_schema(model.body), model.description)
 
-    def _of(self, kind: OutputType) -> Schema:
+    def _type_schema(self, kind: OutputType) -> Schema:
         match kind:
             case Scalar(name):
                 return dict(_SCALARS[name])
             case ListOf(items):
-                return {"type": "array", "items": self._of(items)}
+                return {"type": "array", "items": self._type_schema(items)}
             case LiteralOf(values):
-                return _choice(_literals(values))
+                return _union_schema(_literal_schemas(values))
             case UnionOf(variants):
-                return _choice(self._of(each) for each in variants)
+                return _union_schema(self._type_schema(each) for each in variants)
             case ModelRef(name):
                 return {"$ref": f"#/$defs/{self._keys[name]}"}
             case InlineModel(fields):
-                return self._object(fields)
+                return self._object_schema(fields)
         return {"type": "null"}
 
-    def _object(self, fields: Mapping[str, OutputField]) -> Schema:
+    def _object_schema(self, fields: Mapping[str, OutputField]) -> Schema:
         return {
             "type": "object",
-            "properties": {name: self._field(each) for name, each in fields.items()},
+            "properties": {name: self._field_schema(each) for name, each in fields.items()},
             "required": [name for name, each in fields.items() if self._strict or each.required],
             "additionalProperties": False,
         }
 
-    def _field(self, each: OutputField) -> Schema:
-        schema = _described(self._of(each.type), each.description)
-        has_default = not self._strict and not each.required and each.default is not None
-        return {**schema, "default": each.default} if has_default else schema
+    def _field_schema(self, field: OutputField) -> Schema:
+        schema = _with_description(self._type_schema(field.type), field.description)
+        has_default = not self._strict and not field.required and field.default is not None
+        return {**schema, "default": field.default} if has_default else schema
 
 
-def _described(schema: Schema, description: str) -> Schema:
+def _with_description(schema: Schema, description: str) -> Schema:
     if not description:
         return schema
     # Beside a reference nothing else may stand in a strict schema.
     return {**({"anyOf": [schema]} if "$ref" in schema else schema), "description": description}
 
 
-def _choice(schemas: Iterable[Schema]) -> Schema:
+def _union_schema(schemas: Iterable[Schema]) -> Schema:
     flat = [inner for each in schemas for inner in (each["anyOf"] if set(each) == {"anyOf"} else [each])]
     unlike = [each for index, each in enumerate(flat) if each not in flat[:index]]
     return unlike[0] if len(unlike) == 1 else {"anyOf": unlike}
 
 
-def _literals(values: Iterable[Any]) -> Iterator[Schema]:
+def _literal_schemas(values: Iterable[Any]) -> Iterator[Schema]:
     """One part for each type of JSON: a strict schema needs a type beside the values."""
     by_type: dict[str, list[Any]] = {}
     for value in values:
-        by_type.setdefault(_type_of(value), []).append(value)
+        by_type.setdefault(_json_type(value), []).append(value)
     return ({"type": name} if name == "null" else {"type": name, "enum": each} for name, each in by_type.items())
 
 
-def _type_of(value: Any) -> str:
+def _json_type(value: Any) -> str:
     names = {bool: "boolean", int: "integer", float: "number", str: "string"}
     return names.get(type(value), "null")
 
 
-def _keys(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _definition_keys(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Names that need no escaping in a reference; an author's may hold anything."""
     taken: set[str] = set()
     for name in names:
-        base = _NOT_IN_NAMES.sub("_", name)[:LONGEST_NAME] or "model"
+        base = _NOT_IN_NAMES.sub("_", name)[:MAX_NAME_CHARACTERS] or "model"
         key, number = base, 1
         while key in taken:
             number += 1
@@ -200,4 +200,4 @@ def _keys(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _wire_name(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name)[:LONGEST_NAME] or "answer"
+    return _NOT_IN_NAMES.sub("_", name)[:MAX_NAME_CHARACTERS] or "answer"

@@ -17,18 +17,18 @@ from ag2.tools.schemas import ToolSchema
 from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
-from workflows.chat.incidents import with_place
-from workflows.chat.invoking import RaisedError
+from workflows.chat.incidents import append_own_line
+from workflows.chat.invoking import PackageCodeError
 from workflows.chat.journal import CallStep
 from workflows.chat.live import LiveTurn, live_turn
-from workflows.chat.people import Call
+from workflows.chat.people import PackageCall
 from workflows.chat.recorded_calls import record_call
-from workflows.chat.tool_calls import measured, note_recorded
-from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, end_run, log_dropped, runtime_of
-from workflows.chat.transcript import FAILED, NO_EFFECTS
+from workflows.chat.tool_calls import measure_call, note_replayed_call
+from workflows.chat.tool_functions import ToolFunction, ToolRefused, result_text, end_run, log_dropped_arguments, runtime_arguments
+from workflows.chat.transcript import FAILED_KEY, NO_EFFECTS_KEY
 from workflows.context.call_context import CallContext
 
-MAX_SENTENCE = 500
+MAX_ERROR_CHARACTERS = 500
 
 
 class PackageTool(AG2Tool):
@@ -38,7 +38,7 @@ class PackageTool(AG2Tool):
         self._definition = {"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}
         # Made once: an agent may have dozens of tools, and all of them are shown and subscribed in every turn.
         self._schema = FunctionToolSchema.from_dict({"function": self._definition})
-        self._called = cast("Condition", ToolCallEvent.name == self.name)  # AG2's event fields compare to conditions
+        self._call_condition = cast("Condition", ToolCallEvent.name == self.name)  # AG2's event fields compare to conditions
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PackageTool":
         return self  # AG2 copies tools per agent; ours hold no state of a run
@@ -46,7 +46,7 @@ class PackageTool(AG2Tool):
     @override
     async def schemas(self, context: ConversationContext) -> Iterable[ToolSchema]:
         # A default or a docstring is the package's code too, and may hold what that code read.
-        shown = live_turn().chat.redactor.data(self._definition)
+        shown = live_turn().chat.redactor.redact_data(self._definition)
         return [self._schema if shown is self._definition else FunctionToolSchema.from_dict({"function": shown})]
 
     @override
@@ -58,46 +58,46 @@ class PackageTool(AG2Tool):
         middleware: Iterable[BaseMiddleware] = (),
     ) -> None:
         async def execute(event: ToolCallEvent, context: Context) -> None:
-            await context.send(ToolResultEvent.from_call(event, result=await self._result(event, live_turn())))
+            await context.send(ToolResultEvent.from_call(event, result=await self._run_or_replay(event, live_turn())))
 
-        stack.enter_context(context.stream.where(self._called).sub_scope(execute))
+        stack.enter_context(context.stream.where(self._call_condition).sub_scope(execute))
 
-    async def _result(self, event: ToolCallEvent, live: LiveTurn) -> ToolResult:
+    async def _run_or_replay(self, event: ToolCallEvent, live: LiveTurn) -> ToolResult:
         """Text for the model, whatever the tool does. What this turn has recorded before is not done again."""
-        position = live.journal.position_of(event)
-        step = live.journal.result(position)
+        position = live.journal.find_position(event)
+        step = live.journal.recorded_call(position)
         if step is None:
             call = self._tool.new_call(position, event.serialized_arguments)
-            log_dropped(live, self._tool, event.serialized_arguments)
+            log_dropped_arguments(live, self._tool, event.serialized_arguments)
             try:
-                step = await self._made(event, live, call)
+                step = await self._call_and_record(event, live, call)
             # AG2 would tell the model that a call failed which was made and only could not be recorded. The next model
             # call ends the chat instead; calls beside this one come to their end.
             except Exception as stop:  # noqa: BLE001 -- whatever the store raises is raised again there
-                live.stop = live.stop or stop
-                return ToolResult(str(stop), metadata={FAILED: True})
+                live.stop_error = live.stop_error or stop
+                return ToolResult(str(stop), metadata={FAILED_KEY: True})
         else:
-            note_recorded(live, self._tool, event.arguments, step)
+            note_replayed_call(live, self._tool, event.arguments, step)
             failure = next((each for each in step.incidents if each.is_failure), None)
             if failure is not None and self._tool.on_error == "fail":  # it was recorded before its worker was lost
-                end_run(live, self._tool, failure.words)
+                end_run(live, self._tool, failure.summary)
         # Said beside the text: what a tool returns may read like a failure, and be none.
-        failed = {FAILED: True} if step.failed else {}
-        return ToolResult(step.text, metadata=failed if self._tool.has_effects else {**failed, NO_EFFECTS: True})
+        failed = {FAILED_KEY: True} if step.failed else {}
+        return ToolResult(step.text, metadata=failed if self._tool.has_effects else {**failed, NO_EFFECTS_KEY: True})
 
-    async def _made(self, event: ToolCallEvent, live: LiveTurn, call: Call) -> CallStep:
+    async def _call_and_record(self, event: ToolCallEvent, live: LiveTurn, call: PackageCall) -> CallStep:
         """The call, made and recorded: an error is one sentence, the traceback goes to the record."""
-        redact, view = live.chat.redactor.text, CallContext(live.found)
+        redact, view = live.chat.redactor.redact_text, CallContext(live.reply_context)
         failure: BaseException | None = None
         try:
-            with measured(live, self._tool, event.arguments) as span:
-                result = await self._tool.call(call, runtime_of(live, view), live.chat.built.threads)
-                text = as_answer(live, result)
-                span.answered(text)
+            with measure_call(live, self._tool, event.arguments) as span:
+                result = await self._tool.call(call, runtime_arguments(live, view), live.chat.built_package.threads)
+                text = result_text(live, result)
+                span.record_result(text)
         except ToolRefused as refused:
             text, failure = redact(str(refused)), refused
-        except RaisedError as raised:
-            text, failure = redact(f"The tool {self.name} failed: {raised}")[:MAX_SENTENCE], raised.error
+        except PackageCodeError as raised:
+            text, failure = redact(f"The tool {self.name} failed: {raised}")[:MAX_ERROR_CHARACTERS], raised.error
             if self._tool.on_error == "fail":
-                end_run(live, self._tool, with_place(str(raised), raised.error))
+                end_run(live, self._tool, append_own_line(str(raised), raised.error))
         return await record_call(live, call, view, text=text, failure=failure)

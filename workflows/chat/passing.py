@@ -6,48 +6,48 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
-from workflows.chat.context_parameters import CONTEXT, takes_context
+from workflows.chat.context_parameters import CONTEXT_PARAMETER, takes_context
 from workflows.chat.errors import PackageDefect
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class ArgumentBinding:
     """Names of what is offered: by position, by parameter. `unknown` are parameters that would need something else."""
 
     positional: tuple[str, ...]
     keywords: tuple[tuple[str, str], ...]
     unknown: tuple[str, ...]
 
-    def of(self, offered: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        return [offered[name] for name in self.positional], {mine: offered[name] for mine, name in self.keywords}
+    def bind(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        return [arguments[name] for name in self.positional], {mine: arguments[name] for mine, name in self.keywords}
 
 
-def by_name(function: Callable[..., Any], names: Sequence[str]) -> Passing:
+def bind_by_name(function: Callable[..., Any], names: Sequence[str]) -> ArgumentBinding:
     """How lifecycle tools are called. A lone parameter of another name is the context, under whatever name."""
-    parameters = _parameters(function)
+    parameters = _signature_parameters(function)
     taken = {each.name: each.name for each in parameters if each.name in names}
-    taken |= {each.name: CONTEXT for each in parameters if each.name not in taken and takes_context(each, function)}
+    taken |= {each.name: CONTEXT_PARAMETER for each in parameters if each.name not in taken and takes_context(each, function)}
     lone = [each for each in parameters if each.kind in _POSITIONAL]
     if len(lone) == 1 and lone[0].name not in taken and lone[0].default in (Parameter.empty, None):
-        taken[lone[0].name] = CONTEXT
-    return _passing(parameters, taken, rest=[name for name in names if name not in taken], starred=False)
+        taken[lone[0].name] = CONTEXT_PARAMETER
+    return _make_binding(parameters, taken, rest=[name for name in names if name not in taken], fills_varargs=False)
 
 
-def by_position(function: Callable[..., Any], names: Sequence[str], *, starred: bool = True) -> Passing:
+def bind_by_position(function: Callable[..., Any], names: Sequence[str], *, fills_varargs: bool = True) -> ArgumentBinding:
     """How hooks are called: parameters with known names get what they name, the others what is left, in order.
     `starred`: `*args` takes the rest, as AG2 passes it; else `**kwargs` does."""
-    parameters = _parameters(function)
+    parameters = _signature_parameters(function)
     taken = {each.name: each.name for each in parameters if each.name in names}
     rest = [name for name in names if name not in taken]
     for each in parameters:
         if rest and each.kind in _POSITIONAL and each.name not in taken:
             taken[each.name] = rest.pop(0)
-    return _passing(parameters, taken, rest=rest, starred=starred)
+    return _make_binding(parameters, taken, rest=rest, fills_varargs=fills_varargs)
 
 
-def _parameters(function: Callable[..., Any]) -> list[Parameter]:
+def _signature_parameters(function: Callable[..., Any]) -> list[Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
@@ -55,7 +55,7 @@ def _parameters(function: Callable[..., Any]) -> list[Parameter]:
         raise PackageDefect(f"the parameters of {name} cannot be read: {error}; write it in Python") from None
 
 
-def _passing(parameters: Iterable[Parameter], taken: Mapping[str, str], *, rest: list[str], starred: bool) -> Passing:
+def _make_binding(parameters: Iterable[Parameter], taken: Mapping[str, str], *, rest: list[str], fills_varargs: bool) -> ArgumentBinding:
     positional: list[str] = []
     keywords: dict[str, str] = {}
     unknown: list[str] = []
@@ -63,7 +63,7 @@ def _passing(parameters: Iterable[Parameter], taken: Mapping[str, str], *, rest:
     for each in parameters:
         source = taken.get(each.name)
         if each.kind is Parameter.VAR_POSITIONAL:
-            if starred and not gap:
+            if fills_varargs and not gap:
                 positional, rest = [*positional, *rest], []
             gap = True
         elif each.kind is Parameter.VAR_KEYWORD:
@@ -75,4 +75,4 @@ def _passing(parameters: Iterable[Parameter], taken: Mapping[str, str], *, rest:
             keywords[each.name] = source
         else:
             positional.append(source)
-    return Passing(tuple(positional), tuple(keywords.items()), tuple(unknown))
+    return ArgumentBinding(tuple(positional), tuple(keywords.items()), tuple(unknown))

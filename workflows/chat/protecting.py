@@ -4,43 +4,43 @@ import logging
 from typing import Any
 
 from workflows.chat.live import Conversation
-from workflows.context.computing import recompute
-from workflows.context.redaction import take_out
+from workflows.context.computing import recompute_variables
+from workflows.context.redaction import remove_hidden
 from workflows.context.storable_values import make_plain
 
 log = logging.getLogger(__name__)
 
 
-def protect(chat: Conversation, *, after: str) -> None:
+def sanitize_context(chat: Conversation, *, source: str) -> None:
     """Before anybody routes on the context, stores it or shows it to a model. `after`: whose code had it."""
-    hide_again(chat, after)
-    make_plain(chat.context, chat.redactor.data)
-    restore_fixed(chat, after)
+    remove_hidden_values(chat, source)
+    make_plain(chat.context, chat.redactor.redact_data)
+    restore_fixed_values(chat, source)
 
 
-def settle(chat: Conversation, *, after: str) -> None:
+def sanitize_and_recompute(chat: Conversation, *, source: str) -> None:
     """The same between two turns, where nothing is derived that would compute anew."""
-    protect(chat, after=after)
-    recompute(chat.package, chat.context, chat.suppressed)
+    sanitize_context(chat, source=source)
+    recompute_variables(chat.package, chat.context, chat.suppressed_names)
 
 
-def hide_again(chat: Conversation, after: str) -> None:
+def remove_hidden_values(chat: Conversation, source: str) -> None:
     """A tool is Python and reads the environment itself: what it put into the context is taken out again."""
-    names = take_out(chat.context, chat.suppressed, chat.redactor, fixed=chat.fixed)
+    names = remove_hidden(chat.context, chat.suppressed_names, chat.redactor, fixed=chat.fixed_values)
     if names:
-        extra = {"run_id": chat.fixed.get("run_id"), "agent": after, "names": names}
+        extra = {"run_id": chat.fixed_values.get("run_id"), "agent": source, "names": names}
         log.warning("environment_variables_purged", extra=extra)
 
 
-def restore_fixed(chat: Conversation, after: str) -> None:
-    changed = [name for name, value in chat.fixed.items() if not _is(chat.context.get(name), value)]
+def restore_fixed_values(chat: Conversation, source: str) -> None:
+    changed = [name for name, value in chat.fixed_values.items() if not _equals(chat.context.get(name), value)]
     if changed:
-        log.warning("fixed_names_restored", extra={"agent": after, "names": changed})
-        chat.context.update({name: chat.fixed[name] for name in changed})
+        log.warning("fixed_names_restored", extra={"agent": source, "names": changed})
+        chat.context.update({name: chat.fixed_values[name] for name in changed})
 
 
-def _is(found: Any, value: Any) -> bool:
+def _equals(current: Any, value: Any) -> bool:
     try:
-        return bool(found == value)
+        return bool(current == value)
     except Exception:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be compared
         return False

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from workflows.context.rendering import as_text
-from workflows.context.storable_values import plain_copy, storable, weight_of
+from workflows.context.rendering import to_text
+from workflows.context.storable_values import plain_copy, storable_text, plain_weight
 from workflows.package.models import Package
 from workflows.package.sources import StateSource
 
-MAX_TEXT = 4_000
-MAX_NAME = 200
-MAX_PAYLOAD = 16_000  # bytes; of a larger one its beginning, as text
+MAX_TEXT_CHARACTERS = 4_000
+MAX_NAME_CHARACTERS = 200
+MAX_PAYLOAD_BYTES = 16_000  # bytes; of a larger one its beginning, as text
 MAX_CHOICES = 20
 CHOICE_KEY = "choice"  # what a choice answers, where the package waits for no key or for several
 
@@ -43,14 +43,14 @@ class Question:
     digests: Mapping[str, str] = field(default_factory=dict)
 
     def as_document(self) -> dict[str, Any]:
-        written = {**asdict(self), "text": cut(self.text, MAX_TEXT), "keys": list(self.keys)}
+        written = {**asdict(self), "text": shorten(self.text, MAX_TEXT_CHARACTERS), "keys": list(self.keys)}
         written |= {"choices": list(self.choices), "digests": dict(self.digests)}
         kept = {name: value for name, value in written.items() if value not in (None, [], {})}
         return {**kept, "arguments": self.arguments} if self.kind == "tool" else kept
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class QuestionContent:
     """What a person is shown of one ask: hidden values are taken out, and the digests are those of the whole."""
 
     arguments: Any
@@ -60,27 +60,27 @@ class Shown:
     digests: Mapping[str, str]
 
     @staticmethod
-    def of(
+    def redacted(
         arguments: Mapping[str, Any],
         payload: Any,
         *,
         title: str | None,
         choices: Sequence[str],
-        show: Callable[[Any], Any],
-    ) -> "Shown":
-        plain, asked = plain_copy(dict(arguments), show), plain_copy(payload, show)
-        title = None if title is None else cut(show(title), MAX_NAME)
-        choices = tuple(cut(show(choice), MAX_NAME) for choice in choices)
+        redact: Callable[[Any], Any],
+    ) -> "QuestionContent":
+        plain, asked = plain_copy(dict(arguments), redact), plain_copy(payload, redact)
+        title = None if title is None else shorten(redact(title), MAX_NAME_CHARACTERS)
+        choices = tuple(shorten(redact(choice), MAX_NAME_CHARACTERS) for choice in choices)
         digests = {"arguments": digest(plain), "payload": digest([asked, title, list(choices)])}
-        return Shown(bounded(plain), bounded(asked), title, choices, digests)
+        return QuestionContent(shorten_payload(plain), shorten_payload(asked), title, choices, digests)
 
 
-def cut(text: str, most: int) -> str:
-    return storable(text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)")
+def shorten(text: str, limit: int) -> str:
+    return storable_text(text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)")
 
 
-def bounded(plain: Any) -> Any:
-    return plain if weight_of(plain) <= MAX_PAYLOAD else cut(as_text(plain), MAX_PAYLOAD)
+def shorten_payload(plain: Any) -> Any:
+    return plain if plain_weight(plain) <= MAX_PAYLOAD_BYTES else shorten(to_text(plain), MAX_PAYLOAD_BYTES)
 
 
 def digest(plain: Any) -> str:
@@ -89,11 +89,11 @@ def digest(plain: Any) -> str:
     return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def question_id(*parts: Any) -> str:
+def make_question_id(*parts: Any) -> str:
     return f"q_{digest(list(parts))[:20]}"
 
 
-def awaited_keys(package: Package, *names: str) -> tuple[str, ...]:
+def find_awaited_keys(package: Package, *names: str) -> tuple[str, ...]:
     """What variables of the package take from an answer under one of these names."""
     watched = (
         each.trigger
@@ -105,12 +105,12 @@ def awaited_keys(package: Package, *names: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for key in keys if key is not None))
 
 
-def keys_with_choice(awaited: Sequence[str]) -> tuple[str, ...]:
+def keys_with_choice(keys: Sequence[str]) -> tuple[str, ...]:
     """The key that the choice answers comes first."""
-    return tuple(awaited) if len(awaited) == 1 else (CHOICE_KEY, *(key for key in awaited if key != CHOICE_KEY))
+    return tuple(keys) if len(keys) == 1 else (CHOICE_KEY, *(key for key in keys if key != CHOICE_KEY))
 
 
-def is_choice(question: Question, answer: Mapping[str, Any], show: Callable[[Any], Any]) -> bool:
+def matches_choices(question: Question, answer: Mapping[str, Any], redact: Callable[[Any], Any]) -> bool:
     """True where the answer has one of the `choices` under its key, or the question has none."""
     chosen = answer.get(question.keys[0]) if question.choices else None
-    return not question.choices or (isinstance(chosen, str) and cut(show(chosen), MAX_NAME) in question.choices)
+    return not question.choices or (isinstance(chosen, str) and shorten(redact(chosen), MAX_NAME_CHARACTERS) in question.choices)

@@ -16,13 +16,13 @@ from workflows.chat.live import LiveTurn
 
 log = logging.getLogger(__name__)
 
-BUDGET_ANSWERS_WITHIN_S = 10.0
+BUDGET_TIMEOUT_S = 10.0
 
 
-async def reserved(live: LiveTurn, planned: PlannedCall) -> Settle:
+async def reserve_budget(live: LiveTurn, planned: PlannedCall) -> Settle:
     asked = f"for {live.asker} in turn {live.number}"
     try:
-        async with asyncio.timeout(BUDGET_ANSWERS_WITHIN_S):
+        async with asyncio.timeout(BUDGET_TIMEOUT_S):
             return await live.chat.meter.reserve(planned)
     except BudgetExhaustedError as error:
         raise BudgetExhausted(f"{error}; nothing was reserved {asked}") from None
@@ -34,10 +34,10 @@ async def reserved(live: LiveTurn, planned: PlannedCall) -> Settle:
         raise BudgetUnknown(f"the budget cannot be asked {asked}: {type(error).__name__}") from error
 
 
-async def settled(settle: Settle, call: ModelCall) -> None:
+async def settle_budget(settle: Settle, call: ModelCall) -> None:
     """Once for each reservation. One that cannot be settled expires; the answer is paid for and used."""
     try:
-        async with asyncio.timeout(BUDGET_ANSWERS_WITHIN_S):
+        async with asyncio.timeout(BUDGET_TIMEOUT_S):
             await settle(call)
     except Exception as error:  # noqa: BLE001 -- whatever a budget is kept in may be away
         log.warning("budget_not_settled", extra={"call": call.number, "error": type(error).__name__})

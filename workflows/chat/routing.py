@@ -15,71 +15,71 @@ from workflows.context.conditions import Condition, compile_condition
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import TERMINATE, USER, Package, Rule
 
-KEPT_VERSIONS = 128
+MAX_CACHED_VERSIONS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SourceRules:
     """The rules of one source in the order in which they are asked; without a condition a rule always holds."""
 
     before: tuple[tuple[Rule, Condition | None], ...]
     after: tuple[tuple[Rule, Condition | None], ...]
 
 
-_NONE = _Asked((), ())
+_NO_RULES = _SourceRules((), ())
 
 
 class Router:
     """Made for every chat, so what it looks up is made once for all chats of a version."""
 
     def __init__(self, package: Package, suppressed: frozenset[str]) -> None:
-        self._routes = _routes(package.rules, package.orchestrator.pattern == "ag2_network")
+        self._routes = _rules_by_source(package.rules, package.orchestrator.pattern == "ag2_network")
         self._suppressed = suppressed
 
-    def before(self, agent: str, values: Mapping[str, Any]) -> Rule | None:
-        return self._first(self._routes.get(agent, _NONE).before, values)
+    def rule_before(self, agent: str, values: Mapping[str, Any]) -> Rule | None:
+        return self._first_match(self._routes.get(agent, _NO_RULES).before, values)
 
-    def after(self, agent: str, values: Mapping[str, Any]) -> Rule | None:
-        return self._first(self._routes.get(agent, _NONE).after, values)
+    def rule_after(self, agent: str, values: Mapping[str, Any]) -> Rule | None:
+        return self._first_match(self._routes.get(agent, _NO_RULES).after, values)
 
     def has_rules(self, agent: str) -> bool:
         """Whether the package says anything of who follows this agent, also what a model judges."""
         return agent in self._routes
 
-    def _first(self, asked: Sequence[tuple[Rule, Condition | None]], values: Mapping[str, Any]) -> Rule | None:
-        for rule, condition in asked:
+    def _first_match(self, rules: Sequence[tuple[Rule, Condition | None]], values: Mapping[str, Any]) -> Rule | None:
+        for rule, condition in rules:
             if condition is None or condition.holds(values, suppressed=self._suppressed):
                 return rule
         return None
 
 
-@lru_cache(maxsize=KEPT_VERSIONS)
-def _routes(rules: tuple[Rule, ...], strict: bool) -> Mapping[str, _Asked]:
+@lru_cache(maxsize=MAX_CACHED_VERSIONS)
+def _rules_by_source(rules: tuple[Rule, ...], strict: bool) -> Mapping[str, _SourceRules]:
     by_source: dict[str, list[Rule]] = {}
     for rule in rules:
         by_source.setdefault(rule.source, []).append(rule)
-    return {source: _asked(own, strict=strict) for source, own in by_source.items()}
+    return {source: _order_rules(own, strict=strict) for source, own in by_source.items()}
 
 
-def _asked(rules: Sequence[Rule], *, strict: bool) -> _Asked:
-    plain = [rule for rule in rules if rule.judged is None]
+def _order_rules(rules: Sequence[Rule], *, strict: bool) -> _SourceRules:
+    plain = [rule for rule in rules if rule.judgement is None]
     after = [rule for rule in plain if rule.scope == "post"]
     if not strict:
         fallbacks = [rule for rule in after if rule.condition is None]
         after = [*(rule for rule in after if rule.condition is not None), *fallbacks[-1:]]
-    return _Asked(*(_compiled(each) for each in ([rule for rule in plain if rule.scope == "pre"], after)))
+    return _SourceRules(*(_compile_rules(each) for each in ([rule for rule in plain if rule.scope == "pre"], after)))
 
 
-def _compiled(rules: Sequence[Rule]) -> tuple[tuple[Rule, Condition | None], ...]:
+def _compile_rules(rules: Sequence[Rule]) -> tuple[tuple[Rule, Condition | None], ...]:
     return tuple((rule, None if rule.condition is None else compile_condition(rule.condition)) for rule in rules)
 
 
-def ending(rule: Rule | None, package: Package, agent: str, turns: Sequence[Turn] = ()) -> Outcome | None:
+def end_outcome(rule: Rule | None, package: Package, agent: str, turns: Sequence[Turn] = ()) -> Outcome | None:
     """The outcome this rule means, or None when it hands over to another agent. `turns`: the earlier ones."""
     if rule is None:
         if not package.rules:
             return Outcome(OutcomeKind.COMPLETED, "the package has no routing; one turn is the whole chat")
-        return _without_rule(package, agent, turns)
+        return _no_rule_outcome(package, agent, turns)
     if rule.target == TERMINATE:
         if rule.termination_reason == OutcomeKind.WORKFLOW_FAILED.value:
             return Outcome(OutcomeKind.WORKFLOW_FAILED, f"a rule of {agent} ends the chat as failed")
@@ -91,21 +91,21 @@ def ending(rule: Rule | None, package: Package, agent: str, turns: Sequence[Turn
     return None
 
 
-def _without_rule(package: Package, agent: str, turns: Sequence[Turn]) -> Outcome:
-    own = [rule for rule in package.rules if rule.source == agent and (rule.condition or rule.judged) is not None]
+def _no_rule_outcome(package: Package, agent: str, turns: Sequence[Turn]) -> Outcome:
+    own = [rule for rule in package.rules if rule.source == agent and (rule.condition or rule.judgement) is not None]
     reason = f"no rule of {agent} applies"
-    if not own or _has_held(own, package.orchestrator.initial_agent, turns):
+    if not own or _was_taken(own, package.orchestrator.initial_agent, turns):
         return Outcome(OutcomeKind.NO_TRANSITION, reason)
     return Outcome(OutcomeKind.NO_TRANSITION, f"{reason}; none of its conditions held in this run", stranded=True)
 
 
-def _has_held(own: Sequence[Rule], first: str, turns: Sequence[Turn]) -> bool:
+def _was_taken(own: Sequence[Rule], first: str, turns: Sequence[Turn]) -> bool:
     """Whether a turn of the run took one of these rules, which are all of one agent."""
     agent, targets = own[0].source, {rule.target for rule in own}
     if any(turn.agent == agent and turn.handoff in targets for turn in turns):
         return True
     # A pre rule held if a turn was handed to one agent and taken by another.
-    before = {rule.target for rule in own if rule.scope == "pre" and rule.judged is None}
+    before = {rule.target for rule in own if rule.scope == "pre" and rule.judgement is None}
     passed_over = (
         (to, turn.agent) for to, turn in zip((first, *(turn.handoff for turn in turns)), turns, strict=False)
     )

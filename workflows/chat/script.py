@@ -24,21 +24,21 @@ from workflows.chat.providers.failures import is_transient
 from workflows.package.findings import PackageError
 from workflows.package.raw.data_files import read_data_file
 
-Entry = Mapping[str, Any]
-_KEYS = frozenset({"answers", "default", "schema_version", "version", "$schema"})
+ScriptAnswer = Mapping[str, Any]
+_KNOWN_KEYS = frozenset({"answers", "default", "schema_version", "version", "$schema"})
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
     source: str
-    answers: Mapping[str, Sequence[Entry]]
-    default: Entry | None
+    answers: Mapping[str, Sequence[ScriptAnswer]]
+    default: ScriptAnswer | None
 
-    def entry(self, agent: str, *, answered: int, failed: int) -> Entry:
+    def next_answer(self, agent: str, *, answered: int, failed: int) -> ScriptAnswer:
         """The first entry that is used up neither by an answer nor, being a failure, by a failed call."""
         entries = self.answers.get(agent, ())
         for entry in entries:
-            fails = _fails(entry)
+            fails = _is_failure(entry)
             if (failed if fails else answered) == 0:
                 return entry
             answered, failed = (answered, failed - 1) if fails else (answered - 1, failed)
@@ -48,11 +48,11 @@ class Script:
         return self.default
 
 
-def _fails(entry: Entry) -> bool:
+def _is_failure(entry: ScriptAnswer) -> bool:
     return entry.get("error") is not None or _is_empty(entry)
 
 
-def _is_empty(entry: Entry) -> bool:
+def _is_empty(entry: ScriptAnswer) -> bool:
     """Of a model that says nothing at all; the turn is taken again, and then this entry is used up."""
     return not str(entry.get("text") or "").strip() and not entry.get("tool_calls")
 
@@ -67,27 +67,27 @@ def read_script(path: Path) -> Script:
     answers = raw.get("answers", {}) if isinstance(raw, Mapping) else None
     if not isinstance(answers, Mapping) or not all(isinstance(each, list) for each in answers.values()):
         raise PackageDefect(f"{path}: write answers: as a mapping from agent to a list of entries")
-    unknown = [str(key) for key in raw if key not in _KEYS]
+    unknown = [str(key) for key in raw if key not in _KNOWN_KEYS]
     if unknown:
         raise PackageDefect(f"{path}: {', '.join(unknown)} means nothing here; write answers: and default:")
     checked = {
-        agent: [_checked(entry, f"{path}: answers.{agent}[{index}]") for index, entry in enumerate(each)]
+        agent: [_check_entry(entry, f"{path}: answers.{agent}[{index}]") for index, entry in enumerate(each)]
         for agent, each in answers.items()
     }
     default = raw.get("default")
-    return Script(str(path.name), checked, None if default is None else _checked(default, f"{path}: default"))
+    return Script(str(path.name), checked, None if default is None else _check_entry(default, f"{path}: default"))
 
 
-class _Strict(BaseModel):
+class _ScriptModel(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class _Call(_Strict):
+class _ScriptCall(_ScriptModel):
     name: str
     arguments: dict[str, Any] = {}
 
 
-class _Usage(_Strict):
+class _ScriptUsage(_ScriptModel):
     input: int = Field(default=0, ge=0)
     cached_input: int = Field(default=0, ge=0)
     cache_write: int = Field(default=0, ge=0)
@@ -95,28 +95,28 @@ class _Usage(_Strict):
     reasoning: int = Field(default=0, ge=0)
 
 
-class _Error(_Strict):
+class _Error(_ScriptModel):
     status: int = 500
     retry_after_s: float | None = Field(default=None, ge=0)
 
 
-class _Entry(_Strict):
+class _ScriptEntry(_ScriptModel):
     text: str | int | float | None = None
-    tool_calls: list[_Call] = []
-    usage: _Usage | None = None
+    tool_calls: list[_ScriptCall] = []
+    usage: _ScriptUsage | None = None
     delay_s: float = Field(default=0, ge=0)
     error: _Error | int | None = None
 
     @field_validator("text", mode="before")
     @classmethod
-    def _is_text(cls, written: Any) -> Any:
-        if isinstance(written, bool):
+    def _is_text(cls, raw: Any) -> Any:
+        if isinstance(raw, bool):
             raise ValueError("is true or false, as YAML reads yes, no, on and off; put it in quotes")
-        return written
+        return raw
 
 
-_PARTS: Mapping[str, type[_Strict]] = {"tool_calls": _Call, "usage": _Usage, "error": _Error}
-_PLAINLY = {
+_PART_MODELS: Mapping[str, type[_ScriptModel]] = {"tool_calls": _ScriptCall, "usage": _ScriptUsage, "error": _Error}
+_ERROR_TEXTS = {
     "extra_forbidden": "means nothing here",
     "model_type": "must be a mapping",
     "dict_type": "must be a mapping",
@@ -124,18 +124,18 @@ _PLAINLY = {
 }
 
 
-def _checked(entry: Any, place: str) -> Entry:
+def _check_entry(entry: Any, location: str) -> ScriptAnswer:
     try:
-        valid = _Entry.model_validate(entry)
+        valid = _ScriptEntry.model_validate(entry)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         steps = [step for step in first["loc"] if step not in ("_Error", "int")]  # which of `error`'s two forms
-        where = place + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-        fields = _PARTS.get(str(steps[0]) if steps else "", _Entry).model_fields
-        message = _PLAINLY.get(first["type"], first["msg"])
+        where = location + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+        fields = _PART_MODELS.get(str(steps[0]) if steps else "", _ScriptEntry).model_fields
+        message = _ERROR_TEXTS.get(first["type"], first["msg"])
         raise PackageDefect(f"{where}: {message}; its fields are {', '.join(fields)}") from None
     if all(entry.get(name) is None for name in ("text", "tool_calls", "error")):
-        raise PackageDefect(f"{place} says nothing; give text, tool_calls or error")
+        raise PackageDefect(f"{location} says nothing; give text, tool_calls or error")
     return valid.model_dump(exclude_unset=True)
 
 
@@ -149,8 +149,8 @@ class ScriptClient(LLMClient):
         del messages, request  # the script says what comes next
         live = live_turn()
         used = live.chat.counters
-        given = used.answered.get(live.asker, 0) + live.answers[live.asker]
-        entry = self._script.entry(live.asker, answered=given, failed=used.failed.get(live.asker, 0))
+        given = used.answered.get(live.asker, 0) + live.answer_counts[live.asker]
+        entry = self._script.next_answer(live.asker, answered=given, failed=used.failed.get(live.asker, 0))
         await asyncio.sleep(float(entry.get("delay_s", 0)))
         _raise_error(entry.get("error"))
         if _is_empty(entry):
@@ -161,8 +161,8 @@ class ScriptClient(LLMClient):
             await context.send(message)
         return ModelResponse(
             message=message,
-            tool_calls=ToolCallsEvent(_tool_calls(entry, given)),
-            usage=_usage(entry.get("usage")),
+            tool_calls=ToolCallsEvent(_to_tool_calls(entry, given)),
+            usage=_to_usage(entry.get("usage")),
             model="script",
             provider="script",
             finish_reason="stop",
@@ -181,16 +181,16 @@ def _raise_error(error: Any) -> None:
     )
 
 
-def _tool_calls(entry: Entry, given: int) -> list[ToolCallEvent]:
+def _to_tool_calls(entry: ScriptAnswer, answer_number: int) -> list[ToolCallEvent]:
     return [
         ToolCallEvent(
-            id=f"call_{given}_{index}", name=str(call["name"]), arguments=json.dumps(call.get("arguments", {}))
+            id=f"call_{answer_number}_{index}", name=str(call["name"]), arguments=json.dumps(call.get("arguments", {}))
         )
         for index, call in enumerate(entry.get("tool_calls", ()))
     ]
 
 
-def _usage(raw: Mapping[str, int] | None) -> Usage:
+def _to_usage(raw: Mapping[str, int] | None) -> Usage:
     """The file's names are normalised ones: input includes cached, output includes reasoning."""
     if not raw:
         return Usage()

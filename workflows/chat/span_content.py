@@ -8,28 +8,28 @@ from ag2.events import BaseEvent, ModelRequest, ModelResponse, TextInput, ToolRe
 
 from workflows.spans import Messages
 
-Part = Mapping[str, Any]
+MessagePart = Mapping[str, Any]
 
 
-def asked_messages(prompt: Iterable[str], messages: Iterable[BaseEvent]) -> Messages:
-    system = [_text(part) for part in prompt if part.strip()]
-    asked = [message for event in messages for message in _messages(event)]
+def request_messages(prompt: Iterable[str], messages: Iterable[BaseEvent]) -> Messages:
+    system = [_text_part(part) for part in prompt if part.strip()]
+    asked = [message for event in messages for message in _event_messages(event)]
     return [{"role": "system", "parts": system}, *asked] if system else asked
 
 
-def said_messages(response: ModelResponse | None) -> Messages:
-    return [] if response is None else list(_messages(response))
+def response_messages(response: ModelResponse | None) -> Messages:
+    return [] if response is None else list(_event_messages(response))
 
 
-def _messages(event: BaseEvent) -> Iterable[Mapping[str, Any]]:
+def _event_messages(event: BaseEvent) -> Iterable[Mapping[str, Any]]:
     if isinstance(event, ModelRequest):
-        yield {"role": "user", "parts": [_text(part.content) for part in event.parts if isinstance(part, TextInput)]}
+        yield {"role": "user", "parts": [_text_part(part.content) for part in event.parts if isinstance(part, TextInput)]}
     elif isinstance(event, ModelResponse):
         called = [
             {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
             for call in event.tool_calls.calls
         ]
-        yield {"role": "assistant", "parts": [*([_text(event.content)] if event.content else []), *called]}
+        yield {"role": "assistant", "parts": [*([_text_part(event.content)] if event.content else []), *called]}
     elif isinstance(event, ToolResultsEvent):
         for result in event.results:
             text = "\n".join(part.content for part in result.result.parts if isinstance(part, TextInput))
@@ -37,5 +37,5 @@ def _messages(event: BaseEvent) -> Iterable[Mapping[str, Any]]:
             yield {"role": "tool", "parts": [answer]}
 
 
-def _text(content: str) -> Part:
+def _text_part(content: str) -> MessagePart:
     return {"type": "text", "content": content}

@@ -1,41 +1,41 @@
 """State changes beside those of a finished turn: at moments of the life cycle, and when a hand-off is taken."""
 
 from workflows.chat.live import Conversation
-from workflows.chat.protecting import protect
-from workflows.context.computing import recompute
-from workflows.context.derived import derive, snapshot
-from workflows.context.observing import PassedMoment, TakenHandoff, TurnSeen
+from workflows.chat.protecting import sanitize_context
+from workflows.context.computing import recompute_variables
+from workflows.context.derived import derive_states, take_snapshot
+from workflows.context.observing import LifecycleEvent, HandoffEvent, TurnObservation
 from workflows.package.models import Moment, Package
 from workflows.package.sources import StateSource
 
 
-def pass_moment(chat: Conversation, moment: Moment, *, agent: str | None = None) -> None:
+def apply_moment(chat: Conversation, moment: Moment, *, agent: str | None = None) -> None:
     """Applies what waits for this moment; its steps are over."""
-    if _is_awaited(chat.package, "lifecycle"):
-        protect(chat, after=agent or moment)
-        _apply(chat, TurnSeen("", "", moment=PassedMoment(moment, agent)))
+    if _has_trigger_type(chat.package, "lifecycle"):
+        sanitize_context(chat, source=agent or moment)
+        _apply_observation(chat, TurnObservation("", "", moment=LifecycleEvent(moment, agent)))
 
 
-def take_handoff(chat: Conversation, source: str, target: str | None) -> None:
+def apply_handoff(chat: Conversation, source: str, target: str | None) -> None:
     """Applies what waits for this hand-off. None: nothing was handed over."""
-    if target is not None and _is_awaited(chat.package, "handoff"):
-        _apply(chat, TurnSeen("", "", handoff=TakenHandoff(source, target)))
+    if target is not None and _has_trigger_type(chat.package, "handoff"):
+        _apply_observation(chat, TurnObservation("", "", handoff=HandoffEvent(source, target)))
 
 
-def take_handoff_between_turns(chat: Conversation, source: str, target: str) -> None:
+def apply_handoff_between_turns(chat: Conversation, source: str, target: str) -> None:
     """The same where no turn commits the change: it belongs to the next turn, or to the end of the chat."""
-    if _is_awaited(chat.package, "handoff"):
-        chat.unseen = snapshot(chat.context) if chat.unseen is None else chat.unseen
-        chat.handoffs.append((source, target))
-        take_handoff(chat, source, target)
+    if _has_trigger_type(chat.package, "handoff"):
+        chat.committed_snapshot = take_snapshot(chat.context) if chat.committed_snapshot is None else chat.committed_snapshot
+        chat.pending_handoffs.append((source, target))
+        apply_handoff(chat, source, target)
 
 
-def _apply(chat: Conversation, seen: TurnSeen) -> None:
-    if derive(chat.package.variables.values(), chat.context, seen):
-        recompute(chat.package, chat.context, chat.suppressed)
+def _apply_observation(chat: Conversation, observation: TurnObservation) -> None:
+    if derive_states(chat.package.variables.values(), chat.context, observation):
+        recompute_variables(chat.package, chat.context, chat.suppressed_names)
 
 
-def _is_awaited(package: Package, trigger_type: str) -> bool:
+def _has_trigger_type(package: Package, trigger_type: str) -> bool:
     """Whether any state waits for events of this type. Without it the context stays untouched."""
     sources = (variable.source for variable in package.variables.values())
     return any(

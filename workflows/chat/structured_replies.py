@@ -13,69 +13,69 @@ from typing import Any
 from workflows.chat.asking import Exchange
 from workflows.chat.errors import ModelError
 from workflows.chat.live import LiveTurn
-from workflows.chat.output_models import AnswerModel, Unfit
+from workflows.chat.output_models import ReplyModel, ReplyMismatch
 
 log = logging.getLogger(__name__)
 
-MOST_TRIED = 50  # braces where an object could begin
+MAX_OBJECT_STARTS = 50  # braces where an object could begin
 
 _FENCE = re.compile(r"[ \t]*```(?P<language>[\w+-]*)[ \t\r]*")
 _DECODER = json.JSONDecoder()
 
 
-async def fitting_reply(exchange: Exchange, text: str) -> tuple[str, Any]:
+async def validate_reply(exchange: Exchange, text: str) -> tuple[str, Any]:
     """The text that fits the agent's model and what it says as plain JSON; None for an agent without a model, and
     for one that handed over instead of answering."""
     live = exchange.live
-    model = live.chat.built.outputs.get(live.agent)
-    if model is None or _handed_over(live):
+    model = live.chat.built_package.output_models.get(live.agent)
+    if model is None or _has_transferred(live):
         return text, None
     try:
-        return read_answer(model, text)
-    except Unfit as unfit:
-        problems = live.chat.redactor.text(str(unfit))
-    run_id = live.chat.fixed.get("run_id")
+        return parse_reply(model, text)
+    except ReplyMismatch as unfit:
+        problems = live.chat.redactor.redact_text(str(unfit))
+    run_id = live.chat.fixed_values.get("run_id")
     log.info("reply_sent_back", extra={"run_id": run_id, "agent": live.agent, "turn": live.number, "model": model.name})
     value = "the JSON object" if model.is_object else "the JSON value"
-    text = await exchange.say(f"Your answer does not fit {model.name}: {problems}. Answer again with only {value}.")
-    if _handed_over(live):
+    text = await exchange.ask(f"Your answer does not fit {model.name}: {problems}. Answer again with only {value}.")
+    if _has_transferred(live):
         return text, None
     try:
-        return read_answer(model, text)
-    except Unfit as unfit:
-        problems = live.chat.redactor.text(str(unfit))
+        return parse_reply(model, text)
+    except ReplyMismatch as unfit:
+        problems = live.chat.redactor.redact_text(str(unfit))
         message = f"{live.agent} does not answer with its model {model.name}, nor when asked again: {problems}"
         raise ModelError(message, transient=False) from None
 
 
-def _handed_over(live: LiveTurn) -> bool:
+def _has_transferred(live: LiveTurn) -> bool:
     return live.transfer is not None
 
 
-def read_answer(model: AnswerModel, text: str) -> tuple[str, Any]:
+def parse_reply(model: ReplyModel, text: str) -> tuple[str, Any]:
     """The JSON in this text and what it says. Unfit when there is none that fits."""
     try:
         return text, model.read(text)
-    except Unfit as unfit:
+    except ReplyMismatch as unfit:
         problem = unfit
-    inside = _inside(text)
+    inside = _embedded_json(text)
     if inside is None:
         raise problem
     return inside, model.read(inside)
 
 
-def _inside(text: str) -> str | None:
+def _embedded_json(text: str) -> str | None:
     """The one piece of JSON that stands in other text, if there is one and no more."""
     if _is_json(text):
         return None
-    fenced = list(_fenced(text))
+    fenced = list(_fenced_blocks(text))
     if len(fenced) == 1:
         return fenced[0].strip()
-    objects = list(_objects(text))
+    objects = list(_json_objects(text))
     return objects[0] if len(objects) == 1 else None
 
 
-def _fenced(text: str) -> Iterator[str]:
+def _fenced_blocks(text: str) -> Iterator[str]:
     """Line by line: one pattern over the whole text would begin anew at each fence that nobody closes."""
     lines = text.split("\n")
     opened: int | None = None
@@ -90,10 +90,10 @@ def _fenced(text: str) -> Iterator[str]:
             opened = None
 
 
-def _objects(text: str) -> Iterator[str]:
+def _json_objects(text: str) -> Iterator[str]:
     """The outermost objects in it. A text with too many braces says nothing clearly."""
     place = text.find("{")
-    for _ in range(MOST_TRIED):
+    for _ in range(MAX_OBJECT_STARTS):
         if place < 0:
             return
         try:

@@ -21,24 +21,24 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workflows.chat.context_parameters import CONTEXT
+from workflows.chat.context_parameters import CONTEXT_PARAMETER
 from workflows.chat.errors import NeedsHuman, ToolFailed
-from workflows.chat.incidents import Incident, incident_of
-from workflows.chat.invoking import TOOL_TIMEOUT_S, RaisedError, invoke
+from workflows.chat.incidents import Incident, make_incident
+from workflows.chat.invoking import TOOL_TIMEOUT_S, PackageCodeError, invoke
 from workflows.chat.live import LiveTurn
-from workflows.chat.people import Call
+from workflows.chat.people import PackageCall
 from workflows.chat.tool_modules import PackageModules
-from workflows.chat.tool_parameters import Parameters, read_parameters, sentence
+from workflows.chat.tool_parameters import ToolParameters, read_parameters, describe_errors
 from workflows.chat.tool_threads import ToolThreads
 from workflows.context.context_variables import ContextVariables
-from workflows.context.rendering import as_text
-from workflows.context.storable_values import storable
+from workflows.context.rendering import to_text
+from workflows.context.storable_values import storable_text
 from workflows.package.models import OnError, Package, Tool
 
 log = logging.getLogger(__name__)
 
-MAX_RESULT = 100_000
-MAX_REASON = 1_000
+MAX_RESULT_CHARACTERS = 100_000
+MAX_REASON_CHARACTERS = 1_000
 
 
 class ToolRefused(Exception):  # noqa: N818 -- a sentence for the model, not a fault of this program
@@ -50,40 +50,40 @@ class ToolFunction:
     name: str
     description: str
     function: Callable[..., Any]
-    parameters: Parameters
+    parameters: ToolParameters
     timeout_s: float = TOOL_TIMEOUT_S
     has_effects: bool = True
-    for_people: bool = False  # of a user interface: it does nothing useful unless somebody answers
+    needs_answer: bool = False  # of a user interface: it does nothing useful unless somebody answers
     on_error: OnError = "tell"
 
     def json_schema(self) -> dict[str, Any]:
         return self.parameters.json_schema()
 
-    def new_call(self, position: str, arguments: Mapping[str, Any]) -> Call:
+    def new_call(self, position: str, arguments: Mapping[str, Any]) -> PackageCall:
         """A call bound to its position and its arguments, without those whose value the run gives."""
-        dropped = self.parameters.injected_in(arguments)
+        dropped = self.parameters.find_injected(arguments)
         if dropped:
             arguments = {name: value for name, value in arguments.items() if name not in dropped}
-        return Call(self.name, position, arguments, for_people=self.for_people)
+        return PackageCall(self.name, position, arguments, needs_answer=self.needs_answer)
 
-    async def call(self, call: Call, runtime: Mapping[str, Any], threads: ToolThreads) -> Any:
+    async def call(self, call: PackageCall, runtime: Mapping[str, Any], threads: ToolThreads) -> Any:
         try:
             positional, keywords = self.parameters.bind(copy.deepcopy(dict(call.arguments)), runtime)
         except ValidationError as error:
-            raise ToolRefused(sentence(error)) from None
+            raise ToolRefused(describe_errors(error)) from None
         except BaseException as error:  # noqa: BLE001 -- a validator of the package's own, in whose words it is told
-            raise RaisedError(error) from None
+            raise PackageCodeError(error) from None
         return await invoke(
             self.function, *positional, keywords=keywords, threads=threads, timeout_s=self.timeout_s, call=call
         )
 
 
-def runtime_of(live: LiveTurn, context: ContextVariables) -> dict[str, Any]:
+def runtime_arguments(live: LiveTurn, context: ContextVariables) -> dict[str, Any]:
     """What a tool of this turn may ask for by the name of a parameter, and what `**runtime` receives."""
-    fixed = live.chat.fixed
+    fixed = live.chat.fixed_values
     app_id = fixed.get("app_id")
     return {
-        CONTEXT: context,
+        CONTEXT_PARAMETER: context,
         "turn_idempotency_key": live.idempotency_key,
         "app_id": app_id,
         "enterprise_id": app_id,
@@ -95,46 +95,46 @@ def runtime_of(live: LiveTurn, context: ContextVariables) -> dict[str, Any]:
     }
 
 
-def as_answer(live: LiveTurn, result: Any) -> str:
+def result_text(live: LiveTurn, result: Any) -> str:
     """What a tool returned, as text for a model and for the transcript. RaisedError when it refuses to be text."""
     try:
-        text = as_text(result)
+        text = to_text(result)
     except BaseException as error:  # noqa: BLE001 -- an object of the package's own writes itself
-        raise RaisedError(error) from None
-    text = storable(live.chat.redactor.text(text))  # before it is cut: half a value is not found
-    return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… (cut, {len(text)} characters)"
+        raise PackageCodeError(error) from None
+    text = storable_text(live.chat.redactor.redact_text(text))  # before it is cut: half a value is not found
+    return text if len(text) <= MAX_RESULT_CHARACTERS else f"{text[:MAX_RESULT_CHARACTERS]}… (cut, {len(text)} characters)"
 
 
-def log_dropped(live: LiveTurn, tool: ToolFunction, arguments: Any) -> None:
+def log_dropped_arguments(live: LiveTurn, tool: ToolFunction, arguments: Any) -> None:
     """Logs the names of arguments that a model sent in place of the run. Their values may be anything."""
-    names = tool.parameters.injected_in(arguments)
+    names = tool.parameters.find_injected(arguments)
     if names:
-        extra = {"run_id": live.chat.fixed.get("run_id"), "agent": live.agent, "tool": tool.name, "names": list(names)}
+        extra = {"run_id": live.chat.fixed_values.get("run_id"), "agent": live.agent, "tool": tool.name, "names": list(names)}
         log.info("injected_arguments_dropped", extra=extra)
 
 
 def note_failure(live: LiveTurn, tool: str, error: BaseException) -> tuple[Incident, ...]:
     """The incident as it is kept; none where the turn has too many."""
     known = len(live.incidents)
-    live.note(incident_of(error, where=f"tool {tool}", agent=live.agent, turn=live.number))
-    extra = {"run_id": live.chat.fixed.get("run_id"), "agent": live.agent, "tool": tool, "error": type(error).__name__}
+    live.note_incident(make_incident(error, where=f"tool {tool}", agent=live.agent, turn=live.number))
+    extra = {"run_id": live.chat.fixed_values.get("run_id"), "agent": live.agent, "tool": tool, "error": type(error).__name__}
     log.warning("tool_failed", extra=extra, exc_info=error)
     return tuple(live.incidents[known:])
 
 
-def end_run(live: LiveTurn, tool: ToolFunction, words: str) -> None:
+def end_run(live: LiveTurn, tool: ToolFunction, reason: str) -> None:
     """For `on_error: fail`. Goes before a question of the same turn: a run that is to fail asks no person."""
-    if live.stop is None or isinstance(live.stop, NeedsHuman):
-        message = f"the tool {tool.name} of agent {live.agent} failed in turn {live.number}: {words}"
-        live.stop = ToolFailed(storable(live.chat.redactor.text(message))[:MAX_REASON], tool=tool.name)
+    if live.stop_error is None or isinstance(live.stop_error, NeedsHuman):
+        message = f"the tool {tool.name} of agent {live.agent} failed in turn {live.number}: {reason}"
+        live.stop_error = ToolFailed(storable_text(live.chat.redactor.redact_text(message))[:MAX_REASON_CHARACTERS], tool=tool.name)
 
 
 def load_tool_functions(package: Package, modules: PackageModules) -> dict[Tool, ToolFunction]:
-    return {tool: tool_function(tool, modules) for tool in package.tools if tool.offered}
+    return {tool: load_tool_function(tool, modules) for tool in package.tools if tool.is_offered}
 
 
-def tool_function(tool: Tool, modules: PackageModules) -> ToolFunction:
-    function = modules.function(tool.file, tool.function)
+def load_tool_function(tool: Tool, modules: PackageModules) -> ToolFunction:
+    function = modules.load_function(tool.file, tool.function)
     return ToolFunction(
         name=tool.function,
         description=tool.description or inspect.getdoc(function) or "",
@@ -142,6 +142,6 @@ def tool_function(tool: Tool, modules: PackageModules) -> ToolFunction:
         parameters=read_parameters(function, name=tool.function, file=tool.file.name),
         timeout_s=TOOL_TIMEOUT_S if tool.timeout_s is None else tool.timeout_s,
         has_effects=tool.has_effects,
-        for_people=tool.kind != "Agent_Tool",
+        needs_answer=tool.kind != "Agent_Tool",
         on_error=tool.on_error,
     )

@@ -22,19 +22,19 @@ from types import ModuleType
 from typing import Any
 
 from workflows.chat.errors import PackageDefect
-from workflows.chat.forked_copies import end_forked_copy
-from workflows.chat.incidents import Incident, with_place, words_of
-from workflows.chat.module_finder import PACKAGE_MODULES, ModuleFinder
+from workflows.chat.forked_copies import exit_if_forked
+from workflows.chat.incidents import Incident, append_own_line, error_text
+from workflows.chat.module_finder import PACKAGE_MODULE_PREFIX, ModuleFinder
 from workflows.chat.working_directory import WORKING_DIRECTORY
 from workflows.compat.databases import NO_DATABASES, Databases
 from workflows.compat.modules import ServedModules
 from workflows.compat.names import FOREIGN_WORKFLOWS, ROOTS
 from workflows.package.models import Package
-from workflows.package.reading.neighbours import find_module, find_neighbour, find_relative, is_allowed, is_installed
+from workflows.package.reading.neighbours import find_module, resolve_absolute, resolve_relative, is_in_package, is_installed
 from workflows.package.reading.parsed_code import OWN_ROOT, read_code
 
 _finder = ModuleFinder()
-_numbers = itertools.count(1)
+_load_numbers = itertools.count(1)
 
 
 class PackageModules:
@@ -43,74 +43,74 @@ class PackageModules:
     def __init__(self, package: Package, databases: Databases = NO_DATABASES) -> None:
         """`databases`: what the package's tools get of MongoDB, where they ask as in the other runtime."""
         self._root = package.folder.resolve()
-        self._top = f"{_module_prefix(package)}{next(_numbers)}"
-        self._places = {self._top: self._root.parent}  # of modules, by their names
-        self._names: dict[tuple[str, str], str | None] = {}  # what the files mean by absolute names
+        self._top_name = f"{_module_prefix(package)}{next(_load_numbers)}"
+        self._paths = {self._top_name: self._root.parent}  # of modules, by their names
+        self._own_names: dict[tuple[str, str], str | None] = {}  # what the files mean by absolute names
         self._sources: dict[Path, bytes] = {}
         self._served = ServedModules(databases)
         self._installed: dict[str, bool] = {}  # whether Python has a module of its own by that name
         self.executed: dict[str, ModuleType] = {}
         self.incidents: list[Incident] = []  # while files were loaded
         self.builtins = {**vars(builtins), "__import__": self._import}
-        _finder.add(self._top, self)
+        _finder.add(self._top_name, self)
 
-    def function(self, file: Path, name: str) -> Callable[..., Any]:
+    def load_function(self, file: Path, name: str) -> Callable[..., Any]:
         """PackageDefect when the file cannot be loaded, or has no such function."""
-        function = getattr(self.module(file), name, None)
+        function = getattr(self.load_module(file), name, None)
         if not callable(function):
             raise PackageDefect(f"{file.name} has no function {name}")
         found: Callable[..., Any] = function
         return found
 
-    def module(self, file: Path) -> ModuleType:
+    def load_module(self, file: Path) -> ModuleType:
         resolved = file.resolve()
-        if not is_allowed(resolved, self._root):
+        if not is_in_package(resolved, self._root):
             raise PackageDefect(f"{file.name} is outside of the package")
         pid, visit = os.getpid(), WORKING_DIRECTORY.enter()
         try:
-            return importlib.import_module(self._name(resolved))
+            return importlib.import_module(self._module_name(resolved))
         except BaseException as error:  # a KeyboardInterrupt that a file raises would end the loop of all runs
             self.forget()
-            reason = words_of(error).replace(f"{self._top}.", "").replace(self._top, "the package")
-            words = with_place(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}", error)
+            reason = error_text(error).replace(f"{self._top_name}.", "").replace(self._top_name, "the package")
+            words = append_own_line(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}", error)
             raise PackageDefect(words) from error
         finally:
-            end_forked_copy(pid)
+            exit_if_forked(pid)
             WORKING_DIRECTORY.leave(visit)
             if (incident := visit.incident(where=f"import {file.name}")) is not None:
                 self.incidents.append(incident)
 
     @property
-    def used(self) -> bool:
+    def is_used(self) -> bool:
         return bool(self.executed)
 
     def forget(self) -> None:
         """Of a loading that nobody will use."""
-        _forget(self._top)
+        _forget_modules(self._top_name)
 
     def find(self, name: str) -> Path | None:
         """The file or the folder that is the module; Python has imported the one above before it asks."""
-        if name not in self._places:
+        if name not in self._paths:
             above, _, last = name.rpartition(".")
-            place = find_module(self._places[above] / last, self._root) if above in self._places else None
+            place = find_module(self._paths[above] / last, self._root) if above in self._paths else None
             if place is None:
                 return None
-            self._places[name] = place.parent if place.name == "__init__.py" else place
-        return self._places[name]
+            self._paths[name] = place.parent if place.name == "__init__.py" else place
+        return self._paths[name]
 
-    def source(self, file: Path) -> bytes:
+    def read_source(self, file: Path) -> bytes:
         """As it was when the first of those who import it was loaded."""
         if file not in self._sources:
             self._sources[file] = file.read_bytes()
             for each in read_code(file).imports:
                 if each.is_relative:
-                    found = find_relative(each.module, file, self._root)
+                    found = resolve_relative(each.module, file, self._root)
                     needed = None if found is None else found.file
                 else:
-                    name = self._own_name(each.module, str(file))
-                    needed = None if name is None else self._file(name)
+                    name = self._find_own_name(each.module, str(file))
+                    needed = None if name is None else self._module_file(name)
                 if needed is not None:
-                    self.source(needed)
+                    self.read_source(needed)
         return self._sources[file]
 
     def _import(
@@ -131,7 +131,7 @@ class PackageModules:
         """What the statement binds, or takes `names` from; None for what is neither the package's nor served to it."""
         if name in (OWN_ROOT, FOREIGN_WORKFLOWS):
             return self._bind_own_modules(name, file, names)
-        own = self._own_name(name, file)
+        own = self._find_own_name(name, file)
         if own is None:
             return self._find_served_module(name, names)
         if names:
@@ -139,17 +139,17 @@ class PackageModules:
         importlib.import_module(own)
         first, *rest = name.split(".")
         if name.startswith(f"{FOREIGN_WORKFLOWS}."):
-            return _with(ModuleType(first), rest[0], _bind_workflows(own, rest[1:]))
+            return _with_attribute(ModuleType(first), rest[0], _bind_workflows(own, rest[1:]))
         return _bind_workflows(own, rest) if first == OWN_ROOT else sys.modules[own.rsplit(".", len(rest))[0]]
 
     def _bind_own_modules(self, folder: str, file: str, names: Sequence[str]) -> ModuleType | None:
         """For `from workflows import _shared, tools`: a module that has the package's own beside ours."""
-        own = {name: module for name in names if (module := self._own_name(f"{folder}.{name}", file)) is not None}
+        own = {name: module for name in names if (module := self._find_own_name(f"{folder}.{name}", file)) is not None}
         if not own or (folder == FOREIGN_WORKFLOWS and len(own) < len(names)):
             return None
         found = builtins.__import__(OWN_ROOT, fromlist=[name for name in names if name not in own])
         for name, module in own.items():
-            found = _with(found, name, importlib.import_module(module))
+            found = _with_attribute(found, name, importlib.import_module(module))
         return found
 
     def _find_served_module(self, name: str, names: Sequence[str]) -> ModuleType | None:
@@ -159,57 +159,57 @@ class PackageModules:
             self._installed[root] = is_installed(root, self._root)
         return None if self._installed.get(root, True) else self._served.import_module(name, names)
 
-    def _own_name(self, name: str, file: str) -> str | None:
+    def _find_own_name(self, name: str, file: str) -> str | None:
         """None for what is none of the package's files."""
-        if (name, file) not in self._names:
-            found = find_neighbour(name, Path(file), self._root)
+        if (name, file) not in self._own_names:
+            found = resolve_absolute(name, Path(file), self._root)
             own = found is not None and not is_installed(name, self._root)
-            self._names[name, file] = None if found is None or not own else self._below(found.place, found.parts)
-        return self._names[name, file]
+            self._own_names[name, file] = None if found is None or not own else self._name_below(found.place, found.parts)
+        return self._own_names[name, file]
 
-    def _below(self, place: Path, parts: Sequence[str]) -> str:
-        return ".".join((self._name(place), *parts))
+    def _name_below(self, place: Path, parts: Sequence[str]) -> str:
+        return ".".join((self._module_name(place), *parts))
 
-    def _name(self, path: Path) -> str:
+    def _module_name(self, path: Path) -> str:
         """Of the module that this file or folder is."""
         if path.name == "__init__.py":
             path = path.parent
-        name, place = self._top, self._root.parent
+        name, place = self._top_name, self._root.parent
         for part in path.relative_to(place).parts:
             place = place / part
-            name = f"{name}.{_identifier(part.removesuffix('.py') if place == path else part)}"
-            self._places.setdefault(name, place)
+            name = f"{name}.{_to_identifier(part.removesuffix('.py') if place == path else part)}"
+            self._paths.setdefault(name, place)
         return name
 
-    def _file(self, name: str) -> Path | None:
+    def _module_file(self, name: str) -> Path | None:
         """Of a module that was not imported yet."""
         place: Path | None = None
-        above, *parts = name.removeprefix(self._top).split(".")
+        above, *parts = name.removeprefix(self._top_name).split(".")
         for part in parts:
             above = f"{above}.{part}"
-            place = self.find(self._top + above)
+            place = self.find(self._top_name + above)
         if place is None or place.is_file():
             return place
         init = place / "__init__.py"
         return init if init.is_file() else None
 
 
-def forget_tool_modules(package: Package) -> None:
+def forget_package_modules(package: Package) -> None:
     """Runs that still hold functions of this version keep them; whoever builds it again loads them again."""
-    _forget(_module_prefix(package))
+    _forget_modules(_module_prefix(package))
 
 
-def _forget(start: str) -> None:
-    for name in [each for each in sys.modules.copy() if each.startswith(start)]:
+def _forget_modules(prefix: str) -> None:
+    for name in [each for each in sys.modules.copy() if each.startswith(prefix)]:
         sys.modules.pop(name, None)
 
 
 def _module_prefix(package: Package) -> str:
     place = hashlib.sha256(str(package.folder.resolve()).encode(errors="surrogateescape")).hexdigest()[:8]
-    return f"{PACKAGE_MODULES}{package.version}_{place}_"
+    return f"{PACKAGE_MODULE_PREFIX}{package.version}_{place}_"
 
 
-def _identifier(part: str) -> str:
+def _to_identifier(part: str) -> str:
     """Files may have names that no import statement could say, and dots would mean another module."""
     if part.isidentifier():
         return part
@@ -219,10 +219,10 @@ def _identifier(part: str) -> str:
 
 def _bind_workflows(own: str, parts: Sequence[str]) -> ModuleType:
     """Our `workflows` with the package's module, which Python has as `own`, under these parts of its name."""
-    return _with(sys.modules[OWN_ROOT], parts[0], sys.modules[own.rsplit(".", len(parts) - 1)[0]])
+    return _with_attribute(sys.modules[OWN_ROOT], parts[0], sys.modules[own.rsplit(".", len(parts) - 1)[0]])
 
 
-def _with(module: ModuleType, name: str, value: ModuleType) -> ModuleType:
+def _with_attribute(module: ModuleType, name: str, value: ModuleType) -> ModuleType:
     """`import workflows._shared.x` gives its module a `workflows` that has this, and nobody else's."""
     stand_in = ModuleType(module.__name__)
     vars(stand_in).update({**vars(module), name: value})

@@ -13,38 +13,38 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
-from workflows.chat.context_parameters import CONTEXT, UNREADABLE, hint_of, is_context
+from workflows.chat.context_parameters import CONTEXT_PARAMETER, ANNOTATION_ERRORS, resolve_hint, is_context_hint
 from workflows.chat.errors import PackageDefect
 
 # A model must choose neither the tenant nor the key that keeps a repeated turn from acting twice.
-FILLED_IN = frozenset(
-    {CONTEXT, "turn_idempotency_key", "chat_id", "app_id", "enterprise_id", "workflow_name", "agent_name"}
+INJECTED_NAMES = frozenset(
+    {CONTEXT_PARAMETER, "turn_idempotency_key", "chat_id", "app_id", "enterprise_id", "workflow_name", "agent_name"}
 )
-RUNTIME_NAMES = FILLED_IN | {"user_id", "run_id"}  # what `**runtime` receives
+RUNTIME_NAMES = INJECTED_NAMES | {"user_id", "run_id"}  # what `**runtime` receives
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class ToolParameters:
     """`published`: what a caller gives, by the author's names. `filled_in`: parameters by what the run gives them.
     `takes_all`: everything else the run knows goes into `**runtime`. `injected`: names whose value is the run's to
     give, whether or not this function takes it, and that no parameter publishes."""
 
     arguments: type[BaseModel]
-    published: tuple[str, ...]
-    filled_in: Mapping[str, str]
-    positional: tuple[str, ...]  # those that cannot be given by name, in order
-    takes_all: bool
-    injected: frozenset[str]
+    published_names: tuple[str, ...]
+    injected_parameters: Mapping[str, str]
+    positional_names: tuple[str, ...]  # those that cannot be given by name, in order
+    takes_keywords: bool
+    injected_names: frozenset[str]
 
     def json_schema(self) -> dict[str, Any]:
         schema = self.arguments.model_json_schema()
         schema.pop("title", None)
         return {"properties": {}, **schema}
 
-    def injected_in(self, arguments: Any) -> tuple[str, ...]:
+    def find_injected(self, arguments: Any) -> tuple[str, ...]:
         """Names in a model's arguments whose value the run gives."""
-        return tuple(name for name in arguments if name in self.injected) if isinstance(arguments, Mapping) else ()
+        return tuple(name for name in arguments if name in self.injected_names) if isinstance(arguments, Mapping) else ()
 
     def bind(self, arguments: Mapping[str, Any], runtime: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """What the function is called with. ValidationError when the arguments do not fit."""
@@ -52,36 +52,36 @@ class Parameters:
         # Attributes, not a dump: nested models stay what the function's annotations promise.
         fields = type(valid).model_fields
         given: dict[str, Any] = {field.alias or name: getattr(valid, name) for name, field in fields.items()}
-        given |= {parameter: runtime.get(name) for parameter, name in self.filled_in.items()}
-        if self.takes_all:
+        given |= {parameter: runtime.get(name) for parameter, name in self.injected_parameters.items()}
+        if self.takes_keywords:
             given |= {name: value for name, value in runtime.items() if name not in given}
-        return [given.pop(name) for name in self.positional], given
+        return [given.pop(name) for name in self.positional_names], given
 
 
-def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> Parameters:
+def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> ToolParameters:
     """PackageDefect when a model could not be told what to send."""
     try:
         parameters = inspect.signature(function).parameters
-        hints = {each.name: _hint(each, function) for each in parameters.values()}
-    except UNREADABLE as error:
+        hints = {each.name: _parameter_hint(each, function) for each in parameters.values()}
+    except ANNOTATION_ERRORS as error:
         raise PackageDefect(f"{file}: the annotations of {name} cannot be read: {error}") from None
     plain = [each for each in parameters.values() if each.kind not in _VARIADIC]
-    filled_in = {each.name: CONTEXT if is_context(hints[each.name]) else each.name for each in plain}
-    filled_in = {parameter: source for parameter, source in filled_in.items() if source in FILLED_IN}
+    filled_in = {each.name: CONTEXT_PARAMETER if is_context_hint(hints[each.name]) else each.name for each in plain}
+    filled_in = {parameter: source for parameter, source in filled_in.items() if source in INJECTED_NAMES}
     published = [each for each in plain if each.name not in filled_in]
     takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     injected = {*filled_in, *filled_in.values(), *RUNTIME_NAMES}
     try:
         # Under names of our own: pydantic has rules for a field's name, and the author's is only its alias.
         fields: dict[str, Any] = {
-            f"argument_{index}": _field(each, hints[each.name]) for index, each in enumerate(published)
+            f"argument_{index}": _model_field(each, hints[each.name]) for index, each in enumerate(published)
         }
         arguments = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
         arguments.model_json_schema()
     except (PydanticUserError, TypeError, NameError) as error:
         reason = str(error).splitlines()[0]
         raise PackageDefect(f"{file}: the parameters of {name} have no JSON schema: {reason}") from None
-    return Parameters(
+    return ToolParameters(
         arguments,
         tuple(each.name for each in published),
         filled_in,
@@ -91,31 +91,31 @@ def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> Pa
     )
 
 
-def sentence(error: ValidationError) -> str:
+def describe_errors(error: ValidationError) -> str:
     problems = [f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in error.errors()[:5]]
     return f"The arguments do not fit: {'; '.join(problems)}."
 
 
-def _hint(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
+def _parameter_hint(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
     """One at a time: an annotation that only a type checker can read must not matter where nothing depends on it."""
     written = parameter.annotation
-    if written is parameter.empty or parameter.kind in _VARIADIC or parameter.name in FILLED_IN:
+    if written is parameter.empty or parameter.kind in _VARIADIC or parameter.name in INJECTED_NAMES:
         return None
-    return hint_of(parameter, function)
+    return resolve_hint(parameter, function)
 
 
-def _field(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
+def _model_field(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
     required = parameter.default is parameter.empty
     if hint is None:
         hint = str if required else Any
     kind, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     # `Annotated[str, "what it is"]` is how authors describe parameters.
     described = [Field(description=each) if isinstance(each, str) else each for each in extras]
-    default = ... if required else _default(parameter.default)
-    return Annotated[(_portable(kind), *described, Field(alias=parameter.name))], default
+    default = ... if required else _json_default(parameter.default)
+    return Annotated[(_portable_hint(kind), *described, Field(alias=parameter.name))], default
 
 
-def _default(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     """What JSON cannot say is kept as it is: a copy of `_MISSING = object()` would be another object."""
     if isinstance(value, FieldInfo):
         return value
@@ -126,12 +126,12 @@ def _default(value: Any) -> Any:
     return value
 
 
-def _portable(hint: Any) -> Any:
+def _portable_hint(hint: Any) -> Any:
     """Before Python 3.12 pydantic reads the TypedDict of typing_extensions only."""
     if typing.is_typeddict(hint):
         return _portable_dict(hint)
     origin, inner = get_origin(hint), get_args(hint)
-    portable = tuple(map(_portable, inner))
+    portable = tuple(map(_portable_hint, inner))
     if all(new is old for new, old in zip(portable, inner, strict=True)):
         return hint
     return Union[portable] if origin is types.UnionType else origin[portable]  # noqa: UP007 -- made of a tuple
@@ -142,5 +142,5 @@ def _portable_dict(hint: Any) -> Any:
     for name, written in typing.get_type_hints(hint, include_extras=True).items():
         kind = get_args(written)[0] if get_origin(written) in (Required, NotRequired) else written
         mark = Required if name in hint.__required_keys__ else NotRequired
-        fields[name] = mark[_portable(kind)]
+        fields[name] = mark[_portable_hint(kind)]
     return TypedDict(hint.__name__, fields)  # type: ignore[operator]  # made of what its author wrote

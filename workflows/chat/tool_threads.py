@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from workflows.chat.thread_jobs import Job
+from workflows.chat.thread_jobs import ThreadJob
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 30.0
+IDLE_TIMEOUT_S = 30.0
 STOP_GRACE_S = 1.0
-STOP_EVERY_S = 0.02
-LATER_EVERY_S = 0.5  # of one that could not be told yet
+STOP_INTERVAL_S = 0.02
+ABANDONED_INTERVAL_S = 0.5  # of one that could not be told yet
 
 
 class NoThreadFreeError(Exception):
@@ -30,149 +30,149 @@ class NoThreadFreeError(Exception):
 class ToolThreads:
     """At most `size` calls at once; those that hang come on top, as many again."""
 
-    def __init__(self, size: int, *, name: str = "tools", idle_s: float = IDLE_S) -> None:
+    def __init__(self, size: int, *, name: str = "tools", idle_s: float = IDLE_TIMEOUT_S) -> None:
         self._size = size
         self._name = name
         self._idle_s = idle_s
-        self._waiting: deque[Job] = deque()
+        self._queue: deque[ThreadJob] = deque()
         self._changed = threading.Condition()
-        self._threads = 0
-        self._idle = 0
-        self._abandoned = 0
-        self._numbers = 0
+        self._thread_count = 0
+        self._idle_count = 0
+        self._abandoned_count = 0
+        self._started_count = 0
         self._closed = False
 
     @property
-    def alive(self) -> int:
-        return self._threads
+    def thread_count(self) -> int:
+        return self._thread_count
 
     @property
-    def abandoned(self) -> int:
-        return self._abandoned
+    def abandoned_count(self) -> int:
+        return self._abandoned_count
 
     def close(self) -> None:
         """What waits is never begun; what runs is left to itself."""
         with self._changed:
             self._closed = True
-            dropped, self._waiting = list(self._waiting), deque()
+            dropped, self._queue = list(self._queue), deque()
             self._changed.notify_all()
         for job in dropped:
-            job.hand_over(job.fail, RuntimeError("the tool threads are closed"))
+            job.call_on_loop(job.fail, RuntimeError("the tool threads are closed"))
 
     async def run(self, function: Callable[[], Any], *, name: str, timeout_s: float) -> Any:
         """What `function` returns; it must not raise. TimeoutError after `timeout_s` of work: waiting for a thread
         counts apart, and NoThreadFreeError ends it after as long."""
-        job = Job(function, name, asyncio.get_running_loop())
+        job = ThreadJob(function, name, asyncio.get_running_loop())
         timer = _Timer(job, timeout_s)
         try:
             self._submit(job)
             return await job.result
         except (asyncio.CancelledError, TimeoutError, NoThreadFreeError):
-            self._stop(job)
+            self._stop_job(job)
             raise
         finally:
             timer.cancel()
 
-    def _submit(self, job: Job) -> None:
+    def _submit(self, job: ThreadJob) -> None:
         with self._changed:
             if self._closed:
                 raise RuntimeError("the tool threads are closed")
-            self._waiting.append(job)
-            if self._idle >= len(self._waiting):
+            self._queue.append(job)
+            if self._idle_count >= len(self._queue):
                 self._changed.notify()
             else:
-                self._start_one()
+                self._start_thread()
 
-    def _start_one(self) -> None:
-        if self._threads >= self._size + min(self._abandoned, self._size):
+    def _start_thread(self) -> None:
+        if self._thread_count >= self._size + min(self._abandoned_count, self._size):
             return
-        self._numbers += 1
-        thread = threading.Thread(target=self._work, name=f"{self._name}_{self._numbers}", daemon=True)
-        self._threads += 1
+        self._started_count += 1
+        thread = threading.Thread(target=self._run_jobs, name=f"{self._name}_{self._started_count}", daemon=True)
+        self._thread_count += 1
         try:
             thread.start()
         except RuntimeError:  # the system gives no more: those there are must do
-            self._threads -= 1
-            log.warning("tool_thread_not_started", extra={"threads": self._threads})
+            self._thread_count -= 1
+            log.warning("tool_thread_not_started", extra={"threads": self._thread_count})
 
-    def _work(self) -> None:
-        while (job := self._next()) is not None:
-            value = job.call()
-            if self._over(job):
-                job.hand_over(job.deliver, value)
+    def _run_jobs(self) -> None:
+        while (job := self._next_job()) is not None:
+            value = job.run_function()
+            if self._finish_job(job):
+                job.call_on_loop(job.deliver, value)
                 return
-            job.hand_over(job.deliver, value)
+            job.call_on_loop(job.deliver, value)
             del job, value  # an idle thread holds on to nothing
 
-    def _next(self) -> Job | None:
+    def _next_job(self) -> ThreadJob | None:
         """None when this thread has been idle for long enough."""
         with self._changed:
-            self._idle += 1
-            while not self._waiting:
-                if self._closed or not (self._changed.wait(self._idle_s) or self._waiting):
-                    self._idle -= 1
-                    self._threads -= 1
+            self._idle_count += 1
+            while not self._queue:
+                if self._closed or not (self._changed.wait(self._idle_s) or self._queue):
+                    self._idle_count -= 1
+                    self._thread_count -= 1
                     return None
-            self._idle -= 1
-            job = self._waiting.popleft()
-            job.begin()
+            self._idle_count -= 1
+            job = self._queue.popleft()
+            job.mark_started()
             return job
 
-    def _over(self, job: Job) -> bool:
+    def _finish_job(self, job: ThreadJob) -> bool:
         """Whether another thread has taken this one's place."""
         with self._changed:
-            job.over = True
-            if job.abandoned:
-                self._abandoned -= 1
-                self._threads -= 1
-                if self._waiting:  # for so many that hang that none of them could be replaced
-                    self._start_one()
-            return job.abandoned
+            job.is_over = True
+            if job.is_abandoned:
+                self._abandoned_count -= 1
+                self._thread_count -= 1
+                if self._queue:  # for so many that hang that none of them could be replaced
+                    self._start_thread()
+            return job.is_abandoned
 
-    def _stop(self, job: Job) -> None:
+    def _stop_job(self, job: ThreadJob) -> None:
         with self._changed:
-            if job.begun_at is None:
-                if job in self._waiting:
-                    self._waiting.remove(job)
+            if job.started_at is None:
+                if job in self._queue:
+                    self._queue.remove(job)
                 return
-        self._tell(job, time.monotonic() + STOP_GRACE_S)
+        self._interrupt_until(job, time.monotonic() + STOP_GRACE_S)
 
-    def _tell(self, job: Job, until: float) -> None:
-        if not job.over:
-            job.tell_to_stop()
-        if time.monotonic() >= until:
+    def _interrupt_until(self, job: ThreadJob, deadline: float) -> None:
+        if not job.is_over:
+            job.try_interrupt()
+        if time.monotonic() >= deadline:
             self._abandon(job)
-        if not job.over and not (job.told and job.abandoned):
-            job.loop.call_later(LATER_EVERY_S if job.abandoned else STOP_EVERY_S, self._tell, job, until)
+        if not job.is_over and not (job.is_interrupted and job.is_abandoned):
+            job.loop.call_later(ABANDONED_INTERVAL_S if job.is_abandoned else STOP_INTERVAL_S, self._interrupt_until, job, deadline)
 
-    def _abandon(self, job: Job) -> None:
+    def _abandon(self, job: ThreadJob) -> None:
         with self._changed:
-            if job.over or job.abandoned:
+            if job.is_over or job.is_abandoned:
                 return
-            job.abandoned = True
-            self._abandoned += 1
-            if self._waiting:
-                self._start_one()
-        log.warning("tool_thread_abandoned", extra={"tool": job.name, "abandoned": self._abandoned})
+            job.is_abandoned = True
+            self._abandoned_count += 1
+            if self._queue:
+                self._start_thread()
+        log.warning("tool_thread_abandoned", extra={"tool": job.name, "abandoned": self._abandoned_count})
 
 
 class _Timer:
     """One for waiting and working: whether a thread has begun is looked at when the time is over."""
 
-    def __init__(self, job: Job, timeout_s: float) -> None:
+    def __init__(self, job: ThreadJob, timeout_s: float) -> None:
         self._job = job
         self._timeout_s = timeout_s
-        self._handle = job.loop.call_later(timeout_s, self._due)
+        self._handle = job.loop.call_later(timeout_s, self._check_timeout)
 
     def cancel(self) -> None:
         self._handle.cancel()
 
-    def _due(self) -> None:
+    def _check_timeout(self) -> None:
         job = self._job
-        left_s = 0.0 if job.begun_at is None else job.begun_at + self._timeout_s - time.monotonic()
+        left_s = 0.0 if job.started_at is None else job.started_at + self._timeout_s - time.monotonic()
         if left_s > 0:
-            self._handle = job.loop.call_later(left_s, self._due)
-        elif job.begun_at is None:
+            self._handle = job.loop.call_later(left_s, self._check_timeout)
+        elif job.started_at is None:
             job.fail(NoThreadFreeError(f"no thread was free for {self._timeout_s:g} s"))
         else:
             job.fail(TimeoutError())

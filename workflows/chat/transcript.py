@@ -18,12 +18,12 @@ from ag2.events import (
 )
 
 from workflows.chat.incidents import Incident
-from workflows.context.fitting import unstorable
-from workflows.context.observing import ToolResult as SeenResult
-from workflows.context.storable_values import storable
+from workflows.context.fitting import find_unstorable
+from workflows.context.observing import ObservedToolResult as SeenResult
+from workflows.context.storable_values import storable_text
 
-FAILED = "unattended.failed"  # among the metadata of a tool's result, which no model sees
-NO_EFFECTS = "unattended.no_effects"
+FAILED_KEY = "unattended.failed"  # among the metadata of a tool's result, which no model sees
+NO_EFFECTS_KEY = "unattended.no_effects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Turn:
         )
 
 
-def recorded(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
+def record_events(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
     """What a turn added to its stream, as JSON."""
     lines: list[dict[str, Any]] = []
     for event in events:
@@ -74,44 +74,44 @@ def recorded(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
             if event.content is None and not event.tool_calls.calls:
                 continue  # a turn that ended with a transfer
             calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in event.tool_calls.calls]
-            lines.append({"text": None if event.content is None else storable(event.content), "tool_calls": calls})
+            lines.append({"text": None if event.content is None else storable_text(event.content), "tool_calls": calls})
         elif isinstance(event, ToolResultsEvent):
-            lines.append({"tool_results": [_result(each) for each in event.results]})
+            lines.append({"tool_results": [_result_line(each) for each in event.results]})
     return lines
 
 
-def _result(event: ToolResultEvent) -> dict[str, Any]:
+def _result_line(event: ToolResultEvent) -> dict[str, Any]:
     line: dict[str, Any] = {"id": event.parent_id, "name": event.name or "", "text": _result_text(event)}
-    if NO_EFFECTS in event.result.metadata:
+    if NO_EFFECTS_KEY in event.result.metadata:
         line["effects"] = "none"
-    return {**line, "failed": True} if isinstance(event, ToolErrorEvent) or FAILED in event.result.metadata else line
+    return {**line, "failed": True} if isinstance(event, ToolErrorEvent) or FAILED_KEY in event.result.metadata else line
 
 
 def tool_results(events: Iterable[Mapping[str, Any]]) -> tuple[SeenResult, ...]:
     """What the tools of a turn answered, in order, as triggers see it."""
     return tuple(
-        SeenResult(each["name"], _value(each["text"]), ok=not each.get("failed"))
+        SeenResult(each["name"], _parse_value(each["text"]), ok=not each.get("failed"))
         for line in events
         for each in line.get("tool_results", ())
     )
 
 
-def called_tools(events: Iterable[Mapping[str, Any]], known: Collection[str]) -> tuple[str, ...]:
+def called_tools(events: Iterable[Mapping[str, Any]], known_names: Collection[str]) -> tuple[str, ...]:
     """The tools that a turn called, in order. A model may also have called what is not there."""
     names = (call["name"] for line in events for call in line.get("tool_calls", ()))
-    return tuple(name for name in names if name in known)
+    return tuple(name for name in names if name in known_names)
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """JSON where it is JSON that a run document can hold, else the text itself."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return text if unstorable(value) else value
+    return text if find_unstorable(value) else value
 
 
 def _result_text(event: ToolResultEvent) -> str:
-    return storable(
+    return storable_text(
         "\n".join(part.content if isinstance(part, TextInput) else str(part) for part in event.result.parts)
     )

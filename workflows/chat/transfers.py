@@ -19,13 +19,13 @@ from typing_extensions import override
 
 from workflows.chat.live import LiveTurn, OfferedTransfer, live_turn
 from workflows.context.templates import fill_judged
-from workflows.package.judged_rules import find_names
+from workflows.package.judged_rules import find_mentioned_names
 from workflows.package.models import Package, Rule
 
-PREFIX = "transfer_to_"
-LONGEST_NAME = 64  # of a tool, where models are served
-LONGEST_DESCRIPTION = 1_000
-MAX_FILLED = 200  # of one value in a rule
+TRANSFER_PREFIX = "transfer_to_"
+MAX_NAME_CHARACTERS = 64  # of a tool, where models are served
+MAX_DESCRIPTION_CHARACTERS = 1_000
+MAX_FILLED_CHARACTERS = 200  # of one value in a rule
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -42,27 +42,27 @@ class TransferTool(AG2Tool):
     @override
     async def schemas(self, context: ConversationContext) -> Iterable[ToolSchema]:
         offered = live_turn().transfers.get(self.name)
-        return () if offered is None else (_schema(self.name, offered.description),)
+        return () if offered is None else (_tool_schema(self.name, offered.description),)
 
 
 @lru_cache(maxsize=4_096)
-def _schema(name: str, description: str) -> FunctionToolSchema:
+def _tool_schema(name: str, description: str) -> FunctionToolSchema:
     parameters = {"type": "object", "properties": {}, "additionalProperties": False}
     return FunctionToolSchema.from_dict(
         {"function": {"name": name, "description": description, "parameters": parameters}}
     )
 
 
-def transfers_of(live: LiveTurn) -> dict[str, OfferedTransfer]:
+def offer_transfers(live: LiveTurn) -> dict[str, OfferedTransfer]:
     """What the model may choose in this turn, by the names of the tools, as the context is now."""
     chat = live.chat
-    tools = [tool for tool in chat.built.agents[live.agent].tools if isinstance(tool, TransferTool)]
-    exposed = chat.package.exposed.get(live.agent, ())
-    offered = offered_transfers(tools, exposed=exposed, values=chat.context, suppressed=chat.suppressed)
-    return {name: replace(each, description=chat.redactor.text(each.description)) for name, each in offered.items()}
+    tools = [tool for tool in chat.built_package.agents[live.agent].tools if isinstance(tool, TransferTool)]
+    exposed = chat.package.exposures.get(live.agent, ())
+    offered = describe_transfers(tools, exposed=exposed, values=chat.context, suppressed=chat.suppressed_names)
+    return {name: replace(each, description=chat.redactor.redact_text(each.description)) for name, each in offered.items()}
 
 
-def offered_transfers(
+def describe_transfers(
     tools: Iterable[TransferTool],
     *,
     exposed: Collection[str] = (),
@@ -71,20 +71,20 @@ def offered_transfers(
 ) -> dict[str, OfferedTransfer]:
     offered: dict[str, OfferedTransfer] = {}
     for tool in tools:
-        rules = [rule for rule in tool.rules if not find_names(rule.judged or "", suppressed)]
+        rules = [rule for rule in tool.rules if not find_mentioned_names(rule.judgement or "", suppressed)]
         if rules:
-            texts = (fill_judged(rule.judged or "", exposed, values, limit=MAX_FILLED) for rule in rules)
-            offered[tool.name] = OfferedTransfer(rules[0], _cut(" or ".join(dict.fromkeys(texts))))
+            texts = (fill_judged(rule.judgement or "", exposed, values, limit=MAX_FILLED_CHARACTERS) for rule in rules)
+            offered[tool.name] = OfferedTransfer(rules[0], _shorten(" or ".join(dict.fromkeys(texts))))
     return offered
 
 
-def transfer_tools(package: Package, agent: str) -> Sequence[TransferTool]:
+def build_transfer_tools(package: Package, agent: str) -> Sequence[TransferTool]:
     """One tool for each end that rules of the agent leave to the model: a target, and why the chat ends there."""
     rules_to: dict[tuple[str, str | None], list[Rule]] = {}
     for rule in package.rules:
-        if rule.source == agent and rule.judged is not None:
+        if rule.source == agent and rule.judgement is not None:
             rules_to.setdefault((rule.target, rule.termination_reason), []).append(rule)
-    taken = {tool.function for tool in package.tools if tool.offered and agent in tool.agents}
+    taken = {tool.function for tool in package.tools if tool.is_offered and agent in tool.agents}
     tools = []
     for (target, _), rules in rules_to.items():
         name = _free_name(target, taken)
@@ -96,7 +96,7 @@ def transfer_tools(package: Package, agent: str) -> Sequence[TransferTool]:
 def take_transfer(live: LiveTurn, response: ModelResponse) -> ModelResponse:
     """The answer without its transfer; the rule that was chosen is noted in the turn. Of several the first one is."""
     calls = response.tool_calls.calls
-    if live.asking is not None or not any(call.name.startswith(PREFIX) for call in calls):
+    if live.asker_override is not None or not any(call.name.startswith(TRANSFER_PREFIX) for call in calls):
         return response
     rules = {name: each.rule for name, each in live.transfers.items()}
     chosen = next((rules[call.name] for call in calls if call.name in rules), None)
@@ -105,21 +105,21 @@ def take_transfer(live: LiveTurn, response: ModelResponse) -> ModelResponse:
     live.transfer = chosen
     response.tool_calls = ToolCallsEvent([call for call in calls if call.name not in rules])
     if (response.content or "").strip():
-        live.parting = response.content or ""
+        live.transfer_text = response.content or ""
     else:
         response.message = None  # providers refuse a blank message in a later history
     return response
 
 
 def _free_name(target: str, taken: set[str]) -> str:
-    name = _NOT_IN_NAMES.sub("_", f"{PREFIX}{target}")
-    number, free = 1, name[:LONGEST_NAME]
+    name = _NOT_IN_NAMES.sub("_", f"{TRANSFER_PREFIX}{target}")
+    number, free = 1, name[:MAX_NAME_CHARACTERS]
     while free in taken:
         number += 1
         ending = f"_{number}"
-        free = f"{name[: LONGEST_NAME - len(ending)]}{ending}"
+        free = f"{name[: MAX_NAME_CHARACTERS - len(ending)]}{ending}"
     return free
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_DESCRIPTION else f"{text[: LONGEST_DESCRIPTION - 1]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_DESCRIPTION_CHARACTERS else f"{text[: MAX_DESCRIPTION_CHARACTERS - 1]}…"

@@ -31,13 +31,13 @@ from workflows.chat.errors import ModelError
 from workflows.chat.journal import AnswerStep, NewAnswer
 from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.meter import MeteredClient
-from workflows.chat.open_call import AskedModel
-from workflows.chat.providers.failures import cut_off, refusal_of
+from workflows.chat.open_call import MeteredModel
+from workflows.chat.providers.failures import truncated_stream_error, refusal_error
 from workflows.chat.providers.prompt_cache import add_cache_key
-from workflows.chat.providers.provider import OpenModel, Provider, PunctualClient
+from workflows.chat.providers.provider import OpenModel, Provider, DeadlineClient
 from workflows.chat.transfers import take_transfer
 from workflows.context.redaction import Redactor
-from workflows.context.storable_values import storable
+from workflows.context.storable_values import storable_text
 
 
 class TurnClient(LLMClient):
@@ -48,79 +48,79 @@ class TurnClient(LLMClient):
         self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
     ) -> ModelResponse:
         live = live_turn()
-        if live.stop is not None:
-            raise live.stop
+        if live.stop_error is not None:
+            raise live.stop_error
         if live.transfer is not None:
             return ModelResponse()
-        name_tools(messages, request.get("tools", ()))
+        name_offered_tools(messages, request.get("tools", ()))
         try:
-            response = take_transfer(live, await self._answer(live, messages, context, request))
-            guards.before_tools(live, messages, response)
+            response = take_transfer(live, await self._next_answer(live, messages, context, request))
+            guards.check_tool_round(live, messages, response)
         except ModelError:
             raise  # another try, or the agent above a sub-task, may do without
         except Exception as error:
-            live.stop = error  # kept: a sub-task would make it a result, and the chat would go on
+            live.stop_error = error  # kept: a sub-task would make it a result, and the chat would go on
             raise
         return response
 
-    async def _answer(
+    async def _next_answer(
         self, live: LiveTurn, messages: Sequence[BaseEvent], context: ConversationContext, request: Mapping[str, Any]
     ) -> ModelResponse:
         """The recorded answer that is due, or a model's new one."""
-        recorded = live.journal.next_answer()
+        recorded = live.journal.next_recorded_answer()
         if recorded is not None:
-            return await give_again(live, recorded, context)
+            return await replay_answer(live, recorded, context)
         known, before = len(list(await context.stream.history.get_events())), Counter(live.tokens)
         response = await self._metered(messages, context, **request)
-        response = without_hidden(with_readable_arguments(response), live.chat.redactor)
+        response = redact_arguments(repair_arguments(response), live.chat.redactor)
         sent = list(await context.stream.history.get_events())[known:]
         tokens = {name: live.tokens[name] - before[name] for name in live.tokens}
         # A copy: the answer loses its transfer before it is used.
         live.journal.add(NewAnswer(live.asker, sent, copy.copy(response), tokens))
-        live.journal.place(response)
-        live.found = live.chat.context.to_dict()
-        await live.keep_journal()
+        live.journal.assign_positions(response)
+        live.reply_context = live.chat.context.to_dict()
+        await live.save_journal()
         return response
 
 
-async def give_again(live: LiveTurn, recorded: AnswerStep, context: ConversationContext) -> ModelResponse:
+async def replay_answer(live: LiveTurn, recorded: AnswerStep, context: ConversationContext) -> ModelResponse:
     """What a model answered when this turn was taken before, with what the finished calls of this answer did."""
-    sent, response = recorded.read()
+    sent, response = recorded.decode()
     for event in sent:
         await context.send(event)
     for name, count in recorded.tokens.items():
         live.tokens[name] = live.tokens.get(name, 0) + count
-    live.answers[recorded.asker] += 1
-    live.journal.place(response)
-    live.found = live.chat.context.to_dict()
+    live.answer_counts[recorded.asker] += 1
+    live.journal.assign_positions(response)
+    live.reply_context = live.chat.context.to_dict()
     for step in live.journal.results_of_newest_answer():
         live.apply_recorded(step)
     return response
 
 
-def without_hidden(response: ModelResponse, redactor: Redactor) -> ModelResponse:
+def redact_arguments(response: ModelResponse, redactor: Redactor) -> ModelResponse:
     """What a tool is called with is what a record and a person are shown."""
     for call in response.tool_calls.calls:
         arguments = json.loads(call.arguments or "{}")
-        shown = redactor.data(arguments)
+        shown = redactor.redact_data(arguments)
         if shown is not arguments:
             call.arguments = json.dumps(shown)
     return response
 
 
-def name_tools(messages: Sequence[BaseEvent], offered: Sequence[ToolSchema]) -> None:
+def name_offered_tools(messages: Sequence[BaseEvent], schemas: Sequence[ToolSchema]) -> None:
     """A model that called what is not there is told what is, in one sentence instead of AG2's exception."""
     last = messages[-1] if messages else None
     for each in last.results if isinstance(last, ToolResultsEvent) else ():
         if isinstance(each, ToolNotFoundEvent):
-            names = ", ".join(tool.function.name for tool in offered if isinstance(tool, FunctionToolSchema)) or "none"
+            names = ", ".join(tool.function.name for tool in schemas if isinstance(tool, FunctionToolSchema)) or "none"
             each.result = ToolResult(f"There is no tool {each.name}; there are: {names}.")
 
 
-def with_readable_arguments(response: ModelResponse) -> ModelResponse:
+def repair_arguments(response: ModelResponse) -> ModelResponse:
     """A model may send arguments that are not JSON. AG2 would answer the tool call with an error and then fail
     on the same text when it builds the next request, so it is replaced here by what the tool can refuse."""
-    for call in _whole(response).tool_calls.calls:
+    for call in _make_storable(response).tool_calls.calls:
         try:
             readable = isinstance(json.loads(call.arguments or "{}"), Mapping)
         except (ValueError, RecursionError):  # also numbers of 5 000 digits, and endless nesting
@@ -130,17 +130,17 @@ def with_readable_arguments(response: ModelResponse) -> ModelResponse:
     return response
 
 
-def _whole(response: ModelResponse) -> ModelResponse:
+def _make_storable(response: ModelResponse) -> ModelResponse:
     """A model may send half of a character anywhere, and the next request would hold it, which no wire takes."""
-    if response.message is not None and storable(response.message.content) != response.message.content:
-        response.message = ModelMessage(storable(response.message.content))
+    if response.message is not None and storable_text(response.message.content) != response.message.content:
+        response.message = ModelMessage(storable_text(response.message.content))
     for call in response.tool_calls.calls:
-        call.id, call.name, call.arguments = storable(call.id), storable(call.name), storable(call.arguments or "")
-    _tell_apart(response.tool_calls.calls)
+        call.id, call.name, call.arguments = storable_text(call.id), storable_text(call.name), storable_text(call.arguments or "")
+    _make_ids_unique(response.tool_calls.calls)
     return response
 
 
-def _tell_apart(calls: Sequence[ToolCallEvent]) -> None:
+def _make_ids_unique(calls: Sequence[ToolCallEvent]) -> None:
     """Some servers give all calls of a reply one id, or none. AG2 would take the first result for that of each."""
     taken = {call.id for call in calls}
     for ordinal, call in enumerate(calls, start=1):
@@ -153,9 +153,9 @@ def _tell_apart(calls: Sequence[ToolCallEvent]) -> None:
 class ChatModelConfig(ModelConfig):
     """One client per model and process: AG2 asks for a client on every turn, and a fresh one costs 16 ms."""
 
-    def __init__(self, opened: OpenModel, provider: Provider, *, name: str) -> None:
-        self._opened = opened
-        self._config = opened.config
+    def __init__(self, model: OpenModel, provider: Provider, *, name: str) -> None:
+        self._open_model = model
+        self._config = model.config
         self._provider = provider
         self._name = name
         self._client: TurnClient | None = None
@@ -173,31 +173,31 @@ class ChatModelConfig(ModelConfig):
 
     def create(self) -> TurnClient:
         if self._client is None:
-            asked = AskedModel(
+            asked = MeteredModel(
                 self._name,
                 self._config.model,
                 self._provider.normalise,
-                within_s=self._opened.answer_within_s,
+                timeout_s=self._open_model.answer_timeout_s,
                 is_paid=self._provider.is_paid,
             )
-            metered = MeteredClient(self._inner(), asked, explain=self._provider.explain, fault=self._fault)
+            metered = MeteredClient(self._create_inner(), asked, explain=self._provider.explain, find_fault=self._find_fault)
             self._client = TurnClient(metered)
         return self._client
 
     async def close(self) -> None:
-        await self._opened.close()
+        await self._open_model.close()
 
-    def _inner(self) -> LLMClient:
-        client, within_s = self._config.create(), self._opened.answer_within_s
-        if self._opened.cache_option is not None:
-            client = add_cache_key(client, self._opened.cache_option)
-        return client if within_s is None else PunctualClient(client, provider=self._name, within_s=within_s)
+    def _create_inner(self) -> LLMClient:
+        client, within_s = self._config.create(), self._open_model.answer_timeout_s
+        if self._open_model.cache_option is not None:
+            client = add_cache_key(client, self._open_model.cache_option)
+        return client if within_s is None else DeadlineClient(client, provider=self._name, timeout_s=within_s)
 
-    def _fault(self, answer: ModelResponse) -> ModelError | None:
+    def _find_fault(self, answer: ModelResponse) -> ModelError | None:
         """What AG2 takes for an answer and is none: it reports success, with what has come so far."""
-        if self._opened.streamed and not self._provider.is_whole(answer):
-            return cut_off(self._name)
-        return refusal_of(self._name, answer)
+        if self._open_model.is_streamed and not self._provider.is_whole(answer):
+            return truncated_stream_error(self._name)
+        return refusal_error(self._name, answer)
 
     def create_files_client(self) -> FilesClient[Any]:
         return self._config.create_files_client()

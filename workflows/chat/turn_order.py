@@ -8,63 +8,63 @@ An open turn has those that led to it in its record, since the rules may hold di
 from workflows.chat import guards
 from workflows.chat.live import Conversation
 from workflows.chat.open_turns import resumed_speaker
-from workflows.chat.routing import Router, ending
-from workflows.chat.state_changes import take_handoff_between_turns
+from workflows.chat.routing import Router, end_outcome
+from workflows.chat.state_changes import apply_handoff_between_turns
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import USER, Rule
 
 
-def resume(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
+def first_or_next_agent(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
     """Returns the next agent: at the start the initial one, or the target of a rule of `user`. Or the end, when the
     last turn was one and its worker was lost before it wrote that."""
     first = chat.package.orchestrator.initial_agent
-    if chat.ended is not None:
-        return chat.ended, first
+    if chat.final_outcome is not None:
+        return chat.final_outcome, first
     if not chat.turns and chat.next_agent is None and first == USER:
-        rule = rule_of_user(chat, router)
+        rule = user_rule(chat, router)
         if rule is not None and chat.open_turn is None:
-            take_handoff_between_turns(chat, USER, rule.target)
-        return ending(rule, chat.package, USER), rule.target if rule is not None else USER
+            apply_handoff_between_turns(chat, USER, rule.target)
+        return end_outcome(rule, chat.package, USER), rule.target if rule is not None else USER
     return None, chat.next_agent or first
 
 
 def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Outcome:
     """Follows pre-scope rules, which hand over before an agent speaks."""
     seen = {agent}
-    while (rule := router.before(agent, chat.context)) is not None:
-        if rule.target == agent or (rule.target == USER and has_just_spoken(chat)):
+    while (rule := router.rule_before(agent, chat.context)) is not None:
+        if rule.target == agent or (rule.target == USER and user_spoke_last(chat)):
             return agent  # it keeps the turn; so does one that hands over to the user and has the answer already
-        take_handoff_between_turns(chat, agent, rule.target)
-        end = ending(rule, chat.package, agent)
+        apply_handoff_between_turns(chat, agent, rule.target)
+        end = end_outcome(rule, chat.package, agent)
         if end is not None:
             return end
         agent = rule.target
         if agent in seen:
             number = len(chat.turns) + 1
             reason = f"rules of scope pre hand over in a circle at {agent}, so that nobody takes turn {number}"
-            return guards.reached(OutcomeKind.LOOP_DETECTED, reason, agent=agent, turn=number)
+            return guards.limit_outcome(OutcomeKind.LOOP_DETECTED, reason, agent=agent, turn=number)
         seen.add(agent)
     return agent
 
 
-def resumed_turn(chat: Conversation) -> str | None:
+def resume_open_turn(chat: Conversation) -> str | None:
     """The agent whose open turn goes on, after the hand-offs that led to it. PackageDefect as `resumed_speaker`."""
     speaker, turn = resumed_speaker(chat), chat.open_turn
     for source, target in turn.handoffs if speaker is not None and turn is not None else ():
-        take_handoff_between_turns(chat, source, target)
+        apply_handoff_between_turns(chat, source, target)
     return speaker
 
 
-def retake_handoffs(chat: Conversation, router: Router) -> None:
+def reapply_handoffs(chat: Conversation, router: Router) -> None:
     """Takes the hand-offs again that led to a person: the context was kept as the last turn left it."""
-    end, agent = resume(chat, router)
+    end, agent = first_or_next_agent(chat, router)
     if end is None:
         skip_to_speaker(router, agent, chat)
 
 
-def rule_of_user(chat: Conversation, router: Router) -> Rule | None:
-    return router.before(USER, chat.context) or router.after(USER, chat.context)
+def user_rule(chat: Conversation, router: Router) -> Rule | None:
+    return router.rule_before(USER, chat.context) or router.rule_after(USER, chat.context)
 
 
-def has_just_spoken(chat: Conversation) -> bool:
+def user_spoke_last(chat: Conversation) -> bool:
     return bool(chat.turns) and chat.turns[-1].agent == USER

@@ -16,15 +16,15 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class Visit:
+class DirectoryVisit:
     """One call of a package's code. `moved` says what became of the working directory meanwhile."""
 
-    moved: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
 
     def incident(self, *, where: str, agent: str | None = None, turn: int | None = None) -> Incident | None:
-        if not self.moved:
+        if not self.changes:
             return None
-        return Incident(where, DIRECTORY_CHANGED, "; ".join(self.moved), "", agent, turn)
+        return Incident(where, DIRECTORY_CHANGED, "; ".join(self.changes), "", agent, turn)
 
 
 class WorkingDirectory:
@@ -32,25 +32,25 @@ class WorkingDirectory:
         self._home: str | None = None
         self._pinned = False
         self._lock = threading.Lock()
-        self._visits: set[Visit] = set()
+        self._visits: set[DirectoryVisit] = set()
 
-    def enter(self) -> Visit:
+    def enter(self) -> DirectoryVisit:
         """Put back at both ends of a call: calls overlap, and each of those under way may be the one that moved it."""
-        visit = Visit()
+        visit = DirectoryVisit()
         with self._lock:
             if not self._pinned and not self._visits:  # outside of a worker it may move in between, as in tests
-                self._home = _current()
-            self._put_back()
+                self._home = _current_directory()
+            self._restore()
             self._visits.add(visit)
         return visit
 
-    def leave(self, visit: Visit) -> None:
+    def leave(self, visit: DirectoryVisit) -> None:
         with self._lock:
-            self._put_back()
+            self._restore()
             self._visits.discard(visit)
 
-    def _put_back(self) -> None:
-        here = _current()
+    def _restore(self) -> None:
+        here = _current_directory()
         if self._home is None or here == self._home:
             return
         try:
@@ -63,12 +63,12 @@ class WorkingDirectory:
         # The path may come from the call of another app, which this run's owner must not see.
         words = f"it changed the working directory to {here}" if alone else "it, or a call beside it, changed it"
         for each in self._visits:
-            each.moved.append(f"{words}; it was put back to {self._home}")
+            each.changes.append(f"{words}; it was put back to {self._home}")
 
     def pin(self) -> None:
         """From now on home is where the process stands, before any code of a package has run."""
         with self._lock:
-            self._home, self._pinned = _current(), True
+            self._home, self._pinned = _current_directory(), True
 
     def unpin(self) -> None:
         with self._lock:
@@ -79,7 +79,7 @@ class WorkingDirectory:
         return None if self._home is None else Path(self._home)
 
 
-def _current() -> str | None:
+def _current_directory() -> str | None:
     try:
         return os.getcwd()  # noqa: PTH109 -- called around every tool, and compared as text
     except OSError:  # it was deleted

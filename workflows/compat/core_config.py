@@ -6,7 +6,7 @@ from typing import Any
 from workflows.compat.databases import Databases
 
 
-def client_function(databases: Databases) -> Callable[[], Any]:
+def make_client_function(databases: Databases) -> Callable[[], Any]:
     """`get_mongo_client` as the tools of one package have it."""
 
     def get_mongo_client() -> Any:

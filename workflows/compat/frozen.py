@@ -18,18 +18,18 @@ def detach(value: Any) -> Any:
     return _detach(value, ())
 
 
-def _detach(value: Any, above: tuple[int, ...]) -> Any:
+def _detach(value: Any, ancestors: tuple[int, ...]) -> Any:
     if isinstance(value, _PLAIN):
         return value
-    if id(value) in above:
+    if id(value) in ancestors:
         raise ValueError("context value contains a recursive cycle")
-    parts, above = _parts(value), (*above, id(value))
+    parts, ancestors = _value_parts(value), (*ancestors, id(value))
     if isinstance(parts, Mapping):
-        return {key: _detach(item, above) for key, item in parts.items()}
-    return value if parts is None else [_detach(item, above) for item in parts]
+        return {key: _detach(item, ancestors) for key, item in parts.items()}
+    return value if parts is None else [_detach(item, ancestors) for item in parts]
 
 
-def _parts(value: Any) -> Mapping[Any, Any] | list[Any] | None:
+def _value_parts(value: Any) -> Mapping[Any, Any] | list[Any] | None:
     """What the value consists of; None for one that cannot be changed."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

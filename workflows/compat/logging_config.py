@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import Any
 
 LOGGER = "unattended_packages"
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_SENSITIVE = ("api_key", "apikey", "authorization", "auth", "secret", "password", "token")
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_SENSITIVE_WORDS = ("api_key", "apikey", "authorization", "auth", "secret", "password", "token")
 _OPTIONS = ("exc_info", "stack_info", "stacklevel")
 
 
@@ -50,9 +50,9 @@ class ContextLogger:
 def log_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields as a log record takes them: without its own names, and with secrets hidden by their names."""
     return {
-        str(name): "***" if any(word in str(name).lower() for word in _SENSITIVE) else value
+        str(name): "***" if any(word in str(name).lower() for word in _SENSITIVE_WORDS) else value
         for name, value in fields.items()
-        if str(name) not in _STANDARD
+        if str(name) not in _STANDARD_FIELDS
     }
 
 

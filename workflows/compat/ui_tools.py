@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from workflows.chat.live import live_turn
-from workflows.chat.people import Call, current_call
+from workflows.chat.people import PackageCall, current_call
 from workflows.chat.question import digest
 from workflows.context.storable_values import plain_copy
 from workflows.tools import UIToolError, use_ui_tool
@@ -13,7 +13,7 @@ __all__ = ["UIToolError", "emit_ui_surface", "use_ui_tool"]
 
 log = logging.getLogger(__name__)
 
-MAX_NAME_SHOWN = 100
+MAX_NAME_CHARACTERS = 100
 
 
 async def emit_ui_surface(
@@ -35,14 +35,14 @@ async def emit_ui_surface(
     if not name:
         raise UIToolError("tool_id: give a name, such as 'StatusCard'")
     call = current_call("emit_ui_surface")
-    made_of = [_place(call), call.position, call.function, name, plain_copy(payload)]
-    log.info("ui_surface_not_shown", extra={"tool": name[:MAX_NAME_SHOWN], "display": display or "inline"})
+    made_of = [_call_place(call), call.position, call.function, name, plain_copy(payload)]
+    log.info("ui_surface_not_shown", extra={"tool": name[:MAX_NAME_CHARACTERS], "display": display or "inline"})
     return f"{name}_{digest(made_of)[:8]}"
 
 
-def _place(call: Call) -> str:
+def _call_place(call: PackageCall) -> str:
     """The turn, else the run, in a form that is the same when the call is made again."""
     try:
         return str(live_turn().idempotency_key)
     except LookupError:  # before the first turn, or after the last one
-        return "" if call.chat is None else str(call.chat.fixed.get("run_id"))
+        return "" if call.chat is None else str(call.chat.fixed_values.get("run_id"))

@@ -12,25 +12,25 @@ class TooLargeError(ValueError):
     """The text says what the bound is."""
 
 
-def plain_json(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """A copy as it is after a checkpoint: dates and ids as text. Raises TooLargeError."""
-    return json.loads(json_text(value))
+    return json.loads(to_json_text(value))
 
 
-def json_text(value: Any, *, most: int = MAX_VALUE_BYTES) -> str:
+def to_json_text(value: Any, *, max_bytes: int = MAX_VALUE_BYTES) -> str:
     # Weighed first: a few shared lists can stand for more text than there is memory.
     try:
-        text = json.dumps(value, default=str) if weighs_at_most(most, value) else None
+        text = json.dumps(value, default=str) if is_smaller_than(max_bytes, value) else None
     except RecursionError:
         raise TooLargeError("the value is nested too deeply") from None
-    if text is None or len(text) > most:
-        raise TooLargeError(f"the value is larger than {most // 1024} KB; name narrower fields")
+    if text is None or len(text) > max_bytes:
+        raise TooLargeError(f"the value is larger than {max_bytes // 1024} KB; name narrower fields")
     return text
 
 
-def weighs_at_most(most: int, value: Any) -> bool:
+def is_smaller_than(max_weight: int, value: Any) -> bool:
     """Never more work than `most` steps, for cycles too."""
-    left, waiting = most, [value]
+    left, waiting = max_weight, [value]
     while waiting and left >= 0:
         item = waiting.pop()
         left -= 1
@@ -48,21 +48,21 @@ def weighs_at_most(most: int, value: Any) -> bool:
 
 def check_context_size(values: Mapping[str, Any]) -> None:
     """Raises TooLargeError, which names the largest values."""
-    sizes = {name: _size(value) for name, value in values.items()}
+    sizes = {name: _json_size(value) for name, value in values.items()}
     if sum(sizes.values()) > MAX_CONTEXT_BYTES:
         largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:3]
-        named = ", ".join(f"{name} ({_shown(sizes[name])})" for name in largest)
+        named = ", ".join(f"{name} ({_format_size(sizes[name])})" for name in largest)
         raise TooLargeError(f"the context is larger than {MAX_CONTEXT_BYTES // 1024} KB; largest: {named}")
 
 
-def _size(value: Any) -> int:
+def _json_size(value: Any) -> int:
     try:
-        return len(json_text(value, most=MAX_CONTEXT_BYTES))
+        return len(to_json_text(value, max_bytes=MAX_CONTEXT_BYTES))
     except TooLargeError:
         return MAX_CONTEXT_BYTES + 1
     except (TypeError, ValueError):  # keys that are no text, from YAML
         return len(repr(value))
 
 
-def _shown(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size // 1024} KB" if size <= MAX_CONTEXT_BYTES else f"above {MAX_CONTEXT_BYTES // 1024} KB"

@@ -20,8 +20,8 @@ class ContextChanges:
     """`written`: every name that the call wrote, also with the value that it had."""
 
     values: Mapping[str, Any]
-    removed: tuple[str, ...]
-    written: frozenset[str]
+    removed_names: tuple[str, ...]
+    written_names: frozenset[str]
 
 
 class CallContext(ContextVariables):
@@ -30,8 +30,8 @@ class CallContext(ContextVariables):
     def __init__(self, base: Mapping[str, Any]) -> None:
         super().__init__(base)
         self._base = dict(self._data)
-        self._texts: dict[str, str] = {}
-        self._set: set[str] = set()
+        self._json_texts: dict[str, str] = {}
+        self._set_names: set[str] = set()
 
     def changes(self) -> ContextChanges:
         values = {name: value for name, value in self._data.copy().items() if self._is_changed(name, value)}
@@ -39,51 +39,51 @@ class CallContext(ContextVariables):
         return ContextChanges(values, removed, frozenset((*values, *removed)))
 
     def _is_changed(self, name: str, value: Any) -> bool:
-        if name in self._set or name not in self._base:
+        if name in self._set_names or name not in self._base:
             return True
-        text = self._texts.get(name)
-        return value is not self._base[name] if text is None else _text(value) != text
+        text = self._json_texts.get(name)
+        return value is not self._base[name] if text is None else _json_text_or_none(value) != text
 
-    def _isolate(self, name: str) -> None:
-        if name in self._texts or name in self._set or name not in self._data:
+    def _copy_on_read(self, name: str) -> None:
+        if name in self._json_texts or name in self._set_names or name not in self._data:
             return
         value = self._data[name]
         if type(value) in _IMMUTABLE or value is not self._base.get(name):
             return
-        text = _text(value)
+        text = _json_text_or_none(value)
         if text is not None:
-            self._texts[name], self._data[name] = text, copy.deepcopy(value)
+            self._json_texts[name], self._data[name] = text, copy.deepcopy(value)
 
-    def _isolate_all(self) -> None:
+    def _copy_all(self) -> None:
         for name in self._data.copy():
-            self._isolate(name)
+            self._copy_on_read(name)
 
     @property
     def data(self) -> dict[str, Any]:
-        self._isolate_all()
+        self._copy_all()
         return self._data
 
     @data.setter
     def data(self, data: Mapping[str, Any]) -> None:
         self._data = dict(data)
-        self._set = set(data)
+        self._set_names = set(data)
 
     def set(self, key: str, value: Any) -> None:
-        self._set.add(key)
+        self._set_names.add(key)
         super().set(key, value)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.set(key, value)
 
     def to_dict(self) -> dict[str, Any]:
-        self._isolate_all()
+        self._copy_all()
         return super().to_dict()
 
     def copy(self) -> ContextVariables:
         return ContextVariables(self.to_dict())
 
     def __getitem__(self, key: str) -> Any:
-        self._isolate(key)
+        self._copy_on_read(key)
         return super().__getitem__(key)
 
     def items(self) -> ItemsView[str, Any]:
@@ -93,7 +93,7 @@ class CallContext(ContextVariables):
         return self.to_dict().values()
 
 
-def _text(value: Any) -> str | None:
+def _json_text_or_none(value: Any) -> str | None:
     """None for what is not plain data, such as an object of the package's own: whether it has changed cannot be seen,
     so that calls share it, as it was made to be. When the turn is over it becomes plain data too."""
     try:

@@ -22,33 +22,33 @@ NO_LENGTH = _NoLength()
 ORDERINGS: Mapping[str, Comparator] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
-def length(value: Any) -> int | _NoLength:
+def length_of(value: Any) -> int | _NoLength:
     return len(value) if isinstance(value, str | list | tuple | Mapping | set | frozenset) else NO_LENGTH
 
 
-def same(left: Any, right: Any) -> bool:
+def equals_strictly(left: Any, right: Any) -> bool:
     """Strict: the text "true" is not true, and 1 is not True."""
     if isinstance(left, bool) != isinstance(right, bool):
         return False
     return bool(left == right)
 
 
-def within(item: Any, container: Any) -> bool | None:
+def contains_item(item: Any, container: Any) -> bool | None:
     """As strict as `same`. None when there is nothing to look into."""
     if isinstance(container, list | tuple | set | frozenset):
-        return any(same(item, each) for each in container)
+        return any(equals_strictly(item, each) for each in container)
     try:
         return item in container
     except TypeError:
         return None
 
 
-def ordered(symbol: str, left: Any, right: Any, *, said: str) -> bool:
+def compare_order(symbol: str, left: Any, right: Any, *, expression: str) -> bool:
     if left is None or right is None:
         return False
     try:
         return bool(ORDERINGS[symbol](left, right))
     except TypeError:
         kinds = f"{type(left).__name__} {symbol} {type(right).__name__}"
-        log.info("condition_type_mismatch", extra={"condition": said, "types": kinds})
+        log.info("condition_type_mismatch", extra={"condition": expression, "types": kinds})
         return False

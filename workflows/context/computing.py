@@ -9,7 +9,7 @@ from typing import Any
 
 import jmespath
 
-from workflows.context.bounds import json_text
+from workflows.context.bounds import to_json_text
 from workflows.context.context_variables import ContextVariables
 from workflows.context.facts import FIXED_NAMES
 from workflows.package.models import Package
@@ -18,7 +18,7 @@ from workflows.package.sources import ComputedSource
 log = logging.getLogger(__name__)
 
 
-def recompute(package: Package, context: ContextVariables, suppressed: Collection[str] = ()) -> None:
+def recompute_variables(package: Package, context: ContextVariables, suppressed: Collection[str] = ()) -> None:
     """Sets every variable that has a computation. What cannot be evaluated is its default, and said; nothing raises."""
     waiting = {
         name: variable.source
@@ -30,31 +30,31 @@ def recompute(package: Package, context: ContextVariables, suppressed: Collectio
         ready = [name for name, source in waiting.items() if waiting.keys().isdisjoint(source.inputs.values())]
         for name in ready or list(waiting):
             source = waiting.pop(name)
-            value = _value(name, source, context, suppressed) if ready else None
+            value = _compute_value(name, source, context, suppressed) if ready else None
             context.set(name, copy.deepcopy(package.variables[name].default) if value is None else value)
             if not ready:
-                _say_missing(logging.WARNING, name, context, "computed in a circle")
+                _log_missing(logging.WARNING, name, context, "computed in a circle")
 
 
-def _value(name: str, source: ComputedSource, context: Mapping[str, Any], suppressed: Collection[str]) -> Any:
+def _compute_value(name: str, source: ComputedSource, context: Mapping[str, Any], suppressed: Collection[str]) -> Any:
     given = {
         alias: None if variable in suppressed else context.get(variable) for alias, variable in source.inputs.items()
     }
     try:
-        result = _compiled(source.computation or "").search(given)
+        result = _compile_expression(source.computation or "").search(given)
         # Plain JSON of its own: what an expression selects is otherwise the live object of another variable.
-        return json.loads(json_text(result))
+        return json.loads(to_json_text(result))
     except Exception as error:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be read
         # What it is computed from may only come in a later turn: then this is no news.
         level = logging.DEBUG if any(value is None for value in given.values()) else logging.WARNING
-        _say_missing(level, name, context, type(error).__name__)
+        _log_missing(level, name, context, type(error).__name__)
         return None
 
 
-def _say_missing(level: int, name: str, context: Mapping[str, Any], why: str) -> None:
-    log.log(level, "computed_value_missing", extra={"run_id": context.get("run_id"), "variable": name, "reason": why})
+def _log_missing(level: int, name: str, context: Mapping[str, Any], reason: str) -> None:
+    log.log(level, "computed_value_missing", extra={"run_id": context.get("run_id"), "variable": name, "reason": reason})
 
 
 @lru_cache(maxsize=512)
-def _compiled(expression: str) -> Any:
+def _compile_expression(expression: str) -> Any:
     return jmespath.compile(expression)

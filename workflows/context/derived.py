@@ -7,14 +7,14 @@ from typing import Any
 
 from workflows.context.context_variables import ContextVariables
 from workflows.context.facts import FIXED_NAMES
-from workflows.context.fitting import fitted
-from workflows.context.observing import Fired, Transition, TurnSeen, Unset, captured_group
-from workflows.context.value_types import ValueType, same
+from workflows.context.fitting import coerce_or_keep
+from workflows.context.observing import TriggerMatch, Transition, TurnObservation, Unset, captured_group
+from workflows.context.value_types import ValueType, is_same_value
 from workflows.package.models import Variable
 from workflows.package.sources import StateSource
 
 
-def derive(variables: Iterable[Variable], context: ContextVariables, turn: TurnSeen) -> dict[str, Any]:
+def derive_states(variables: Iterable[Variable], context: ContextVariables, turn: TurnObservation) -> dict[str, Any]:
     """Applies what fires; returns what changed. A turn moves a variable one step, however many guards it would pass
     one after another. Applied again it changes nothing more, unless a guard tells the two times apart."""
     changed: dict[str, Any] = {}
@@ -23,51 +23,51 @@ def derive(variables: Iterable[Variable], context: ContextVariables, turn: TurnS
             continue
         before = context.get(variable.name)
         fired = [
-            _value(each, found, variable.type)
+            _transition_value(each, found, variable.type)
             for each in variable.source.transitions
             if _guard_holds(each, before)
-            and not _is_decided_by_tool(variable, each, turn)
+            and not _was_written_by_tool(variable, each, turn)
             and (found := each.trigger.fires(turn)) is not None
         ]
-        if fired and not same(before, fired[-1]):  # of several that fire, the last one written holds
+        if fired and not is_same_value(before, fired[-1]):  # of several that fire, the last one written holds
             changed[variable.name] = copy.deepcopy(fired[-1])
             context.set(variable.name, changed[variable.name])
     return changed
 
 
 def _guard_holds(transition: Transition, value: Any) -> bool:
-    return isinstance(transition.from_, Unset) or same(value, transition.from_)
+    return isinstance(transition.from_, Unset) or is_same_value(value, transition.from_)
 
 
-def _is_decided_by_tool(variable: Variable, transition: Transition, turn: TurnSeen) -> bool:
-    return variable.name in turn.written and transition.trigger.type == "ui_response"
+def _was_written_by_tool(variable: Variable, transition: Transition, turn: TurnObservation) -> bool:
+    return variable.name in turn.written_names and transition.trigger.type == "ui_response"
 
 
-def _value(transition: Transition, fired: Fired, to: ValueType) -> Any:
+def _transition_value(transition: Transition, match: TriggerMatch, to: ValueType) -> Any:
     """Typed as the variable is, where there is one way to: an answer may say "true" and mean it."""
     if isinstance(transition.to, Unset):
-        return fitted(fired.value, to)
+        return coerce_or_keep(match.value, to)
     captured = captured_group(transition.to)
-    return transition.to if captured is None else fitted(fired.groups[captured - 1], to)
+    return transition.to if captured is None else coerce_or_keep(match.groups[captured - 1], to)
 
 
 _ENCODER = json.JSONEncoder(default=repr)  # `json.dumps` would make one for each value
 
 
-def snapshot(context: Mapping[str, Any]) -> dict[str, str]:
+def take_snapshot(context: Mapping[str, Any]) -> dict[str, str]:
     """How the context looks now. Text, since tools also change lists and mappings in place."""
-    return {name: as_text(value) for name, value in context.items()}
+    return {name: canonical_text(value) for name, value in context.items()}
 
 
-def as_text(value: Any) -> str:
+def canonical_text(value: Any) -> str:
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles
         return repr(value)
 
 
-def changes(before: Mapping[str, str], after: Mapping[str, Any]) -> dict[str, Any]:
+def changes_since(snapshot_before: Mapping[str, str], after: Mapping[str, Any]) -> dict[str, Any]:
     """What a turn did to the context since the snapshot: new values by name, None for removed ones."""
-    now = snapshot(after)
-    written = {name: value for name, value in after.items() if before.get(name) != now[name]}
-    return written | {name: None for name in before if name not in after}
+    now = take_snapshot(after)
+    written = {name: value for name, value in after.items() if snapshot_before.get(name) != now[name]}
+    return written | {name: None for name in snapshot_before if name not in after}

@@ -41,18 +41,18 @@ class DocumentWrite:
     key_value: str | int | float | bool
     values: Mapping[str, Any]
 
-    def refused(self, why: str) -> WriteRefusedError:
-        return WriteRefusedError(self._not_written(why))
+    def refused_error(self, reason: str) -> WriteRefusedError:
+        return WriteRefusedError(self._describe_failure(reason))
 
-    def too_slow(self, why: str) -> WriteTooSlowError:
-        return WriteTooSlowError(self._not_written(why))
+    def too_slow_error(self, reason: str) -> WriteTooSlowError:
+        return WriteTooSlowError(self._describe_failure(reason))
 
-    def _not_written(self, why: str) -> str:
-        return f"{self.variable} is not written to {self.database}.{self.collection}: {why}"
+    def _describe_failure(self, reason: str) -> str:
+        return f"{self.variable} is not written to {self.database}.{self.collection}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentPlace:
+class DocumentTarget:
     """Where a variable is to be written: the document of this app whose `key` field is `key_value`."""
 
     variable: str
@@ -63,7 +63,7 @@ class DocumentPlace:
     key_value: str | int | float | bool
 
 
-CheckWritable = Callable[[DocumentPlace], Awaitable[None]]
+CheckWritable = Callable[[DocumentTarget], Awaitable[None]]
 """WriteRefusedError when a write there would be refused, or would make a second document beside the one meant."""
 
 ReadDocument = Callable[[DocumentRead], Awaitable[Mapping[str, Any] | None]]

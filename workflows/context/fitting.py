@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workflows.context.bounds import MAX_VALUE_BYTES, weighs_at_most
+from workflows.context.bounds import MAX_VALUE_BYTES, is_smaller_than
 from workflows.context.value_types import ValueType
 
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
-_LARGEST = 2**63
+_MAX_INTEGER = 2**63
 _BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(TRUE_WORDS, True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -20,52 +20,52 @@ class MisfitError(ValueError):
     """A value that is not of the declared type, and has no one meaning in it."""
 
 
-def fit(value: Any, to: ValueType) -> Any:
+def coerce(value: Any, value_type: ValueType) -> Any:
     """The value in this type: `"5"` is 5 for an integer. None fits every type; MisfitError when it is ambiguous."""
-    return None if value is None else _FIT[to](value)
+    return None if value is None else _COERCERS[value_type](value)
 
 
-def coerce_text(text: str, to: ValueType) -> Any:
+def coerce_text(text: str, value_type: ValueType) -> Any:
     """Text from the environment. There a boolean is never ambiguous: only 1, true, yes and on are true."""
-    if to == "boolean":
+    if value_type == "boolean":
         return text.strip().lower() in TRUE_WORDS
-    return fit(text, to)
+    return coerce(text, value_type)
 
 
-def fitted(value: Any, to: ValueType) -> Any:
+def coerce_or_keep(value: Any, value_type: ValueType) -> Any:
     """As `fit`, but what does not fit stays as it is."""
     try:
-        return fit(value, to)
+        return coerce(value, value_type)
     except MisfitError:
         return value
 
 
-def unstorable(value: Any) -> str | None:
+def find_unstorable(value: Any) -> str | None:
     """Why a run document could not hold this value, or None."""
     too_large = f"is larger than {MAX_VALUE_BYTES // 1024} KB"
-    if not weighs_at_most(MAX_VALUE_BYTES, value):  # asked first: a few shared lists can stand for very much text
+    if not is_smaller_than(MAX_VALUE_BYTES, value):  # asked first: a few shared lists can stand for very much text
         return too_large
-    problem = _part_unstorable(value)
+    problem = _find_unstorable_part(value)
     return too_large if problem is None and len(json.dumps(value)) > MAX_VALUE_BYTES else problem
 
 
-def _part_unstorable(value: Any) -> str | None:
+def _find_unstorable_part(value: Any) -> str | None:
     if isinstance(value, str):
-        return None if _is_text(value) else "holds half of a character (a lone surrogate)"
+        return None if _is_encodable(value) else "holds half of a character (a lone surrogate)"
     if isinstance(value, Mapping):
-        if not all(isinstance(key, str) and _is_text(key) and "\0" not in key for key in value):
+        if not all(isinstance(key, str) and _is_encodable(key) and "\0" not in key for key in value):
             return "has a key that is not text; put it in quotes"
-        return next((problem for item in value.values() if (problem := _part_unstorable(item))), None)
+        return next((problem for item in value.values() if (problem := _find_unstorable_part(item))), None)
     if isinstance(value, list):
-        return next((problem for item in value if (problem := _part_unstorable(item))), None)
-    if isinstance(value, int | float) and not -_LARGEST <= value < _LARGEST:  # NaN and infinity too
+        return next((problem for item in value if (problem := _find_unstorable_part(item))), None)
+    if isinstance(value, int | float) and not -_MAX_INTEGER <= value < _MAX_INTEGER:  # NaN and infinity too
         return "holds a number beyond 64 bit"
     if value is not None and not isinstance(value, int | float):
         return f"holds {type(value).__name__}, which JSON cannot say; write it as text"
     return None
 
 
-def _is_text(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -73,15 +73,15 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _string(value: Any) -> Any:
+def _to_string(value: Any) -> Any:
     if isinstance(value, str):
         return value
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MAX_INTEGER:
         return str(value)
     raise MisfitError
 
 
-def _boolean(value: Any) -> Any:
+def _to_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     word = value.strip().lower() if isinstance(value, str) else value
@@ -92,8 +92,8 @@ def _boolean(value: Any) -> Any:
     raise MisfitError
 
 
-def _integer(value: Any) -> Any:
-    number = _number(value)
+def _to_integer(value: Any) -> Any:
+    number = _to_number(value)
     if isinstance(number, float):
         if not number.is_integer():
             raise MisfitError
@@ -101,7 +101,7 @@ def _integer(value: Any) -> Any:
     return number
 
 
-def _number(value: Any) -> Any:
+def _to_number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise MisfitError
     if not isinstance(value, str):
@@ -116,7 +116,7 @@ def _number(value: Any) -> Any:
     return number
 
 
-def _container(kind: type[Any]) -> Callable[[Any], Any]:
+def _to_container(kind: type[Any]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if isinstance(value, kind):
             return value
@@ -133,11 +133,11 @@ def _container(kind: type[Any]) -> Callable[[Any], Any]:
     return read
 
 
-_FIT: Mapping[ValueType, Callable[[Any], Any]] = {
-    "string": _string,
-    "boolean": _boolean,
-    "integer": _integer,
-    "number": _number,
-    "object": _container(dict),
-    "array": _container(list),
+_COERCERS: Mapping[ValueType, Callable[[Any], Any]] = {
+    "string": _to_string,
+    "boolean": _to_boolean,
+    "integer": _to_integer,
+    "number": _to_number,
+    "object": _to_container(dict),
+    "array": _to_container(list),
 }

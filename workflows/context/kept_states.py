@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.context.facts import FIXED_NAMES, RunFacts
-from workflows.context.fitting import MisfitError, fit
+from workflows.context.fitting import MisfitError, coerce
 from workflows.context.redaction import HIDDEN
-from workflows.context.rendering import as_text
+from workflows.context.rendering import to_text
 from workflows.context.value_types import is_one_of
 from workflows.package.models import Package, Variable
 from workflows.package.sources import StateSource
 
 log = logging.getLogger(__name__)
 
-NO_KEY = "none"
+APP_WIDE_KEY = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class StatePlace:
+class StateKey:
     """Where the value of a variable is kept. `key` is the run's user or chat; empty where the app has one value."""
 
     app_id: str
@@ -34,32 +34,32 @@ class StatePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptState:
-    place: StatePlace
+class PersistentState:
+    state_key: StateKey
     value: Any
 
 
-ReadStates = Callable[[Collection[StatePlace]], Awaitable[Mapping[str, Any]]]
+ReadStates = Callable[[Collection[StateKey]], Awaitable[Mapping[str, Any]]]
 """Returns the kept values by variable; a variable without one is left out."""
 
 
-async def no_states(_places: Collection[StatePlace]) -> Mapping[str, Any]:
+async def read_no_states(_keys: Collection[StateKey]) -> Mapping[str, Any]:
     return {}
 
 
-def state_places(package: Package, facts: Mapping[str, Any]) -> dict[str, StatePlace]:
+def state_keys(package: Package, facts: Mapping[str, Any]) -> dict[str, StateKey]:
     """Returns the place of each variable that is kept. A run without a user has no place of a user."""
-    places: dict[str, StatePlace] = {}
+    places: dict[str, StateKey] = {}
     for name, variable in package.variables.items():
         source = variable.source
         if not isinstance(source, StateSource) or source.persist_key is None or name in FIXED_NAMES:
             continue
-        key = "" if source.persist_key == NO_KEY else facts.get(source.persist_key)
+        key = "" if source.persist_key == APP_WIDE_KEY else facts.get(source.persist_key)
         if key is None:
             extra = {"run_id": facts["run_id"], "variable": name, "key": source.persist_key}
             log.info("state_without_key", extra=extra)
         else:
-            places[name] = StatePlace(facts["app_id"], package.name, name, source.persist_key, str(key))
+            places[name] = StateKey(facts["app_id"], package.name, name, source.persist_key, str(key))
     return places
 
 
@@ -67,34 +67,34 @@ async def load_states(
     package: Package, facts: RunFacts, supplied: Collection[str], read: ReadStates
 ) -> Mapping[str, Any]:
     """Returns the values that earlier runs have left, except those of variables that this run was supplied with."""
-    places = state_places(package, facts.base_values())
+    places = state_keys(package, facts.base_values())
     wanted = [place for name, place in places.items() if name not in supplied]
     if not wanted:
         return {}
     kept = await read(wanted)
-    fitting = {name: _fitting(package.variables[name], value) for name, value in kept.items()}
+    fitting = {name: _coerce_value(package.variables[name], value) for name, value in kept.items()}
     for name in (name for name, fits in fitting.items() if fits is None):
         log.warning("kept_state_not_used", extra={"run_id": facts.run_id, "variable": name})
     return {name: fits[0] for name, fits in fitting.items() if fits is not None}
 
 
-def _fitting(variable: Variable, value: Any) -> tuple[Any] | None:
+def _coerce_value(variable: Variable, value: Any) -> tuple[Any] | None:
     """The value in the type that the package declares now; None where it does not fit any more."""
     try:
-        fitted = fit(value, variable.type)
+        fitted = coerce(value, variable.type)
     except MisfitError:
         return None
     is_allowed = not variable.enum or fitted is None or is_one_of(fitted, variable.enum)
     return (fitted,) if is_allowed else None
 
 
-def states_to_keep(
+def changed_states(
     package: Package, facts: Mapping[str, Any], changed: Collection[str], context: Mapping[str, Any]
-) -> tuple[KeptState, ...]:
+) -> tuple[PersistentState, ...]:
     """Returns what a run that has succeeded leaves. A variable that it did not change is left to other runs."""
-    places = state_places(package, facts) if changed else {}
-    kept = [KeptState(place, context[name]) for name, place in places.items() if name in changed and name in context]
-    hidden = [each.place.variable for each in kept if HIDDEN in as_text(each.value)]
+    places = state_keys(package, facts) if changed else {}
+    kept = [PersistentState(place, context[name]) for name, place in places.items() if name in changed and name in context]
+    hidden = [each.state_key.variable for each in kept if HIDDEN in to_text(each.value)]
     if hidden:
         log.warning("hidden_value_not_kept", extra={"run_id": facts["run_id"], "names": hidden})
-    return tuple(each for each in kept if each.place.variable not in hidden)
+    return tuple(each for each in kept if each.state_key.variable not in hidden)

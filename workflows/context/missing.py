@@ -18,28 +18,28 @@ class ContextError(Exception):
 class NoValueError(Exception):
     """A source gives no value. `passing`: another attempt may find one. The text never holds a value."""
 
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
+    def __init__(self, reason: str, *, is_transient: bool = False) -> None:
         super().__init__(reason)
-        self.passing = passing
+        self.is_transient = is_transient
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingValue:
     name: str
     source: str
     reason: str
-    needed: bool
-    passing: bool = False
+    is_needed: bool
+    is_transient: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} from {self.source}: {self.reason}"
 
 
-def settle(missing: Iterable[Missing], *, run_id: str) -> None:
+def raise_for_missing(missing: Iterable[MissingValue], *, run_id: str) -> None:
     """Says all that is missing. Needed values end the run here, for good unless all of them may come back."""
     needed = []
     for each in missing:
-        if each.needed:
+        if each.is_needed:
             needed.append(each)
         else:
             extra = {"run_id": run_id, "variable": each.name, "source": each.source, "reason": each.reason}

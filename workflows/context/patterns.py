@@ -35,7 +35,7 @@ def check_pattern(pattern: str) -> int:
         raise PatternError(f"is not a regular expression: {error}") from None
 
 
-def search(pattern: str, text: str) -> tuple[str, ...] | None:
+def search_pattern(pattern: str, text: str) -> tuple[str, ...] | None:
     """The groups of the first match, whatever their case. All runs of a process share one loop: a pattern that
     backtracks without end must not stop it."""
     try:
@@ -46,46 +46,46 @@ def search(pattern: str, text: str) -> tuple[str, ...] | None:
     return None if match is None else tuple(group or "" for group in match.groups())
 
 
-def is_slow(pattern: str) -> bool:
+def is_exponential(pattern: str) -> bool:
     """Surely exponential: a repetition without end of what is itself no more than one, as in `(a+)+`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _repeats_itself(parser.parse(pattern))
+            return _has_nested_repetition(parser.parse(pattern))
         except RecursionError:
             return False
 
 
-def _repeats_itself(items: Any) -> bool:
-    return any(_endless(item) and _is_one_endless(item[1][2]) for item in items) or any(
-        _repeats_itself(inner) for item in items for inner in _inside(item)
+def _has_nested_repetition(items: Any) -> bool:
+    return any(_is_endless(item) and _is_only_endless(item[1][2]) for item in items) or any(
+        _has_nested_repetition(inner) for item in items for inner in _inner_groups(item)
     )
 
 
-def _is_one_endless(items: Any) -> bool:
+def _is_only_endless(items: Any) -> bool:
     """One endless repetition and beside it nothing that must be there: two ways to read the same text."""
-    needed = [item for item in items if not _may_be_empty(item)]
+    needed = [item for item in items if not _can_be_empty(item)]
     if len(needed) > 1:
         return False
     return any(
-        _endless(item) or (item[0] is tokens.SUBPATTERN and _is_one_endless(item[1][3])) for item in needed or items
+        _is_endless(item) or (item[0] is tokens.SUBPATTERN and _is_only_endless(item[1][3])) for item in needed or items
     )
 
 
-def _endless(item: Any) -> bool:
+def _is_endless(item: Any) -> bool:
     return item[0] in (tokens.MAX_REPEAT, tokens.MIN_REPEAT) and item[1][1] == tokens.MAXREPEAT
 
 
-def _may_be_empty(item: Any) -> bool:
+def _can_be_empty(item: Any) -> bool:
     kind, value = item
     if kind in (tokens.MAX_REPEAT, tokens.MIN_REPEAT):
-        return value[0] == 0 or all(_may_be_empty(inner) for inner in value[2])
+        return value[0] == 0 or all(_can_be_empty(inner) for inner in value[2])
     if kind is tokens.SUBPATTERN:
-        return all(_may_be_empty(inner) for inner in value[3])
+        return all(_can_be_empty(inner) for inner in value[3])
     return kind in (tokens.AT, tokens.ASSERT, tokens.ASSERT_NOT)
 
 
-def _inside(item: Any) -> list[Any]:
+def _inner_groups(item: Any) -> list[Any]:
     kind, value = item
     if kind in (tokens.MAX_REPEAT, tokens.MIN_REPEAT):
         return [value[2]]

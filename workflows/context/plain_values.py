@@ -4,9 +4,9 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflows.context.fitting import MisfitError, coerce_text, fit
-from workflows.context.missing import Missing, NoValueError
-from workflows.context.value_types import is_one_of, type_named
+from workflows.context.fitting import MisfitError, coerce_text, coerce
+from workflows.context.missing import MissingValue, NoValueError
+from workflows.context.value_types import is_one_of, parse_type_name
 from workflows.package.models import Package, Variable
 from workflows.package.sources import ComputedSource, EnvSource, FileSource, RuntimeSource, StateSource
 
@@ -24,26 +24,26 @@ def base_flags(environment: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def read_inputs(package: Package, payload: Mapping[str, Any]) -> tuple[dict[str, Any], list[Missing]]:
+def read_inputs(package: Package, payload: Mapping[str, Any]) -> tuple[dict[str, Any], list[MissingValue]]:
     """Declared inputs only: an undeclared field of a payload reaches neither a prompt nor a query."""
     values: dict[str, Any] = {}
     missing = []
     for name, spec in package.orchestrator.inputs.items():
         try:
-            values[name] = _input(payload.get(name), spec)
+            values[name] = _read_input(payload.get(name), spec)
         except NoValueError as error:
-            missing.append(Missing(name, "the run's input", str(error), needed=True))
+            missing.append(MissingValue(name, "the run's input", str(error), is_needed=True))
     return values, missing
 
 
-def _input(value: Any, spec: Mapping[str, Any]) -> Any:
+def _read_input(value: Any, spec: Mapping[str, Any]) -> Any:
     if value is None:  # also what a mapping gives for a field that an event lacks
         if spec.get("default") is None and spec.get("required"):
             raise NoValueError("it is required and the trigger did not supply it")
         return copy.deepcopy(spec.get("default"))
-    wanted, choices = type_named(spec.get("type")), spec.get("enum")
+    wanted, choices = parse_type_name(spec.get("type")), spec.get("enum")
     try:
-        value = value if wanted is None else fit(value, wanted)
+        value = value if wanted is None else coerce(value, wanted)
     except MisfitError:
         raise NoValueError(f"it must be of type {wanted}") from None
     if isinstance(choices, list) and choices and not is_one_of(value, choices):
@@ -57,35 +57,35 @@ def query_facts(
     """What may stand in queries, addresses and keys: what the author declared that a starter supplies, as it was
     supplied, and the facts of the run, which nothing replaces."""
     runtime = [each for each in package.variables.values() if isinstance(each.source, RuntimeSource)]
-    supplied, _ = plain_values(runtime, payload, inputs, {})
+    supplied, _ = supplied_values(runtime, payload, inputs, {})
     return {**supplied, **inputs, **base}
 
 
-def plain_values(
+def supplied_values(
     variables: Iterable[Variable],
     payload: Mapping[str, Any],
     inputs: Mapping[str, Any],
     environment: Mapping[str, str],
-) -> tuple[dict[str, Any], list[Missing]]:
+) -> tuple[dict[str, Any], list[MissingValue]]:
     values: dict[str, Any] = {}
     missing = []
     for variable in variables:
         if variable.kind in READ_KINDS:
             continue
         try:
-            value = _value(variable, payload, inputs, environment)
+            value = _supplied_value(variable, payload, inputs, environment)
         except NoValueError as error:
             # What is set and cannot be used is a mistake whether or not a value is required.
-            missing.append(Missing(variable.name, _source(variable), str(error), needed=True))
+            missing.append(MissingValue(variable.name, _describe_source(variable), str(error), is_needed=True))
             continue
         # Copied: tools change values in place, and the package's own is shared by all runs of all apps.
         values[variable.name] = copy.deepcopy(variable.default if value is None else value)
         if values[variable.name] is None and variable.required and variable.kind in ("env", "runtime", "file"):
-            missing.append(Missing(variable.name, _source(variable), _why_absent(variable), needed=True))
+            missing.append(MissingValue(variable.name, _describe_source(variable), _absence_reason(variable), is_needed=True))
     return values, missing
 
 
-def _value(
+def _supplied_value(
     variable: Variable, payload: Mapping[str, Any], inputs: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Any:
     """None where the default is meant."""
@@ -113,7 +113,7 @@ def _environment_value(name: str, variable: Variable, environment: Mapping[str, 
         raise NoValueError(f"{name} is not of type {variable.type}") from None
 
 
-def _source(variable: Variable) -> str:
+def _describe_source(variable: Variable) -> str:
     match variable.source:
         case EnvSource():
             return "the environment"
@@ -125,7 +125,7 @@ def _source(variable: Variable) -> str:
             return f"the {variable.kind} source"
 
 
-def _why_absent(variable: Variable) -> str:
+def _absence_reason(variable: Variable) -> str:
     match variable.source:
         case EnvSource(env_var=name):
             return f"it is required and {name} is not set"

@@ -9,24 +9,24 @@ MAX_PREVIEW = 120
 _SECRET_NAME = re.compile(r"secret|token|password|passwd|api_?key|credential|authorization", re.IGNORECASE)
 
 
-def previews(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: preview(name, value) for name, value in values.items()}
+def preview_values(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: preview_value(name, value) for name, value in values.items()}
 
 
-class ShownContext:
+class ContextPreview:
     """How a context looks in a log, so that a change can be told as what it was and what it is."""
 
     def __init__(self, context: Mapping[str, Any]) -> None:
-        self._shown = previews(context)
+        self._previews = preview_values(context)
 
-    def changed_to(self, changes: Mapping[str, Any]) -> dict[str, str]:
-        now = previews(changes)
-        told = {name: f"{self._shown.get(name, 'absent')} -> {text}" for name, text in now.items()}
-        self._shown |= now
+    def describe_changes(self, changes: Mapping[str, Any]) -> dict[str, str]:
+        now = preview_values(changes)
+        told = {name: f"{self._previews.get(name, 'absent')} -> {text}" for name, text in now.items()}
+        self._previews |= now
         return told
 
 
-def preview(name: str, value: Any) -> str:
+def preview_value(name: str, value: Any) -> str:
     if _SECRET_NAME.search(name):
         return "(hidden)"
     try:

@@ -11,34 +11,34 @@ from bson.errors import InvalidId
 _NAME = r"\s*(?:runtime\.)?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*"
 PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\$\{{{_NAME}\}}", re.ASCII)
 TENANT_NAMES = frozenset({"app_id", "enterprise_id"})
-_MAY_BE_OBJECT_IDS = TENANT_NAMES | {"_id"}
+_OBJECT_ID_FIELDS = TENANT_NAMES | {"_id"}
 # Absent or null. A list may hold null beside an owner, and `None` alone would find it there.
-_NOBODY: Mapping[str, Any] = {"$eq": None, "$not": {"$type": "array"}}
+_NO_OWNER: Mapping[str, Any] = {"$eq": None, "$not": {"$type": "array"}}
 _SERVER_DATABASES = frozenset({"admin", "local", "config"})
 # JavaScript that would run on the database server, with its rights and its time.
 SERVER_CODE = frozenset({"$where", "$function", "$accumulator"})
 # What stands under these is an expression, a pattern or a schema: a text such as "$card" is not data there.
-_NOT_DATA = SERVER_CODE | {"$expr", "$regex", "$options", "$jsonSchema"}
+_NON_DATA_OPERATORS = SERVER_CODE | {"$expr", "$regex", "$options", "$jsonSchema"}
 
 
 class QueryError(ValueError):
     """A template that this run cannot fill; the text names the placeholder."""
 
 
-def placeholders(template: Any) -> set[str]:
+def find_placeholders(template: Any) -> set[str]:
     """The facts that a template needs: of `{{order.id}}` it is order, whose key id is taken."""
     if isinstance(template, str):
         return {(match[1] or match[2]).partition(".")[0] for match in PLACEHOLDER.finditer(template)}
     if isinstance(template, Mapping):
-        return set().union(*(placeholders(value) for value in template.values()), set())
+        return set().union(*(find_placeholders(value) for value in template.values()), set())
     if isinstance(template, list):
-        return set().union(*(placeholders(value) for value in template), set())
+        return set().union(*(find_placeholders(value) for value in template), set())
     return set()
 
 
 def fill_query(template: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     filled: dict[str, Any] = _fill(template, facts)
-    for name in _MAY_BE_OBJECT_IDS & filled.keys():
+    for name in _OBJECT_ID_FIELDS & filled.keys():
         filled[name] = id_condition(filled[name])
     return filled
 
@@ -48,40 +48,40 @@ def fill_value(template: Any, facts: Mapping[str, Any]) -> Any:
     return _fill(template, facts)
 
 
-def _fill(value: Any, facts: Mapping[str, Any], *, within: str | None = None) -> Any:
+def _fill(value: Any, facts: Mapping[str, Any], *, operator: str | None = None) -> Any:
     """`within` is the operator above that does not take data."""
     if isinstance(value, str):
-        return _fill_text(value, facts, within=within)
+        return _fill_text(value, facts, operator=operator)
     if isinstance(value, Mapping):
         return {
-            _plain_key(key): _fill(item, facts, within=key if key in _NOT_DATA else within)
+            _check_key(key): _fill(item, facts, operator=key if key in _NON_DATA_OPERATORS else operator)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_fill(item, facts, within=within) for item in value]
+        return [_fill(item, facts, operator=operator) for item in value]
     return value
 
 
-def _plain_key(key: Any) -> Any:
+def _check_key(key: Any) -> Any:
     """A filled key could be an operator."""
-    if placeholders(key):
+    if find_placeholders(key):
         raise QueryError(f"the key {key!r} holds a placeholder; only values are filled")
     return key
 
 
-def _fill_text(text: str, facts: Mapping[str, Any], *, within: str | None) -> Any:
-    if within is not None and (names := placeholders(text)):
+def _fill_text(text: str, facts: Mapping[str, Any], *, operator: str | None) -> Any:
+    if operator is not None and (names := find_placeholders(text)):
         raise QueryError(
-            f"{', '.join(sorted(names))} stands inside {within}, where it would not be read as plain data; "
+            f"{', '.join(sorted(names))} stands inside {operator}, where it would not be read as plain data; "
             "compare a field with it instead"
         )
     whole = PLACEHOLDER.fullmatch(text)
     if whole:  # the value keeps its type
-        return _scalar(whole[1] or whole[2], facts)
-    return PLACEHOLDER.sub(lambda match: str(_scalar(match[1] or match[2], facts)), text)
+        return _scalar_fact(whole[1] or whole[2], facts)
+    return PLACEHOLDER.sub(lambda match: str(_scalar_fact(match[1] or match[2], facts)), text)
 
 
-def fact(name: str, facts: Mapping[str, Any]) -> Any:
+def look_up_fact(name: str, facts: Mapping[str, Any]) -> Any:
     """`order.id` is the key id of the mapping order; None where there is none."""
     value: Any = facts
     for part in name.split("."):
@@ -89,8 +89,8 @@ def fact(name: str, facts: Mapping[str, Any]) -> Any:
     return value
 
 
-def _scalar(name: str, facts: Mapping[str, Any]) -> Any:
-    value = fact(name, facts)
+def _scalar_fact(name: str, facts: Mapping[str, Any]) -> Any:
+    value = look_up_fact(name, facts)
     if value is None:
         raise QueryError(f"{name} has no value in this run")
     # A mapping such as {"$ne": null} from a payload would be an operator.
@@ -117,26 +117,26 @@ def _text_and_id(text: str) -> list[Any]:
 def tenant_scope(app_id: str) -> dict[str, Any]:
     """What this app may read: its own documents, and those that say no owner. `app_id` decides, and where a
     document has none, its older name `enterprise_id`."""
-    return {"$or": [*owned_by(app_id)["$or"], {"app_id": _NOBODY, "enterprise_id": _NOBODY}]}
+    return {"$or": [*owner_scope(app_id)["$or"], {"app_id": _NO_OWNER, "enterprise_id": _NO_OWNER}]}
 
 
-def owned_by(app_id: str) -> dict[str, Any]:
+def owner_scope(app_id: str) -> dict[str, Any]:
     """What this app may write: its own documents only. One that says no owner is everybody's to read, so that a
     write by one app would be seen by all others."""
     own = _text_and_id(app_id)
-    return {"$or": [{"app_id": {"$in": own}}, {"app_id": _NOBODY, "enterprise_id": {"$in": own}}]}
+    return {"$or": [{"app_id": {"$in": own}}, {"app_id": _NO_OWNER, "enterprise_id": {"$in": own}}]}
 
 
-def is_servers_own(database: str, collection: str) -> bool:
+def is_system_collection(database: str, collection: str) -> bool:
     """What the database server keeps for itself: accounts, the oplog, the layout of a cluster."""
     return database.lower() in _SERVER_DATABASES or collection.startswith("system.")
 
 
-def server_code(query: Any) -> str | None:
+def find_server_code(query: Any) -> str | None:
     """The first operator in a query that would run code on the server."""
     if isinstance(query, Mapping):
         named = next((key for key in query if key in SERVER_CODE), None)
-        return named or next(filter(None, map(server_code, query.values())), None)
+        return named or next(filter(None, map(find_server_code, query.values())), None)
     if isinstance(query, list | tuple):
-        return next(filter(None, map(server_code, query)), None)
+        return next(filter(None, map(find_server_code, query)), None)
     return None

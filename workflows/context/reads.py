@@ -8,18 +8,18 @@ from typing import Any, Protocol
 
 from pymongo.errors import PyMongoError
 
-from accounting.store_errors import store_is_away
-from workflows.context.bounds import TooLargeError, plain_json
+from accounting.store_errors import is_unavailable
+from workflows.context.bounds import TooLargeError, to_plain_json
 from workflows.context.documents import DocumentRead, ReadDocument, ReadRefusedError
-from workflows.context.external.urls import shown_host
-from workflows.context.missing import Missing, NoValueError
+from workflows.context.external.urls import displayed_host
+from workflows.context.missing import MissingValue, NoValueError
 from workflows.context.queries import QueryError, fill_query
-from workflows.context.value_types import is_of_type, type_of
+from workflows.context.value_types import is_of_type, type_name_of
 from workflows.package.models import Variable
 from workflows.package.sources import DatabaseSource, EntitySource, ExternalSource
 
-READ_DEADLINE_S = 10.0
-ALL_READS_DEADLINE_S = 15.0
+READ_TIMEOUT_S = 10.0
+ALL_READS_TIMEOUT_S = 15.0
 
 ReadSource = DatabaseSource | EntitySource | ExternalSource
 
@@ -30,7 +30,7 @@ class ReadExternal(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Readers:
+class ContextReaders:
     """Whose values are read, what may stand in queries and addresses, and who answers."""
 
     app_id: str
@@ -39,13 +39,13 @@ class Readers:
     external: ReadExternal = field(repr=False)
 
 
-async def read_values(variables: Iterable[Variable], readers: Readers) -> tuple[dict[str, Any], list[Missing]]:
+async def read_values(variables: Iterable[Variable], readers: ContextReaders) -> tuple[dict[str, Any], list[MissingValue]]:
     """Values that are missing have their default, for the case that the run goes on without them."""
     wanted = [(each, each.source) for each in variables if isinstance(each.source, ReadSource)]
-    tasks = [asyncio.create_task(_read(variable, source, readers)) for variable, source in wanted]
+    tasks = [asyncio.create_task(_read_variable(variable, source, readers)) for variable, source in wanted]
     try:
         if tasks:
-            await asyncio.wait(tasks, timeout=ALL_READS_DEADLINE_S)
+            await asyncio.wait(tasks, timeout=ALL_READS_TIMEOUT_S)
     finally:
         for task in tasks:
             task.cancel()  # those that are done do not mind
@@ -53,60 +53,60 @@ async def read_values(variables: Iterable[Variable], readers: Readers) -> tuple[
     values: dict[str, Any] = {}
     missing = []
     for (variable, source), result in zip(wanted, results, strict=True):
-        error = _without_value(result)
+        error = _as_no_value_error(result)
         if error is not None:
-            missing.append(_missing(variable, source, error))
-        values[variable.name] = _default(variable) if error is not None or result is None else result
+            missing.append(_missing_value(variable, source, error))
+        values[variable.name] = _default_value(variable) if error is not None or result is None else result
     return values, missing
 
 
-def _without_value(result: Any) -> NoValueError | None:
+def _as_no_value_error(result: Any) -> NoValueError | None:
     if isinstance(result, asyncio.CancelledError):
-        return NoValueError(f"no answer within the {ALL_READS_DEADLINE_S:g} s of all reads", passing=True)
+        return NoValueError(f"no answer within the {ALL_READS_TIMEOUT_S:g} s of all reads", is_transient=True)
     if isinstance(result, BaseException) and not isinstance(result, NoValueError):
         raise result
     return result if isinstance(result, NoValueError) else None
 
 
-def _missing(variable: Variable, source: ReadSource, error: NoValueError) -> Missing:
+def _missing_value(variable: Variable, source: ReadSource, error: NoValueError) -> MissingValue:
     # A document that may be there is not guessed at; what a service would say is only ever a hint.
-    needed = variable.required or (error.passing and not isinstance(source, ExternalSource))
-    return Missing(variable.name, _shown(source), str(error), needed=needed, passing=error.passing)
+    needed = variable.required or (error.is_transient and not isinstance(source, ExternalSource))
+    return MissingValue(variable.name, _describe_source(source), str(error), is_needed=needed, is_transient=error.is_transient)
 
 
-def _shown(source: ReadSource) -> str:
+def _describe_source(source: ReadSource) -> str:
     if isinstance(source, ExternalSource):
-        return shown_host(source.url)
+        return displayed_host(source.url)
     return f"{source.database}.{source.collection}"
 
 
-def _default(variable: Variable) -> Any:
+def _default_value(variable: Variable) -> Any:
     if variable.default is None and isinstance(variable.source, EntitySource):
         return {}  # a document that is yet to be written
     return copy.deepcopy(variable.default)
 
 
-async def _read(variable: Variable, source: ReadSource, readers: Readers) -> Any:
+async def _read_variable(variable: Variable, source: ReadSource, readers: ContextReaders) -> Any:
     # A call has its own deadline, which runs that share the call share too.
-    deadline_s = None if isinstance(source, ExternalSource) else READ_DEADLINE_S
+    deadline_s = None if isinstance(source, ExternalSource) else READ_TIMEOUT_S
     try:
         async with asyncio.timeout(deadline_s):
-            value = await _value(source, readers)
+            value = await _read_source(source, readers)
     except TimeoutError:
-        raise NoValueError(f"no answer within {READ_DEADLINE_S:g} s", passing=True) from None
+        raise NoValueError(f"no answer within {READ_TIMEOUT_S:g} s", is_transient=True) from None
     except PyMongoError as error:
         # Not its text: it may hold addresses and what was asked.
-        raise NoValueError(f"the database: {type(error).__name__}", passing=store_is_away(error)) from None
+        raise NoValueError(f"the database: {type(error).__name__}", is_transient=is_unavailable(error)) from None
     except (QueryError, ReadRefusedError, TooLargeError) as error:
         raise NoValueError(str(error)) from None
     if value is None and variable.required:
         raise NoValueError("no document matches")
     if isinstance(source, ExternalSource) and not is_of_type(value, variable.type):
-        raise NoValueError(f"it answered with {type_of(value)}, where {variable.type} is declared")
+        raise NoValueError(f"it answered with {type_name_of(value)}, where {variable.type} is declared")
     return value
 
 
-async def _value(source: ReadSource, readers: Readers) -> Any:
+async def _read_source(source: ReadSource, readers: ContextReaders) -> Any:
     """One field of a database source gives its value, several give a mapping; an entity is always a mapping."""
     match source:
         case ExternalSource():
@@ -114,7 +114,7 @@ async def _value(source: ReadSource, readers: Readers) -> Any:
         case EntitySource(search_by=name):
             own_value = {name: "{{value}}"}
             query = (
-                fill_query(own_value, {"value": _key(name, readers.facts)})
+                fill_query(own_value, {"value": _entity_key(name, readers.facts)})
                 if source.query is None
                 else fill_query(source.query, readers.facts)
             )
@@ -125,13 +125,13 @@ async def _value(source: ReadSource, readers: Readers) -> Any:
     if document is None:
         return None
     if isinstance(source, EntitySource):
-        return plain_json({name: document[name] for name in source.fields if name in document})
+        return to_plain_json({name: document[name] for name in source.fields if name in document})
     if len(source.fields) == 1:
-        return plain_json(document.get(source.fields[0]))
-    return plain_json({name: document.get(name) for name in source.fields})
+        return to_plain_json(document.get(source.fields[0]))
+    return to_plain_json({name: document.get(name) for name in source.fields})
 
 
-def _key(name: str, facts: Mapping[str, Any]) -> str | int | float | bool:
+def _entity_key(name: str, facts: Mapping[str, Any]) -> str | int | float | bool:
     value = facts.get(name)
     if value is None:
         raise NoValueError(f"{name} has no value in this run")

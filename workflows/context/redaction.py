@@ -13,10 +13,10 @@ from typing import Any
 from workflows.context.context_variables import ContextVariables
 
 HIDDEN = "(hidden)"
-SHORTEST = 6
+MIN_HIDDEN_CHARACTERS = 6
 MAX_DEPTH = 100
 # Settings rather than secrets: hidden, they would tear holes into ordinary sentences.
-_ORDINARY = frozenset({"production", "development", "staging", "testing", "sandbox", "enabled", "disabled", "default"})
+_ORDINARY_WORDS = frozenset({"production", "development", "staging", "testing", "sandbox", "enabled", "disabled", "default"})
 # Pydantic quotes what it refuses, and cuts what is long in the middle: half of a value is not found.
 _CUT_INPUT = re.compile(r"input_value=.{1,60}\.\.\..{1,60}, input_type=")
 
@@ -28,21 +28,21 @@ class Redactor:
         self._values: frozenset[str] = frozenset()
         self._forms: tuple[str, ...] = ()
         self._pattern = re.compile(r"(?!)")
-        self._adding = threading.Lock()
+        self._lock = threading.Lock()
         self.hide(values)
 
     def hide(self, values: Iterable[str]) -> None:
-        wanted = frozenset(part for value in values for part in _parts(value))
-        with self._adding:
+        wanted = frozenset(part for value in values for part in _hidden_texts(value))
+        with self._lock:
             if wanted <= self._values:
                 return
             self._values |= wanted
-            forms = sorted({form for value in self._values for form in _forms(value)}, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(_bounded, forms)))
+            forms = sorted({form for value in self._values for form in _written_forms(value)}, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(_form_pattern, forms)))
             self._forms = tuple(forms)
 
-    def text(self, text: str) -> str:
-        if len(text) < SHORTEST or not self._forms:
+    def redact_text(self, text: str) -> str:
+        if len(text) < MIN_HIDDEN_CHARACTERS or not self._forms:
             return text
         if "input_value=" in text:
             text = _CUT_INPUT.sub(f"input_value={HIDDEN}, input_type=", text)
@@ -53,77 +53,77 @@ class Redactor:
                 return text if redacted == text else redacted
         return text
 
-    def data(self, value: Any) -> Any:
+    def redact_data(self, value: Any) -> Any:
         """The same object when nothing in it is hidden, so that whoever holds a live one keeps it."""
         if not self._forms:
             return value
         if type(value) is str:
-            return self.text(value)  # most are, and lead nowhere that a walk would have to remember
-        walk = _Walk()
-        shown = self._data(value, 0, walk)
+            return self.redact_text(value)  # most are, and lead nowhere that a walk would have to remember
+        walk = _VisitedContainers()
+        shown = self._redact_data(value, 0, walk)
         # What points back to itself cannot be taken apart: a copy would still lead to the original.
-        return HIDDEN if walk.came_back and shown is not value else shown
+        return HIDDEN if walk.has_cycle and shown is not value else shown
 
-    def _data(self, value: Any, depth: int, walk: "_Walk") -> Any:
+    def _redact_data(self, value: Any, depth: int, walk: "_VisitedContainers") -> Any:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if depth < MAX_DEPTH and isinstance(value, Mapping | list | tuple):
-            return walk.once(value, lambda: self._container(value, depth + 1, walk))
-        return self._other(value)
+            return walk.visit_once(value, lambda: self._redact_container(value, depth + 1, walk))
+        return self._redact_object(value)
 
-    def _container(self, value: Mapping[Any, Any] | Sequence[Any], depth: int, walk: "_Walk") -> Any:
+    def _redact_container(self, value: Mapping[Any, Any] | Sequence[Any], depth: int, walk: "_VisitedContainers") -> Any:
         if isinstance(value, Mapping):
-            return self._mapping(value, depth, walk)
+            return self._redact_mapping(value, depth, walk)
         held = list(value)  # a tool's own thread may change it meanwhile
-        items = [self._data(item, depth, walk) for item in held]
-        if _same(items, held):
+        items = [self._redact_data(item, depth, walk) for item in held]
+        if _are_identical(items, held):
             return value
         return tuple(items) if isinstance(value, tuple) else items
 
-    def _mapping(self, value: Mapping[Any, Any], depth: int, walk: "_Walk") -> Any:
+    def _redact_mapping(self, value: Mapping[Any, Any], depth: int, walk: "_VisitedContainers") -> Any:
         try:
             pairs = list(value.items())
         except Exception:  # noqa: BLE001 -- a tool's own mapping may be broken; what cannot be read is not shown
             return HIDDEN
-        keys = [self._data(key, depth, walk) for key, _ in pairs]
-        items = [self._data(item, depth, walk) for _, item in pairs]
-        if _same(keys, [key for key, _ in pairs]) and _same(items, [item for _, item in pairs]):
+        keys = [self._redact_data(key, depth, walk) for key, _ in pairs]
+        items = [self._redact_data(item, depth, walk) for _, item in pairs]
+        if _are_identical(keys, [key for key, _ in pairs]) and _are_identical(items, [item for _, item in pairs]):
             return value
         return dict(zip(keys, items, strict=True))
 
-    def _other(self, value: Any) -> Any:
+    def _redact_object(self, value: Any) -> Any:
         """Numbers, and objects that a log or the store would show as text."""
         try:
             shown = str(value)
             written = shown if type(value) in (int, float) else repr(value)
         except Exception:  # noqa: BLE001 -- a tool's own object may be broken; what cannot be read is not shown
             return HIDDEN
-        if self.text(shown) != shown:
-            return self.text(shown)
-        return value if self.text(written) == written else HIDDEN
+        if self.redact_text(shown) != shown:
+            return self.redact_text(shown)
+        return value if self.redact_text(written) == written else HIDDEN
 
 
-class _Walk:
+class _VisitedContainers:
     """Looks at each container once: shared ones, and trees whose nodes point back to their parents, would otherwise
     be walked along every path through them."""
 
     def __init__(self) -> None:
-        self.came_back = False
-        self._became: dict[int, list[Any]] = {}  # with the container itself, so that nothing else takes its id
+        self.has_cycle = False
+        self._results: dict[int, list[Any]] = {}  # with the container itself, so that nothing else takes its id
 
-    def once(self, container: Any, look: Callable[[], Any]) -> Any:
-        known = self._became.get(id(container))
+    def visit_once(self, container: Any, redact: Callable[[], Any]) -> Any:
+        known = self._results.get(id(container))
         if known is not None:
-            self.came_back |= len(known) == 1  # still being looked at
+            self.has_cycle |= len(known) == 1  # still being looked at
             return known[-1]
-        entry = self._became[id(container)] = [container]
-        entry.append(look())
+        entry = self._results[id(container)] = [container]
+        entry.append(redact())
         return entry[-1]
 
 
-def take_out(
+def remove_hidden(
     context: ContextVariables, suppressed: Collection[str], redactor: Redactor, *, fixed: Collection[str] = ()
 ) -> list[str]:
     """What a tool put into a context and may not stay there; returns the names. Changed in place: tools hold it."""
@@ -131,7 +131,7 @@ def take_out(
     for name, value in context.data.copy().items():
         if name in fixed:
             continue
-        shown_name, shown = redactor.data(name), redactor.data(value)
+        shown_name, shown = redactor.redact_data(name), redactor.redact_data(value)
         if name in suppressed or shown_name is not name:
             context.remove(name)
         elif shown is not value:
@@ -142,14 +142,14 @@ def take_out(
     return sorted(found)
 
 
-def _parts(value: str) -> Iterable[str]:
+def _hidden_texts(value: str) -> Iterable[str]:
     """The value, and what a tool gets that reads it as JSON."""
     text = value.strip()
-    if _worth_hiding(text):
+    if _is_hideable(text):
         yield text
     if text[:1] in ("{", "["):
         try:
-            yield from (leaf.strip() for leaf in _leaves(json.loads(text)) if _worth_hiding(leaf.strip()))
+            yield from (leaf.strip() for leaf in _leaves(json.loads(text)) if _is_hideable(leaf.strip()))
         except (ValueError, RecursionError):
             return
 
@@ -162,18 +162,18 @@ def _leaves(value: Any) -> Iterable[str]:
             yield from _leaves(item)
 
 
-def _worth_hiding(text: str) -> bool:
-    return len(text) >= SHORTEST and text.lower() not in _ORDINARY and text not in HIDDEN
+def _is_hideable(text: str) -> bool:
+    return len(text) >= MIN_HIDDEN_CHARACTERS and text.lower() not in _ORDINARY_WORDS and text not in HIDDEN
 
 
-def _forms(value: str) -> set[str]:
+def _written_forms(value: str) -> set[str]:
     return {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
 
 
-def _bounded(form: str) -> str:
+def _form_pattern(form: str) -> str:
     """A number is not looked for inside a longer one."""
     return rf"(?<!\d){form}(?!\d)" if form.isascii() and form.isdigit() else re.escape(form)
 
 
-def _same(one: Collection[Any], other: Collection[Any]) -> bool:
+def _are_identical(one: Collection[Any], other: Collection[Any]) -> bool:
     return all(left is right for left, right in zip(one, other, strict=True))

@@ -5,19 +5,19 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from workflows.context.facts import FIXED_NAMES
-from workflows.context.reads import Readers, read_values
+from workflows.context.reads import ContextReaders, read_values
 from workflows.package.models import Package, Variable
 from workflows.package.sources import ComputedSource, DatabaseSource
 
 log = logging.getLogger(__name__)
 
 
-def refreshed_by_agent(package: Package) -> dict[str, tuple[Variable, ...]]:
+def refreshed_variables(package: Package) -> dict[str, tuple[Variable, ...]]:
     """Returns the variables to read again, for each agent that sees them itself or computed."""
     again = {name: each for name, each in package.variables.items() if _is_refreshed(each)}
     if not again:
         return {}
-    seen = {agent: _origins(package, names) for agent, names in package.exposed.items()}
+    seen = {agent: _source_names(package, names) for agent, names in package.exposures.items()}
     found = {agent: tuple(each for name, each in again.items() if name in names) for agent, names in seen.items()}
     return {agent: variables for agent, variables in found.items() if variables}
 
@@ -27,7 +27,7 @@ def _is_refreshed(variable: Variable) -> bool:
     return isinstance(source, DatabaseSource) and source.is_refreshed and variable.name not in FIXED_NAMES
 
 
-def _origins(package: Package, names: Collection[str]) -> set[str]:
+def _source_names(package: Package, names: Collection[str]) -> set[str]:
     """These variables, and all that they are computed from."""
     found: set[str] = set()
     waiting = list(names)
@@ -41,7 +41,7 @@ def _origins(package: Package, names: Collection[str]) -> set[str]:
     return found
 
 
-async def read_again(readers: Readers, variables: Collection[Variable], *, run_id: str) -> Mapping[str, Any]:
+async def reread_values(readers: ContextReaders, variables: Collection[Variable], *, run_id: str) -> Mapping[str, Any]:
     """Returns the values that could be read. One that could not is left as it is."""
     values, missing = await read_values(variables, readers)
     for each in missing:

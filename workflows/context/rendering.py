@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-MAX_RENDERED = 8_000
+MAX_RENDERED_CHARACTERS = 8_000
 # All that str.splitlines takes for the end of a line.
 _LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
@@ -22,25 +22,25 @@ def render_exposed(names: Collection[str], values: Mapping[str, Any]) -> str:
     return "\n".join(["[CONTEXT VARIABLES]", *lines]) if lines else ""
 
 
-def render_value(value: Any, *, limit: int = MAX_RENDERED) -> str:
+def render_value(value: Any, *, limit: int = MAX_RENDERED_CHARACTERS) -> str:
     """Returns a value as one line of at most `limit` characters and a mark of the cut."""
-    text = as_text(value)
+    text = to_text(value)
     if isinstance(value, str) and _LINE_ENDS.search(text):
         text = json.dumps(text, ensure_ascii=False)  # in quotes, as a reader of code knows it
     text = _LINE_ENDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # what JSON and Python leave as it is
     return text if len(text) <= limit else f"{text[:limit]}… (cut)"
 
 
-def as_text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Text for a model. Tools return and store anything, so what JSON cannot say is shown as Python does."""
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, default=_as_data)
+        return json.dumps(value, ensure_ascii=False, default=_to_data)
     except (TypeError, ValueError, RecursionError):  # odd keys, cycles, endless nesting
         return repr(value)
 
 
-def _as_data(value: Any) -> Any:
+def _to_data(value: Any) -> Any:
     """A model that a tool returned is its fields, so that derived variables find them; anything else is its text."""
     return value.model_dump() if isinstance(value, BaseModel) else str(value)

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflows.context.bounded_expression import Effort, compile_bounded
-from workflows.context.quick_expression import holds_true
+from workflows.context.bounded_expression import StepBudget, compile_bounded
+from workflows.context.quick_expression import is_truthy
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ CONDITION_ROOTS = ("arguments", "payload", "context")
 _ALWAYS = object()
 
 
-def standing_answer(
+def find_standing_answer(
     responses: Mapping[str, Any],
     names: Iterable[str],
     *,
@@ -31,19 +31,19 @@ def standing_answer(
     the steps that any event has for free, some milliseconds: a large context buys no more of them.
     """
     event = {"arguments": arguments, "payload": payload, "context": dict(context)}
-    effort = Effort(None)
+    effort = StepBudget(None)
     for name in dict.fromkeys(names):
-        for position, (condition, answer) in enumerate(_entries(responses.get(name))):
-            if condition is _ALWAYS or _holds(condition, event, effort, tool=name, position=position):
+        for position, (condition, answer) in enumerate(_conditional_answers(responses.get(name))):
+            if condition is _ALWAYS or _condition_holds(condition, event, effort, tool=name, position=position):
                 return answer
     return None
 
 
-def _entries(written: Any) -> Iterable[tuple[Any, Mapping[str, Any]]]:
+def _conditional_answers(raw: Any) -> Iterable[tuple[Any, Mapping[str, Any]]]:
     """Each condition with its answer. `_ALWAYS` is the condition of an answer without one; null is none."""
-    if isinstance(written, Mapping):
-        return [(_ALWAYS, written)]
-    entries = written if isinstance(written, list | tuple) else ()
+    if isinstance(raw, Mapping):
+        return [(_ALWAYS, raw)]
+    entries = raw if isinstance(raw, list | tuple) else ()
     return [
         (each.get("when", _ALWAYS), each["answer"])
         for each in entries
@@ -51,11 +51,11 @@ def _entries(written: Any) -> Iterable[tuple[Any, Mapping[str, Any]]]:
     ]
 
 
-def _holds(condition: Any, event: Mapping[str, Any], effort: Effort, *, tool: str, position: int) -> bool:
+def _condition_holds(condition: Any, event: Mapping[str, Any], budget: StepBudget, *, tool: str, position: int) -> bool:
     try:
-        value = compile_bounded(condition)(event, effort)
+        value = compile_bounded(condition)(event, budget)
         if value is not None:
-            return holds_true(value)
+            return is_truthy(value)
         level, reason = logging.INFO, "yields null"
     except Exception as error:  # noqa: BLE001 -- a context holds any object of a tool, and any may refuse to be read
         level, reason = logging.WARNING, type(error).__name__  # the error's text repeats values of the arguments

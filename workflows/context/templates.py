@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from workflows.context.rendering import MAX_RENDERED, render_value
+from workflows.context.rendering import MAX_RENDERED_CHARACTERS, render_value
 
 _NAME = r"[A-Za-z_][\w-]*+"
 _PLACEHOLDER = re.compile(
@@ -46,19 +46,19 @@ def fill_judged(text: str, names: Collection[str], values: Mapping[str, Any], *,
     return _DOLLAR.sub(lambda match: _fill_name(match[0], match[1], names, values, limit), text)
 
 
-def dollar_names(text: str) -> list[str]:
+def find_dollar_names(text: str) -> list[str]:
     """Returns each name of `${name}` once, in order."""
     return list(dict.fromkeys(_DOLLAR.findall(text)))
 
 
 def _fill(text: str, names: Collection[str], values: Mapping[str, Any]) -> str:
     return _PLACEHOLDER.sub(
-        lambda match: _fill_name(match[0], match[match.lastgroup or 0], names, values, MAX_RENDERED), text
+        lambda match: _fill_name(match[0], match[match.lastgroup or 0], names, values, MAX_RENDERED_CHARACTERS), text
     )
 
 
-def _fill_name(written: str, name: str, names: Collection[str], values: Mapping[str, Any], limit: int) -> str:
+def _fill_name(placeholder: str, name: str, names: Collection[str], values: Mapping[str, Any], limit: int) -> str:
     if name not in names:
-        return written
+        return placeholder
     value = values.get(name)
     return "" if value is None else render_value(value, limit=limit)

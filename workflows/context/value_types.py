@@ -17,7 +17,7 @@ _NAMES: Mapping[str, ValueType] = {
     **dict.fromkeys(("array", "list", "set", "tuple"), "array"),
 }
 TYPE_NAMES = tuple(_NAMES)
-_TAKES: Mapping[ValueType, tuple[type[Any], ...]] = {
+_PYTHON_TYPES: Mapping[ValueType, tuple[type[Any], ...]] = {
     "string": (str,),
     "boolean": (bool,),
     "integer": (int,),
@@ -27,23 +27,23 @@ _TAKES: Mapping[ValueType, tuple[type[Any], ...]] = {
 }
 
 
-def type_named(name: Any) -> ValueType | None:
+def parse_type_name(name: Any) -> ValueType | None:
     """None for a name that says nothing."""
     return _NAMES.get(name.strip().lower()) if isinstance(name, str) else None
 
 
-def is_of_type(value: Any, declared: ValueType) -> bool:
+def is_of_type(value: Any, value_type: ValueType) -> bool:
     if isinstance(value, bool):  # a bool is an int in Python, and nowhere else
-        return declared == "boolean"
-    return isinstance(value, _TAKES[declared])
+        return value_type == "boolean"
+    return isinstance(value, _PYTHON_TYPES[value_type])
 
 
-def type_of(value: Any) -> str:
+def type_name_of(value: Any) -> str:
     """As an author would name it; for values that are plain JSON."""
-    return next((name for name in _TAKES if is_of_type(value, name)), "null")
+    return next((name for name in _PYTHON_TYPES if is_of_type(value, name)), "null")
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same_value(one: Any, other: Any) -> bool:
     """Equal, and true is not 1. A tool may put any object into a context, and any may refuse to be compared."""
     try:
         return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
@@ -52,7 +52,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def is_one_of(value: Any, choices: Iterable[Any]) -> bool:
-    return any(same(value, each) for each in choices)
+    return any(is_same_value(value, each) for each in choices)
 
 
 def value_key(value: Any) -> Hashable:

@@ -9,35 +9,35 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from workflows.context.documents import DocumentPlace, DocumentWrite, WriteRefusedError
+from workflows.context.documents import DocumentTarget, DocumentWrite, WriteRefusedError
 from workflows.context.plain_values import query_facts, read_inputs
 from workflows.context.queries import TENANT_NAMES, QueryError, fill_value
 from workflows.context.redaction import HIDDEN
-from workflows.context.rendering import as_text
+from workflows.context.rendering import to_text
 from workflows.package.models import Package, Variable
 from workflows.package.sources import ComputedSource, EntitySource, WriteStrategy, WriteTarget
 
 log = logging.getLogger(__name__)
 
 
-def writes_of_turn(
+def turn_writes(
     package: Package,
-    changed: Collection[str],
+    changed_names: Collection[str],
     context: Mapping[str, Any],
     facts: Mapping[str, Any],
     *,
-    first: bool = False,
+    is_first_turn: bool = False,
 ) -> tuple[DocumentWrite, ...]:
     """`immediate` ones that this turn changed; its first turn also owes what was computed before it."""
-    return tuple(_owed(package, "immediate", changed, context, facts, computed_too=first))
+    return tuple(_pending_writes(package, "immediate", changed_names, context, facts, include_computed=is_first_turn))
 
 
-def writes_at_success(
-    package: Package, changed_in_run: Collection[str], context: Mapping[str, Any], facts: Mapping[str, Any]
+def success_writes(
+    package: Package, changed_names: Collection[str], context: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> tuple[DocumentWrite, ...]:
     """`on_success` ones that the run changed, and every computed one: its value is the run's own, also when no
     turn changed it."""
-    return tuple(_owed(package, "on_success", changed_in_run, context, facts, computed_too=True))
+    return tuple(_pending_writes(package, "on_success", changed_names, context, facts, include_computed=True))
 
 
 def key_facts(package: Package, payload: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,27 +46,27 @@ def key_facts(package: Package, payload: Mapping[str, Any], base: Mapping[str, A
     return query_facts(package, payload, inputs, base)
 
 
-def _owed(
+def _pending_writes(
     package: Package,
     strategy: WriteStrategy,
-    changed: Collection[str],
+    changed_names: Collection[str],
     context: Mapping[str, Any],
     facts: Mapping[str, Any],
     *,
-    computed_too: bool,
+    include_computed: bool,
 ) -> Iterator[DocumentWrite]:
     for variable in package.variables.values():
-        target = _target(variable)
+        target = _write_target(variable)
         if target is None or target.strategy != strategy or variable.name not in context:
             continue
-        computed = computed_too and isinstance(variable.source, ComputedSource) and context[variable.name] is not None
-        if computed or variable.name in changed:
-            write = _write(variable, target, context[variable.name], facts)
+        computed = include_computed and isinstance(variable.source, ComputedSource) and context[variable.name] is not None
+        if computed or variable.name in changed_names:
+            write = _build_write(variable, target, context[variable.name], facts)
             if write.values:
                 yield write
 
 
-def _target(variable: Variable) -> WriteTarget | None:
+def _write_target(variable: Variable) -> WriteTarget | None:
     if isinstance(variable.source, EntitySource):
         return variable.source.write
     if isinstance(variable.source, ComputedSource):
@@ -74,9 +74,9 @@ def _target(variable: Variable) -> WriteTarget | None:
     return None
 
 
-def _write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[str, Any]) -> DocumentWrite:
-    place = _not_written(variable, target)
-    items = _items(variable, target, value, place)
+def _build_write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[str, Any]) -> DocumentWrite:
+    place = _failure_text(variable, target)
+    items = _fields_to_write(variable, target, value, place)
     key_value = _key_value(target, facts, place)
     own = {name: facts.get("app_id") for name in TENANT_NAMES} | {target.search_by: key_value}
     return DocumentWrite(
@@ -86,21 +86,21 @@ def _write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[s
         collection=target.collection,
         key=target.search_by,
         key_value=key_value,
-        values=_not_hidden(variable.name, _copied(dict(_settable(items, own, place)), place)),
+        values=_drop_hidden(variable.name, _copy_values(dict(_check_fields(items, own, place)), place)),
     )
 
 
-def write_places(variables: Iterable[Variable], facts: Mapping[str, Any]) -> Iterator[DocumentPlace]:
+def write_targets(variables: Iterable[Variable], facts: Mapping[str, Any]) -> Iterator[DocumentTarget]:
     """Where these variables would be written, entities first, since they are called like their documents.
     WriteRefusedError where nothing says which document it is."""
     for variable in sorted(variables, key=lambda each: not isinstance(each.source, EntitySource)):
-        if (target := _target(variable)) is not None:
-            key_value = _key_value(target, facts, _not_written(variable, target))
+        if (target := _write_target(variable)) is not None:
+            key_value = _key_value(target, facts, _failure_text(variable, target))
             place = (target.database, target.collection, target.search_by, key_value)
-            yield DocumentPlace(variable.name, str(facts["app_id"]), *place)
+            yield DocumentTarget(variable.name, str(facts["app_id"]), *place)
 
 
-def _not_written(variable: Variable, target: WriteTarget) -> str:
+def _failure_text(variable: Variable, target: WriteTarget) -> str:
     return f"{variable.name} is not written to {target.database}.{target.collection}"
 
 
@@ -117,15 +117,15 @@ def _key_value(target: WriteTarget, facts: Mapping[str, Any], place: str) -> str
     return value
 
 
-def _not_hidden(variable: str, values: dict[str, Any]) -> dict[str, Any]:
+def _drop_hidden(variable: str, values: dict[str, Any]) -> dict[str, Any]:
     """What was hidden from the run stays in the document as it is: a placeholder must not take its place."""
-    hidden = [name for name, value in values.items() if HIDDEN in as_text(value)]
+    hidden = [name for name, value in values.items() if HIDDEN in to_text(value)]
     if hidden:
         log.warning("hidden_value_not_written", extra={"variable": variable, "fields": hidden})
     return {name: value for name, value in values.items() if name not in hidden}
 
 
-def _items(variable: Variable, target: WriteTarget, value: Any, place: str) -> Mapping[Any, Any]:
+def _fields_to_write(variable: Variable, target: WriteTarget, value: Any, place: str) -> Mapping[Any, Any]:
     if target.field is not None:
         return {target.field: value}
     if value is None:  # nothing was found or computed: there is nothing to set field by field
@@ -141,7 +141,7 @@ def _items(variable: Variable, target: WriteTarget, value: Any, place: str) -> M
     return value
 
 
-def _settable(items: Mapping[Any, Any], own: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+def _check_fields(items: Mapping[Any, Any], own: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
     """Without what names the document and its owner: these are as the run says, or the write is refused."""
     for key, value in items.items():
         if not isinstance(key, str) or not key or key.startswith("$") or "." in key or "\x00" in key:
@@ -152,7 +152,7 @@ def _settable(items: Mapping[Any, Any], own: Mapping[str, Any], place: str) -> I
             raise WriteRefusedError(f"{place}: {key} says which document this is and whose, and cannot be set")
 
 
-def _copied(values: dict[str, Any], place: str) -> dict[str, Any]:
+def _copy_values(values: dict[str, Any], place: str) -> dict[str, Any]:
     """A tool's thread may still hold the live ones and change them while they are written."""
     try:
         return copy.deepcopy(values)

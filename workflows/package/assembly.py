@@ -8,24 +8,24 @@ from workflows.context.facts import FACT_TYPES
 from workflows.context.plain_values import BASE_FLAGS
 from workflows.package.findings import Findings
 from workflows.package.models import USER, Agent, Package, Pattern, Rule, Variable
-from workflows.package.raw.files import ABOUT_THE_FILE, PackageFile
+from workflows.package.raw.files import METADATA_FIELDS, PackageFile
 from workflows.package.reading.agents import read_agents
-from workflows.package.reading.context_roots import exposure_places
+from workflows.package.reading.context_roots import find_exposure_places
 from workflows.package.reading.hooks import read_hooks
 from workflows.package.reading.orchestrator import read_orchestrator
 from workflows.package.reading.routing import read_rules
 from workflows.package.reading.section import Section
-from workflows.package.reading.spelling import spelled
+from workflows.package.reading.spelling import used_field_name
 from workflows.package.reading.structured_outputs import read_structured_outputs
 from workflows.package.reading.tools import read_tools
 from workflows.package.reading.triggers import read_triggers
 from workflows.package.reading.variables import read_variables
-from workflows.package.reading.worded_conditions import Names
+from workflows.package.reading.worded_conditions import DeclaredTypes
 from workflows.package.structured import StructuredOutputs
 from workflows.package.trigger_specs.kinds import TriggerSpec
 
 
-class Assembly:
+class PackageReader:
     """`files` are those that count: packages of the transition have both of a pair, and the pattern says which."""
 
     def __init__(self, folder: Path, files: Mapping[str, PackageFile], findings: Findings) -> None:
@@ -33,19 +33,19 @@ class Assembly:
         self._all_findings = self._findings = findings
         self.files: dict[str, PackageFile] = dict(files)
         self._orchestrator = read_orchestrator(self._section("orchestrator"), folder_name=folder.name)
-        self._drop_unused(self._orchestrator.pattern)
+        self._drop_unused_file(self._orchestrator.pattern)
         self._agents = read_agents(self._section("agents"))
-        self.complete = bool(self._agents) and all(file.readable for file in files.values())
+        self.is_complete = bool(self._agents) and all(file.is_readable for file in files.values())
         if not self._agents:  # whoever does not know the agents cannot say that one is unknown
             self._findings = Findings()
 
-    def package(self, version: str) -> Package:
+    def read_package(self, version: str) -> Package:
         agents = self._agents
         names = frozenset(agents)
-        self._check_first_speaker(names)
+        self._check_initial_agent(names)
         variables, exposed = read_variables(self._section("context_variables"), folder=self._folder)
-        rules = self._rules(names, self._typed_names(variables))
-        triggers = self._triggers()
+        rules = self._read_rules(names, self._declared_types(variables))
+        triggers = self._read_triggers()
         tools, lifecycle_tools = read_tools(self._section("tools"), folder=self._folder, agents=names)
         hooks, more_tools = read_hooks(self._section("hooks", "middleware"), folder=self._folder, agents=names)
         package = Package(
@@ -55,23 +55,23 @@ class Assembly:
             orchestrator=self._orchestrator,
             agents=agents,
             variables=variables,
-            exposed=exposed,
-            exposure_places=exposure_places(self._section("context_variables")),
+            exposures=exposed,
+            exposure_places=find_exposure_places(self._section("context_variables")),
             rules=rules,
             tools=tools,
             triggers=tuple(triggers.values()),
             findings=(),
             lifecycle_tools=(*lifecycle_tools, *more_tools),
-            outputs=self._outputs(agents),
+            outputs=self._read_outputs(agents),
             hooks=hooks,
             trigger_places={spec.name: place for place, spec in triggers.items()},
             file_names={stem: file.name for stem, file in self.files.items()},
         )
         if self._findings is not self._all_findings:
-            self._tell_what_needs_no_agents()
+            self._include_agent_independent()
         return package
 
-    def _drop_unused(self, pattern: Pattern) -> None:
+    def _drop_unused_file(self, pattern: Pattern) -> None:
         for pair in (("handoffs", "transition_graph"), ("hooks", "middleware")):
             used, unused = reversed(pair) if pattern == "ag2_network" else pair
             if used in self.files and unused in self.files:
@@ -82,52 +82,52 @@ class Assembly:
     def _section(self, *stems: str) -> Section:
         """Empty for a file that is not there; what could not be read has been said, and nothing more is."""
         file = next((self.files[stem] for stem in stems if stem in self.files), None)
-        findings = self._findings if file is None or file.readable else Findings()
+        findings = self._findings if file is None or file.is_readable else Findings()
         if file is None:
             return Section({}, file=stems[0], path="", findings=findings)
-        return Section(file.body, file=file.name, path=file.wrapper, findings=findings, beside=file.beside)
+        return Section(file.body, file=file.name, path=file.wrapper, findings=findings, siblings=file.siblings)
 
-    def _check_first_speaker(self, agents: frozenset[str]) -> None:
+    def _check_initial_agent(self, agents: frozenset[str]) -> None:
         first = self._orchestrator.initial_agent
         if first and first not in agents and first != USER:
             section = self._section("orchestrator")
-            field = spelled(section, "initial_agent", "recipient", "initiating_agent")
+            field = used_field_name(section, "initial_agent", "recipient", "initiating_agent")
             section.error("unknown_agent", field, f"{first} is not an agent of this package; name one of agents")
 
-    def _rules(self, agents: frozenset[str], names: Names) -> tuple[Rule, ...]:
+    def _read_rules(self, agents: frozenset[str], declared_types: DeclaredTypes) -> tuple[Rule, ...]:
         section = self._section("handoffs", "transition_graph")
-        return read_rules(section, agents=agents, names=names, pattern=self._orchestrator.pattern)
+        return read_rules(section, agents=agents, declared_types=declared_types, pattern=self._orchestrator.pattern)
 
-    def _typed_names(self, variables: Mapping[str, Variable]) -> Names:
+    def _declared_types(self, variables: Mapping[str, Variable]) -> DeclaredTypes:
         inputs = {name: spec.get("type") for name, spec in self._orchestrator.inputs.items()}
-        flags: Names = dict.fromkeys(BASE_FLAGS, "boolean")
+        flags: DeclaredTypes = dict.fromkeys(BASE_FLAGS, "boolean")
         return {**flags, **inputs, **{name: each.type for name, each in variables.items()}, **FACT_TYPES}
 
-    def _outputs(self, agents: Mapping[str, Agent]) -> StructuredOutputs:
+    def _read_outputs(self, agents: Mapping[str, Agent]) -> StructuredOutputs:
         required = frozenset(name for name, agent in agents.items() if agent.structured_outputs_required)
         return read_structured_outputs(self._section("structured_outputs"), agents=frozenset(agents), required=required)
 
-    def _triggers(self) -> dict[str, TriggerSpec]:
+    def _read_triggers(self) -> dict[str, TriggerSpec]:
         """`triggers.yaml`, or `triggers:` inside the orchestrator file."""
         own, orchestrator = self.files.get("triggers"), self.files["orchestrator"]
         inside = orchestrator.body.get("triggers") if isinstance(orchestrator.body, Mapping) else None
-        if own is None or (inside and own.readable and not _has_triggers(own.body)):
+        if own is None or (inside and own.is_readable and not _has_triggers(own.body)):
             self.files.pop("triggers", None)  # findings name the file that has them
-            path = "" if "triggers" in orchestrator.beside else orchestrator.wrapper
+            path = "" if "triggers" in orchestrator.siblings else orchestrator.wrapper
             return read_triggers(inside or [], file=orchestrator.name, findings=self._findings, path=path)
         if inside:
             message = f"stands in {orchestrator.name} too; keep one place"
             self._findings.add("error", "two_files", own.name, "triggers", message)
-        return read_triggers(own.body, file=own.name, findings=self._findings, path=own.wrapper, beside=own.beside)
+        return read_triggers(own.body, file=own.name, findings=self._findings, path=own.wrapper, siblings=own.siblings)
 
-    def _tell_what_needs_no_agents(self) -> None:
+    def _include_agent_independent(self) -> None:
         for each in self._findings.all:
             if each.code != "unknown_agent":
-                self._all_findings.include(each)
+                self._all_findings.add_finding(each)
 
 
 def _has_triggers(body: Any) -> bool:
     """A file may be empty, or hold an empty list."""
     if isinstance(body, Mapping):
-        return any(value not in (None, [], {}) for key, value in body.items() if key not in ABOUT_THE_FILE)
+        return any(value not in (None, [], {}) for key, value in body.items() if key not in METADATA_FIELDS)
     return body not in (None, [])

@@ -3,19 +3,19 @@
 from workflows.package.models import Package, Tool
 
 
-def offers_tools(package: Package, agent: str) -> bool:
+def can_offer_tools(package: Package, agent: str) -> bool:
     """Whether the agent's model may be offered any tool of the package."""
     return not package.agents[agent].auto_tool_mode
 
 
 def is_offered(package: Package, agent: str, tool: Tool) -> bool:
-    return agent in tool.agents and tool.offered and offers_tools(package, agent)
+    return agent in tool.agents and tool.is_offered and can_offer_tools(package, agent)
 
 
 def is_automatic(package: Package, agent: str, tool: Tool) -> bool:
     """An unbound tool could be called in no other way; a bound one is left to the model, unless it is offered none."""
     answers = agent in tool.agents and agent in package.outputs.registry
-    return answers and tool.auto_invoke and not (tool.bound and offers_tools(package, agent))
+    return answers and tool.auto_invoke and not (tool.bound and can_offer_tools(package, agent))
 
 
 def automatic_tools(package: Package, agent: str) -> tuple[Tool, ...]:

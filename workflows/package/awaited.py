@@ -8,12 +8,12 @@ from workflows.package.models import Package
 from workflows.package.trigger_specs.run_finished import RunFinishedSpec
 
 
-def unknown_awaited(package: Package, workflows: Collection[str]) -> Sequence[Finding]:
+def find_unknown_workflows(package: Package, workflows: Collection[str]) -> Sequence[Finding]:
     """Warnings, since runs are shared: other machines may work on packages that this one does not have."""
     findings = Findings()
     for spec in package.triggers:
         if isinstance(spec, RunFinishedSpec) and spec.workflow not in workflows:
-            near = findings.near(spec.workflow, workflows)
+            near = findings.suggest_name(spec.workflow, workflows)
             advice = f"did you mean {near}?" if near else "correct the name, or add that package"
             message = f"{spec.name} waits for runs of {spec.workflow}, which no package here has; {advice}"
             place = package.trigger_places.get(spec.name, "triggers")

@@ -26,7 +26,7 @@ log.addHandler(logging.NullHandler())  # a command sets up no log: it says itsel
 LIBRARY = Path(__file__).resolve().parent.parent / "library"
 CHECK_INTERVAL_S = 1.0
 SETTLE_S = 0.5
-KEPT_VERSIONS = 256  # a package in normal form is small; runs in progress may still go by an old one
+MAX_VERSIONS = 256  # a package in normal form is small; runs in progress may still go by an old one
 
 Fingerprint = tuple[Stamp, ...]
 
@@ -41,7 +41,7 @@ def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
     return (LIBRARY,)
 
 
-def folders_in(directory: Path) -> list[Path]:
+def find_package_folders(directory: Path) -> list[Path]:
     """A directory may be a package itself or hold packages; a broken package is one too."""
     if is_package(directory):
         return [directory]
@@ -49,21 +49,21 @@ def folders_in(directory: Path) -> list[Path]:
     return held or ([directory] if looks_like_package(directory) else [])
 
 
-def package_folders(directories: Sequence[Path]) -> list[Path]:
+def list_package_folders(directories: Sequence[Path]) -> list[Path]:
     """Of all directories, each once. Resolved, as packages know their own folders."""
-    return list(dict.fromkeys(folder.resolve() for directory in directories for folder in folders_in(directory)))
+    return list(dict.fromkeys(folder.resolve() for directory in directories for folder in find_package_folders(directory)))
 
 
-def name_taken(name: str, holder: Path, *, file: str) -> Finding:
+def name_taken_finding(name: str, holder: Path, *, file: str) -> Finding:
     message = f"the name {name} is taken by {holder}, so that no run of this one is started; rename one of them"
-    return Finding("warning", "name_taken", file, "workflow_name", message, blocks=True)
+    return Finding("warning", "name_taken", file, "workflow_name", message, is_blocking=True)
 
 
 def _is_young(written_ns: int) -> bool:
     return time.time_ns() - written_ns < SETTLE_S * 1e9
 
 
-def _tell_why_not(inspection: "Inspection") -> None:
+def _log_refusal(inspection: "Inspection") -> None:
     event = "package_refused" if inspection.verdict == "refused" else "package_not_started"
     said = [str(each) for each in inspection.obstacles]
     log.error(event, extra={"workflow": inspection.name, "folder": str(inspection.folder), "findings": said})
@@ -74,46 +74,46 @@ class Catalog:
         self.directories = tuple(directories)
         self._fingerprints: dict[Path, Fingerprint] = {}
         self._packages: dict[str, Package] = {}
-        self._earlier: dict[tuple[str, str], Package] = {}
+        self._versions: dict[tuple[str, str], Package] = {}
         self._inspections: dict[Path, Inspection] = {}
-        self._wanted: dict[Path, str] = {}  # a name that another folder holds, by the folder that wants it
-        self._waiting: set[Path] = set()  # changed so lately that they are read at the next look
-        self._at_once = False
+        self._wanted_names: dict[Path, str] = {}  # a name that another folder holds, by the folder that wants it
+        self._unsettled: set[Path] = set()  # changed so lately that they are read at the next look
+        self._skip_settling = False
         self._checked_at = float("-inf")
-        self._looking = threading.Lock()  # a worker asks from many threads
+        self._lock = threading.Lock()  # a worker asks from many threads
 
     def packages(self) -> "Mapping[str, Package]":
         """Usable packages by workflow name, at most a second old."""
-        with self._looking:
+        with self._lock:
             if not self._is_fresh():
                 self._refresh()
                 self._checked_at = time.monotonic()
             return self._packages
 
-    def at_hand(self) -> "Mapping[str, Package] | None":
+    def cached_packages(self) -> "Mapping[str, Package] | None":
         """The same without waiting for a disk; None when that takes a look."""
         return self._packages if self._is_fresh() else None
 
     def _is_fresh(self) -> bool:
-        interval_s = SETTLE_S if self._waiting else CHECK_INTERVAL_S
+        interval_s = SETTLE_S if self._unsettled else CHECK_INTERVAL_S
         return time.monotonic() - self._checked_at < interval_s
 
-    def look_again(self) -> None:
+    def invalidate(self) -> None:
         """The next question reads the directories, however recent the last look or an edit."""
-        with self._looking:
-            self._at_once = True
+        with self._lock:
+            self._skip_settling = True
             self._checked_at = float("-inf")
 
     def get(self, workflow: str, *, version: str | None = None) -> "Package | None":
         """The version a run has pinned while this process still holds it, else the one on disk."""
-        return self.version_of(self.packages(), workflow, version)
+        return self.find_version(self.packages(), workflow, version)
 
-    def version_of(self, packages: "Mapping[str, Package]", workflow: str, version: str | None) -> "Package | None":
+    def find_version(self, packages: "Mapping[str, Package]", workflow: str, version: str | None) -> "Package | None":
         current = packages.get(workflow)
-        return current if version is None else self._earlier.get((workflow, version), current)
+        return current if version is None else self._versions.get((workflow, version), current)
 
     @property
-    def refused(self) -> Mapping[str, tuple[Finding, ...]]:
+    def refusals(self) -> Mapping[str, tuple[Finding, ...]]:
         """Why a folder is not used, by its path; a name that is also in `packages()` keeps its last good version."""
         return {str(each.folder): each.obstacles for each in self.inspections() if each.obstacles}
 
@@ -122,7 +122,7 @@ class Catalog:
         self.packages()
         return tuple(self._inspections.values())
 
-    def why_not_started(self, workflow: str) -> str | None:
+    def explain_refusal(self, workflow: str) -> str | None:
         """What to tell somebody who wants a workflow that is here, but not in `packages()`."""
         found = next((each for each in self.inspections() if each.name == workflow and each.obstacles), None)
         if found is None:
@@ -132,58 +132,58 @@ class Catalog:
         return f"{workflow} is not started: {first}{rest}; see `unattended validate {found.folder}`"
 
     def _refresh(self) -> None:
-        folders = package_folders(self.directories)
+        folders = list_package_folders(self.directories)
         for gone in set(self._fingerprints) - set(folders):
             del self._fingerprints[gone]
-            self._wanted.pop(gone, None)
-            self._waiting.discard(gone)
+            self._wanted_names.pop(gone, None)
+            self._unsettled.discard(gone)
             self._inspections = {folder: each for folder, each in self._inspections.items() if folder != gone}
             self._packages = {name: each for name, each in self._packages.items() if each.folder != gone}
         for folder in folders:
             seen = read_tree(folder).fingerprint
             changed = self._fingerprints.get(folder) != seen and self._is_settled(folder, seen)
-            if changed or self._name_is_free(folder):
+            if changed or self._is_name_free(folder):
                 self._fingerprints[folder] = seen
                 self._reload(folder)
-        self._at_once = False
+        self._skip_settling = False
 
-    def _is_settled(self, folder: Path, seen: Fingerprint) -> bool:
+    def _is_settled(self, folder: Path, fingerprint: Fingerprint) -> bool:
         """A file that was written this very moment may be half of what its author means: it waits for the next look."""
         before = self._fingerprints.get(folder)
-        if before is None or self._at_once or folder in self._waiting:
-            self._waiting.discard(folder)
+        if before is None or self._skip_settling or folder in self._unsettled:
+            self._unsettled.discard(folder)
             return True
-        changed = set(seen) - set(before)  # empty when a file is gone, which nobody knows the time of
+        changed = set(fingerprint) - set(before)  # empty when a file is gone, which nobody knows the time of
         if changed and not _is_young(max(ctime_ns for _, _, ctime_ns, _ in changed)):
             return True
-        self._waiting.add(folder)
+        self._unsettled.add(folder)
         return False
 
-    def _name_is_free(self, folder: Path) -> bool:
+    def _is_name_free(self, folder: Path) -> bool:
         """The folder that held the name this one wants is gone or has another name now."""
-        return folder in self._wanted and self._wanted[folder] not in self._packages
+        return folder in self._wanted_names and self._wanted_names[folder] not in self._packages
 
     def _reload(self, folder: Path) -> None:
         from workflows.package.loader import inspect_package  # costs more than all that is asked of directories alone
 
-        self._wanted.pop(folder, None)
+        self._wanted_names.pop(folder, None)
         inspection = inspect_package(folder)
         package = inspection.package
         holder = self._packages.get(inspection.name)
         if package is not None and not inspection.obstacles and holder is not None and holder.folder != folder:
-            self._wanted[folder] = package.name
-            clash = name_taken(package.name, holder.folder, file=package.file_names["orchestrator"])
+            self._wanted_names[folder] = package.name
+            clash = name_taken_finding(package.name, holder.folder, file=package.file_names["orchestrator"])
             inspection = replace(inspection, findings=(clash, *inspection.findings))
         self._inspections = {**self._inspections, folder: inspection}
         if package is None or inspection.obstacles:
-            _tell_why_not(inspection)
+            _log_refusal(inspection)
             return
         stale = {name: each for name, each in self._packages.items() if each.folder != folder}
         self._packages = {**stale, package.name: package}
-        self._keep(package)
+        self._remember_version(package)
         log.info("package_loaded", extra={"workflow": package.name, "version": package.version})
 
-    def _keep(self, package: "Package") -> None:
-        self._earlier[package.name, package.version] = package
-        while len(self._earlier) > KEPT_VERSIONS:
-            del self._earlier[next(iter(self._earlier))]
+    def _remember_version(self, package: "Package") -> None:
+        self._versions[package.name, package.version] = package
+        while len(self._versions) > MAX_VERSIONS:
+            del self._versions[next(iter(self._versions))]

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workflows.package.findings import Findings
-from workflows.package.models import Counts
+from workflows.package.models import EntryCounts
 from workflows.package.raw.files import PackageFile
-from workflows.package.reading.context_roots import definitions
-from workflows.package.reading.hooks import LISTS, is_lifecycle_entry
+from workflows.package.reading.context_roots import read_definitions
+from workflows.package.reading.hooks import HOOK_LISTS, is_lifecycle_entry
 from workflows.package.reading.section import Section
 
 _TOOL_LISTS = ("tools", "backend_tools", "ui_tools")
@@ -22,63 +22,63 @@ _VARIABLE_LISTS = (
 )
 
 
-def count_entries(files: Mapping[str, PackageFile]) -> Counts:
+def count_entries(files: Mapping[str, PackageFile]) -> EntryCounts:
     """`files` are the chosen ones: of handoffs and transition_graph only the one that counts."""
 
     def body(*stems: str) -> Any:
         return next((files[stem].body for stem in stems if stem in files), {})
 
     hooks = body("hooks", "middleware")
-    moments = sum(is_lifecycle_entry(entry, key) for key in LISTS for entry in _entries(_at(hooks, key)))
-    return Counts(
-        agents=_agents(body("agents")),
-        tools=_in_lists(body("tools"), _TOOL_LISTS),
-        lifecycle_tools=_in_lists(body("tools"), ("lifecycle_tools",)) + moments,
-        handoffs=_rules(body("handoffs", "transition_graph")),
-        variables=_variables(body("context_variables")),
-        models=_size(_at(body("structured_outputs"), "models")),
-        hooks=sum(_size(_at(hooks, key)) for key in LISTS) - moments,
-        triggers=_size(_at(body("triggers", "orchestrator"), "triggers")),
+    moments = sum(is_lifecycle_entry(entry, key) for key in HOOK_LISTS for entry in _as_list(_value_at(hooks, key)))
+    return EntryCounts(
+        agents=_count_agents(body("agents")),
+        tools=_count_in_lists(body("tools"), _TOOL_LISTS),
+        lifecycle_tools=_count_in_lists(body("tools"), ("lifecycle_tools",)) + moments,
+        handoffs=_count_rules(body("handoffs", "transition_graph")),
+        variables=_count_variables(body("context_variables")),
+        models=_count_items(_value_at(body("structured_outputs"), "models")),
+        hooks=sum(_count_items(_value_at(hooks, key)) for key in HOOK_LISTS) - moments,
+        triggers=_count_items(_value_at(body("triggers", "orchestrator"), "triggers")),
     )
 
 
-def _at(body: Any, key: str) -> Any:
+def _value_at(body: Any, key: str) -> Any:
     return body.get(key) if isinstance(body, Mapping) else None
 
 
-def _entries(entries: Any) -> Iterable[Any]:
+def _as_list(entries: Any) -> Iterable[Any]:
     return entries if isinstance(entries, list) else ()
 
 
-def _size(entries: Any) -> int:
+def _count_items(entries: Any) -> int:
     return len(entries) if isinstance(entries, list | Mapping) else 0
 
 
-def _agents(body: Any) -> int:
+def _count_agents(body: Any) -> int:
     """Under `agents`, or bare: then what is no mapping is a field of the file, such as its version."""
     if isinstance(body, Mapping) and "agents" in body:
-        return _size(body["agents"])
+        return _count_items(body["agents"])
     entries: Iterable[Any] = body.values() if isinstance(body, Mapping) else ()
     return sum(isinstance(each, Mapping) or each is None for each in entries)
 
 
-def _in_lists(body: Any, keys: tuple[str, ...]) -> int:
+def _count_in_lists(body: Any, keys: tuple[str, ...]) -> int:
     """A list of entries, or a mapping from an agent to its list."""
-    found = (_at(body, key) for key in keys)
-    return sum(sum(map(_size, each.values())) if isinstance(each, Mapping) else _size(each) for each in found)
+    found = (_value_at(body, key) for key in keys)
+    return sum(sum(map(_count_items, each.values())) if isinstance(each, Mapping) else _count_items(each) for each in found)
 
 
-def _rules(body: Any) -> int:
+def _count_rules(body: Any) -> int:
     """The list stands under one of several names, some of them one inside of another."""
     if isinstance(body, list):
         return len(body)
-    return sum(_rules(body[key]) for key in _RULE_LISTS if key in body) if isinstance(body, Mapping) else 0
+    return sum(_count_rules(body[key]) for key in _RULE_LISTS if key in body) if isinstance(body, Mapping) else 0
 
 
-def _variables(body: Any) -> int:
+def _count_variables(body: Any) -> int:
     if not isinstance(body, Mapping):
         return 0
     if "definitions" in body or "variables" in body or any(isinstance(body.get(key), list) for key in _VARIABLE_LISTS):
-        return sum(_size(body.get(key)) for key in _VARIABLE_LISTS)
+        return sum(_count_items(body.get(key)) for key in _VARIABLE_LISTS)
     flat = Section(body, file="", path="", findings=Findings())
-    return sum(1 for _ in definitions(flat))
+    return sum(1 for _ in read_definitions(flat))

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from workflows.package.cron_fields import Pattern, read_fields
-from workflows.package.zone_changes import last_change, stretch_at
+from workflows.package.cron_fields import CronPattern, parse_cron
+from workflows.package.zone_changes import find_last_change, find_offset_period
 
 _SECOND = timedelta(seconds=1)
 
@@ -23,24 +23,24 @@ def check_cron(expression: str, timezone: str) -> None:
 
 def next_fire(expression: str, timezone: str, after: datetime) -> datetime | None:
     """The first nominal time after `after`, in UTC."""
-    return next(fires_after(expression, timezone, after), None)
+    return next(iter_fires_after(expression, timezone, after), None)
 
 
-def fires_after(expression: str, timezone: str, after: datetime) -> Iterator[datetime]:
+def iter_fires_after(expression: str, timezone: str, after: datetime) -> Iterator[datetime]:
     """All nominal times later than `after`, in order, until the calendar ends."""
-    pattern = read_fields(expression)
-    fires = _by_elapsed_time if pattern.follows_the_clock else _by_wall_time
+    pattern = parse_cron(expression)
+    fires = _iter_by_elapsed_time if pattern.follows_the_clock else _iter_by_wall_time
     try:
         yield from fires(pattern, timezone, after.astimezone(UTC))
     except OverflowError:  # the year 10000
         return
 
 
-def _by_elapsed_time(pattern: Pattern, timezone: str, after: datetime) -> Iterator[datetime]:
+def _iter_by_elapsed_time(pattern: CronPattern, timezone: str, after: datetime) -> Iterator[datetime]:
     start = after.replace(microsecond=0) + _SECOND
     while True:
-        stretch = stretch_at(timezone, start)
-        for time in pattern.times_from((start + stretch.offset).replace(tzinfo=None)):
+        stretch = find_offset_period(timezone, start)
+        for time in pattern.iter_times_from((start + stretch.offset).replace(tzinfo=None)):
             instant = time.replace(tzinfo=UTC) - stretch.offset
             if instant >= stretch.end:
                 break
@@ -50,13 +50,13 @@ def _by_elapsed_time(pattern: Pattern, timezone: str, after: datetime) -> Iterat
         start = stretch.end  # where the clock may show again what it showed before
 
 
-def _by_wall_time(pattern: Pattern, timezone: str, after: datetime) -> Iterator[datetime]:
+def _iter_by_wall_time(pattern: CronPattern, timezone: str, after: datetime) -> Iterator[datetime]:
     zone = ZoneInfo(timezone)
     last = after
-    for time in pattern.times_from(after.astimezone(zone).replace(tzinfo=None, microsecond=0)):
+    for time in pattern.iter_times_from(after.astimezone(zone).replace(tzinfo=None, microsecond=0)):
         instant = time.replace(tzinfo=zone).astimezone(UTC)
         if instant.astimezone(zone).replace(tzinfo=None) != time:  # in a gap
-            instant = last_change(timezone, instant) or instant
+            instant = find_last_change(timezone, instant) or instant
         if instant > last:
             last = instant
             yield instant

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["info", "warning", "error"]
-_MOST_SUGGESTIONS = 50  # looking for near names takes time; the first ones teach enough
-_LONGEST_NAME = 100
+_MAX_SUGGESTIONS = 50  # looking for near names takes time; the first ones teach enough
+_MAX_NAME_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Finding:
     path: str
     message: str
     line: int | None = None
-    blocks: bool = False
+    is_blocking: bool = False
 
     def __str__(self) -> str:
         file = f"{self.file}:{self.line}" if self.line else self.file
@@ -44,25 +44,25 @@ class Findings:
 
     def __init__(self) -> None:
         self._all: list[Finding] = []
-        self._suggestions_left = _MOST_SUGGESTIONS
+        self._suggestions_left = _MAX_SUGGESTIONS
 
     def add(self, level: Level, code: str, file: str, path: str, message: str) -> None:
         self._all.append(Finding(level, code, file, path, message))
 
-    def include(self, finding: Finding) -> None:
+    def add_finding(self, finding: Finding) -> None:
         self._all.append(finding)
 
-    def ignored(self, file: str, path: str, why: str) -> None:
+    def add_ignored(self, file: str, path: str, why: str) -> None:
         """A field that is accepted but not executed: always said, never dropped in silence."""
         self.add("warning", "not_executed", file, path, why)
 
-    def blocks(self, code: str, file: str, path: str, message: str) -> None:
+    def add_blocking(self, code: str, file: str, path: str, message: str) -> None:
         """What is read but would be missing from a run so much that none is started."""
-        self._all.append(Finding("warning", code, file, path, f"{message}; runs of it are not started", blocks=True))
+        self._all.append(Finding("warning", code, file, path, f"{message}; runs of it are not started", is_blocking=True))
 
-    def near(self, name: str, known: Iterable[str]) -> str | None:
+    def suggest_name(self, name: str, known: Iterable[str]) -> str | None:
         """The known name that an author may have meant."""
-        if self._suggestions_left == 0 or len(name) > _LONGEST_NAME:
+        if self._suggestions_left == 0 or len(name) > _MAX_NAME_CHARACTERS:
             return None
         self._suggestions_left -= 1
         by_word = {str(each).lower(): str(each) for each in known}  # YAML has keys that are no text

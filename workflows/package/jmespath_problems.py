@@ -9,30 +9,30 @@ import jmespath
 from jmespath.exceptions import EmptyExpressionError, IncompleteExpressionError, JMESPathError
 from jmespath.functions import Functions
 
-MAX_LENGTH = 2_000
+MAX_CHARACTERS = 2_000
 MAX_DEPTH = 100  # the parser takes more, and then no event could be looked at: each level costs calls inside calls
 _TOO_DEEP = "is nested too deeply"
-_MORE = "is not a JMESPath expression"
+_NOT_JMESPATH = "is not a JMESPath expression"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])", re.ASCII)
 _MAX_BARE_NUMBERS = 20  # that are put into backticks; each parses the expression once more
-_MAX_SUGGESTION = 200  # characters
+_MAX_SUGGESTION_CHARACTERS = 200  # characters
 
 
-def jmespath_problem(text: str) -> str | None:
-    if len(text) > MAX_LENGTH:
-        return f"has more than {MAX_LENGTH} characters; let a tool compute it"
+def find_jmespath_problem(text: str) -> str | None:
+    if len(text) > MAX_CHARACTERS:
+        return f"has more than {MAX_CHARACTERS} characters; let a tool compute it"
     try:
         tree = jmespath.compile(text).parsed
     except (JMESPathError, ValueError) as error:
-        return f"{_MORE}: {_bare_number(text, error) or _syntax(error)}"
+        return f"{_NOT_JMESPATH}: {_explain_bare_number(text, error) or _explain_syntax(error)}"
     except RecursionError:
         return _TOO_DEEP
     if _is_deeper(tree, MAX_DEPTH):
         return _TOO_DEEP
-    return next((problem for name, given in _calls(tree) if (problem := _call_problem(name, given))), None)
+    return next((problem for name, given in _iter_calls(tree) if (problem := _find_call_problem(name, given))), None)
 
 
-def _bare_number(text: str, error: Exception) -> str | None:
+def _explain_bare_number(text: str, error: Exception) -> str | None:
     """A literal needs backticks, which expressions of other languages do not have: shows it with them."""
     number = _number_at_fault(text, error)
     if number is None:
@@ -41,10 +41,10 @@ def _bare_number(text: str, error: Exception) -> str | None:
     corrected = text
     for _ in range(_MAX_BARE_NUMBERS):
         corrected, behind = _with_backticks(corrected, number), number.end() + 2
-        fault = _fault(corrected)
+        fault = _find_fault(corrected)
         if fault is None:
-            return f"write numbers in backticks: {corrected}" if len(corrected) <= _MAX_SUGGESTION else advice
-        if _position(fault, corrected) < behind:
+            return f"write numbers in backticks: {corrected}" if len(corrected) <= _MAX_SUGGESTION_CHARACTERS else advice
+        if _fault_position(fault, corrected) < behind:
             return None  # a number has no place there, with backticks or without
         number = _number_at_fault(corrected, fault)
         if number is None:  # something else is wrong behind it
@@ -56,7 +56,7 @@ def _with_backticks(text: str, number: "re.Match[str]") -> str:
     return f"{text[: number.start()]}`{number[0]}`{text[number.end() :]}"
 
 
-def _fault(text: str) -> Exception | None:
+def _find_fault(text: str) -> Exception | None:
     try:
         jmespath.compile(text)
     except (JMESPathError, ValueError, RecursionError) as error:
@@ -66,16 +66,16 @@ def _fault(text: str) -> Exception | None:
 
 def _number_at_fault(text: str, error: Exception) -> "re.Match[str] | None":
     is_number = getattr(error, "token_type", None) == "NUMBER"
-    return _NUMBER.match(text, _position(error, text)) if is_number else None
+    return _NUMBER.match(text, _fault_position(error, text)) if is_number else None
 
 
-def _position(error: Exception, text: str) -> int:
+def _fault_position(error: Exception, text: str) -> int:
     """Where the parser stopped; behind all of `text` where that is at its end."""
     position = getattr(error, "lex_position", None)
     return position if isinstance(position, int) else len(text)
 
 
-def _syntax(error: Exception) -> str:
+def _explain_syntax(error: Exception) -> str:
     """In place of the parser's own text, which names its tokens and shows the expression in three lines."""
     token = getattr(error, "token_value", None)
     if isinstance(error, EmptyExpressionError):
@@ -90,14 +90,14 @@ def _syntax(error: Exception) -> str:
     return f"{str(token)[:40]!r} at character {position + 1} does not belong there"
 
 
-def _is_deeper(tree: Mapping[str, Any], most: int) -> bool:
+def _is_deeper(tree: Mapping[str, Any], max_depth: int) -> bool:
     level = [tree]
-    for _ in range(most):
+    for _ in range(max_depth):
         level = [child for node in level for child in node.get("children", []) if isinstance(child, dict)]
     return bool(level)
 
 
-def _calls(tree: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+def _iter_calls(tree: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Every function that is called, with the number of its arguments."""
     waiting = [tree]
     while waiting:
@@ -108,15 +108,15 @@ def _calls(tree: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
         waiting.extend(child for child in reversed(children) if isinstance(child, dict))
 
 
-def _call_problem(name: str, given: int) -> str | None:
+def _find_call_problem(name: str, argument_count: int) -> str | None:
     known = Functions.FUNCTION_TABLE
     if name not in known:
         close = difflib.get_close_matches(name[:100], known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(sorted(known))}"
-        return f"{_MORE}: there is no function {name[:100]}; {hint}"
+        return f"{_NOT_JMESPATH}: there is no function {name[:100]}; {hint}"
     signature = known[name]["signature"]
     variadic = bool(signature) and bool(signature[-1].get("variadic"))
-    if given == len(signature) or (variadic and given > len(signature)):
+    if argument_count == len(signature) or (variadic and argument_count > len(signature)):
         return None
     needed = f"{'at least ' if variadic else ''}{len(signature)}"
-    return f"{_MORE}: {name} takes {needed} argument{'' if len(signature) == 1 else 's'}, and has {given}"
+    return f"{_NOT_JMESPATH}: {name} takes {needed} argument{'' if len(signature) == 1 else 's'}, and has {argument_count}"

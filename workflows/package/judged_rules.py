@@ -5,7 +5,7 @@ from collections.abc import Collection
 from functools import lru_cache
 
 
-def find_names(text: str, names: Collection[str]) -> frozenset[str]:
+def find_mentioned_names(text: str, names: Collection[str]) -> frozenset[str]:
     """Returns the names that stand in a text, as `${name}` or as a word, whatever their case."""
     if not names:
         return frozenset()

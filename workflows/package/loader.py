@@ -4,26 +4,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from workflows.package.assembly import Assembly
-from workflows.package.bounded_findings import bounded
+from workflows.package.assembly import PackageReader
+from workflows.package.bounded_findings import limit_findings
 from workflows.package.checks.all import check_package
 from workflows.package.counts import count_entries
 from workflows.package.findings import Finding, Findings, PackageError
-from workflows.package.models import Counts, Package
+from workflows.package.models import EntryCounts, Package
 from workflows.package.raw.data_files import MAX_FILE_BYTES
 from workflows.package.raw.files import (
     FIRST_ERA,
-    SCREENS,
+    UI_CONFIG,
     STEMS,
     SUFFIXES,
     is_first_era,
     looks_like_package,
     read_package_files,
 )
-from workflows.package.raw.tree import Tree, TreeFile, read_tree, version_of
+from workflows.package.raw.tree import PackageTree, PackageTreeFile, read_tree, compute_version
 from workflows.package.task_batches import report_task_batches
 
-_PACKAGE_FILES = frozenset(f"{stem}{suffix}" for stem in (*STEMS, SCREENS) for suffix in SUFFIXES)
+_PACKAGE_FILES = frozenset(f"{stem}{suffix}" for stem in (*STEMS, UI_CONFIG) for suffix in SUFFIXES)
 
 Verdict = Literal["ready", "findings", "refused"]
 
@@ -34,7 +34,7 @@ class Inspection:
 
     name: str
     folder: Path
-    counts: Counts
+    counts: EntryCounts
     findings: tuple[Finding, ...]
     package: Package | None = None
 
@@ -47,7 +47,7 @@ class Inspection:
     @property
     def obstacles(self) -> tuple[Finding, ...]:
         """Why no run of it is started; empty when it is offered to whoever starts runs."""
-        return tuple(each for each in self.findings if each.level == "error" or each.blocks)
+        return tuple(each for each in self.findings if each.level == "error" or each.is_blocking)
 
 
 def inspect_package(folder: Path, *, production: bool = False) -> Inspection:
@@ -55,7 +55,7 @@ def inspect_package(folder: Path, *, production: bool = False) -> Inspection:
     try:
         return _inspect(folder.resolve(), production=production)
     except (OSError, RuntimeError) as error:  # links in a circle; what a reader did not expect of a file
-        return _nothing(folder, "unreadable", f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        return _failed_inspection(folder, "unreadable", f"cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
 def load_package(folder: Path) -> Package:
@@ -69,47 +69,47 @@ def load_package(folder: Path) -> Package:
 def _inspect(folder: Path, *, production: bool) -> Inspection:
     if is_first_era(folder):
         message = "is a package of the first era, whose agents stand in Python; write orchestrator.yaml and agents.yaml"
-        return _nothing(folder, "unsupported_era", message, file=f"{FIRST_ERA}.json")
+        return _failed_inspection(folder, "unsupported_era", message, file=f"{FIRST_ERA}.json")
     if not looks_like_package(folder):
         message = "is not a package: it needs an orchestrator and an agents file (.yaml, .yml or .json)"
-        return _nothing(folder, "not_a_package", message)
+        return _failed_inspection(folder, "not_a_package", message)
     findings = Findings()
     tree = read_tree(folder)
-    version, problems = _version(tree)  # before the files: an edit in between is seen at the next look
+    version, problems = _compute_version(tree)  # before the files: an edit in between is seen at the next look
     files = read_package_files(folder, findings)
-    _tell_of_the_tree(problems, findings)
-    assembly = Assembly(folder, files, findings)
-    package = assembly.package(version)
+    _add_tree_problems(problems, findings)
+    assembly = PackageReader(folder, files, findings)
+    package = assembly.read_package(version)
     report_task_batches(folder, findings, agents=package.agents.keys())
-    if assembly.complete:  # else what could not be read would look wrong where it is named
+    if assembly.is_complete:  # else what could not be read would look wrong where it is named
         check_package(package, findings, production=production)
-    told = bounded(findings.all)
+    told = limit_findings(findings.all)
     return Inspection(package.name, folder, count_entries(assembly.files), told, replace(package, findings=told))
 
 
-def _nothing(folder: Path, code: str, message: str, *, file: str | None = None) -> Inspection:
+def _failed_inspection(folder: Path, code: str, message: str, *, file: str | None = None) -> Inspection:
     finding = Finding("error", code, file or str(folder), "", message)
-    return Inspection(folder.name, folder, Counts(), (finding,))
+    return Inspection(folder.name, folder, EntryCounts(), (finding,))
 
 
-def _version(tree: Tree) -> tuple[str, tuple[Finding, ...]]:
+def _compute_version(tree: PackageTree) -> tuple[str, tuple[Finding, ...]]:
     """Empty when there is more than can be read; what is too large is not hashed to find that out."""
     if any(each.level == "error" for each in tree.problems) or any(_is_too_large(each) for each in tree.files):
         return "", tree.problems
     try:
-        return version_of(tree), tree.problems
+        return compute_version(tree), tree.problems
     except OSError as error:
         place = Path(str(error.filename or "")).name
         message = f"cannot be read: {error.strerror or error}"
         return "", (*tree.problems, Finding("error", "unreadable", place, "", message))
 
 
-def _is_too_large(file: TreeFile) -> bool:
+def _is_too_large(file: PackageTreeFile) -> bool:
     return file.size > MAX_FILE_BYTES and file.name in _PACKAGE_FILES
 
 
-def _tell_of_the_tree(problems: tuple[Finding, ...], findings: Findings) -> None:
+def _add_tree_problems(problems: tuple[Finding, ...], findings: Findings) -> None:
     told = {each.file for each in findings.all}
     for each in problems:
         if each.file not in told:
-            findings.include(each)
+            findings.add_finding(each)

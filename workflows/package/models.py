@@ -93,7 +93,7 @@ class Rule:
     source: str
     target: str
     condition: str | None = None
-    judged: str | None = None
+    judgement: str | None = None
     scope: Literal["pre", "post"] = "post"
     termination_reason: str | None = None
     description: str = ""
@@ -118,7 +118,7 @@ class Tool:
     place: str = field(default="", compare=False)  # where it stands in its file, as tools[2]; for findings
 
     @property
-    def offered(self) -> bool:
+    def is_offered(self) -> bool:
         """Whether the model of its agents sees it."""
         return self.bound
 
@@ -142,7 +142,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class EntryCounts:
     """Entries as written in the files that count, before anything is merged, dropped or refused."""
 
     agents: int = 0
@@ -163,7 +163,7 @@ class Package:
     orchestrator: Orchestrator
     agents: Mapping[str, Agent]
     variables: Mapping[str, Variable]
-    exposed: Mapping[str, tuple[str, ...]]
+    exposures: Mapping[str, tuple[str, ...]]
     rules: tuple[Rule, ...]
     tools: tuple[Tool, ...]
     triggers: tuple[TriggerSpec, ...]
@@ -184,5 +184,5 @@ class Package:
         return frozenset(agent.model for agent in self.agents.values()) | ({DEFAULT_MODEL} if managed else set())
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         return any(finding.level == "error" for finding in self.findings)

@@ -73,7 +73,7 @@ class StructuredOutputs:
     registry: Mapping[str, str] = field(default_factory=dict)
 
 
-def resolved(models: Mapping[str, OutputModel], name: str) -> OutputType:
+def resolve_alias(models: Mapping[str, OutputModel], name: str) -> OutputType:
     """What a name stands for, past other names."""
     body = models[name].body
     while isinstance(body, ModelRef):
@@ -81,7 +81,7 @@ def resolved(models: Mapping[str, OutputModel], name: str) -> OutputType:
     return body
 
 
-def reachable(models: Mapping[str, OutputModel], name: str) -> Iterator[tuple[str, OutputType]]:
+def iter_reachable(models: Mapping[str, OutputModel], name: str) -> Iterator[tuple[str, OutputType]]:
     """Every type that the model is made of, with the model in which it stands; each model once."""
     seen = {name}
     waiting: list[tuple[str, OutputType]] = [(name, models[name].body)]
@@ -91,10 +91,10 @@ def reachable(models: Mapping[str, OutputModel], name: str) -> Iterator[tuple[st
         if isinstance(kind, ModelRef) and kind.name not in seen:
             seen.add(kind.name)
             waiting.append((kind.name, models[kind.name].body))
-        waiting.extend((owner, inner) for inner in parts(kind))
+        waiting.extend((owner, inner) for inner in iter_parts(kind))
 
 
-def parts(kind: OutputType) -> Iterator[OutputType]:
+def iter_parts(kind: OutputType) -> Iterator[OutputType]:
     """The types that stand in this one."""
     match kind:
         case ListOf(items):
@@ -108,7 +108,7 @@ def parts(kind: OutputType) -> Iterator[OutputType]:
 def is_recursive(models: Mapping[str, OutputModel], name: str) -> bool:
     """Whether a model in it holds itself, at whatever depth."""
     refers: dict[str, set[str]] = {name: set()}
-    for owner, kind in reachable(models, name):
+    for owner, kind in iter_reachable(models, name):
         if isinstance(kind, ModelRef):
             refers.setdefault(owner, set()).add(kind.name)
     try:

@@ -7,12 +7,12 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator,
 from typing_extensions import TypedDict  # pydantic refuses that of typing before Python 3.12
 
 from workflows.context.standing_answers import CONDITION_ROOTS
-from workflows.package.reading.expressions import WHOLE_INPUT, names_of
+from workflows.package.reading.expressions import WHOLE_INPUT, referenced_names
 from workflows.package.trigger_specs.values import UNION_TAGS, Expression
 
-_LIST, _KEYS = UNION_TAGS
+_LIST_TAG, _KEYS_TAG = UNION_TAGS
 MAX_ANSWERS = 100  # of one tool, each with a condition that is evaluated when the tool asks
-WAYS = 'write keys and values, or a list of {when: "expression", answer: {…}}'
+ANSWER_FORMS_HINT = 'write keys and values, or a list of {when: "expression", answer: {…}}'
 
 
 def _check_literal(answers: Any) -> Any:
@@ -27,7 +27,7 @@ def _check_literal(answers: Any) -> Any:
 
 def _check_roots(condition: str) -> str:
     """Another name is null in every call, and `!other` would hold in every call."""
-    unknown = sorted(names_of(condition) - {*CONDITION_ROOTS, WHOLE_INPUT})
+    unknown = sorted(referenced_names(condition) - {*CONDITION_ROOTS, WHOLE_INPUT})
     if unknown:
         raise ValueError(f"looks at {unknown[0]}; it sees {', '.join(CONDITION_ROOTS)}, such as arguments.{unknown[0]}")
     return condition
@@ -46,35 +46,35 @@ class ConditionalAnswer(TypedDict):
     answer: Annotated[dict[str, Any], AfterValidator(_check_literal)]
 
 
-def _check_way(value: object) -> object:
+def _check_form(value: object) -> object:
     if not isinstance(value, Mapping | list | tuple):
-        raise ValueError(WAYS)
+        raise ValueError(ANSWER_FORMS_HINT)
     return value
 
 
-def _how_written(value: object) -> str:
-    return _LIST if isinstance(value, list | tuple) else _KEYS
+def _discriminate_answers(value: object) -> str:
+    return _LIST_TAG if isinstance(value, list | tuple) else _KEYS_TAG
 
 
 Answers = Annotated[
-    Annotated[list[ConditionalAnswer], Field(min_length=1, max_length=MAX_ANSWERS), Tag(_LIST)]
-    | Annotated[dict[str, Any], AfterValidator(_check_literal), Tag(_KEYS)],
-    Discriminator(_how_written),
-    BeforeValidator(_check_way),
+    Annotated[list[ConditionalAnswer], Field(min_length=1, max_length=MAX_ANSWERS), Tag(_LIST_TAG)]
+    | Annotated[dict[str, Any], AfterValidator(_check_literal), Tag(_KEYS_TAG)],
+    Discriminator(_discriminate_answers),
+    BeforeValidator(_check_form),
 ]
 UIResponses = dict[str, Answers]
 
 
-def given_keys(answers: Any) -> frozenset[str]:
+def guaranteed_keys(answers: Any) -> frozenset[str]:
     """Returns the keys that every call gets: of a list those in each of its answers, if one of them is certain."""
     if isinstance(answers, Mapping):
         return frozenset(answers)
     if not any("when" not in each for each in answers):
         return frozenset()
-    used = answers[: first_certain(answers) + 1]
+    used = answers[: find_first_unconditional(answers) + 1]
     return frozenset.intersection(*(frozenset(each["answer"]) for each in used))
 
 
-def first_certain(answers: list[ConditionalAnswer]) -> int:
+def find_first_unconditional(answers: list[ConditionalAnswer]) -> int:
     """Returns the position of the first answer without a condition, or how many there are: none after it is used."""
     return next((index for index, each in enumerate(answers) if "when" not in each), len(answers))

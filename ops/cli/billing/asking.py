@@ -9,23 +9,23 @@ import click
 from ops.cli.output import print_json
 
 
-def agreed(what: str) -> bool:
+def confirm(action: str) -> bool:
     """Outside of an event loop, which would keep Ctrl-C from the prompt."""
     if not sys.stdin.isatty():
-        raise click.UsageError(f"nobody can be asked whether to {what}: say --yes, or look first with --dry-run")
-    if click.confirm(f"{what}?", err=True):
+        raise click.UsageError(f"nobody can be asked whether to {action}: say --yes, or look first with --dry-run")
+    if click.confirm(f"{action}?", err=True):
         return True
     click.echo("unattended: nothing was changed", err=True)
     return False
 
 
-def tell(words: str, data: Mapping[str, Any], *, as_json: bool) -> None:
+def print_result(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(data)
     else:
-        click.echo(words)
+        click.echo(text)
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from ops.cli.billing.asking import counted
-from ops.cli.billing.whose import wanted, whose_calls
+from ops.cli.billing.asking import pluralize
+from ops.cli.billing.whose import parse_call_filter, call_options
 from ops.cli.command import command
-from ops.cli.progress import Told, progress
-from ops.cli.runs.lines import nobody_reads
+from ops.cli.progress import ReportProgress, show_progress
+from ops.cli.runs.lines import discard_stdout
 from ops.cli.session import with_database
 
 if TYPE_CHECKING:
-    from accounting.billing.exporting import Wanted
+    from accounting.billing.exporting import RowFilter
 
 STDOUT = Path("-")
-TOLD_EACH = 1000
+PROGRESS_INTERVAL_ROWS = 1000
 
 
 @command(
@@ -34,54 +34,54 @@ TOLD_EACH = 1000
 @click.option(
     "--format", "shape", type=click.Choice(["csv", "jsonl"]), default="csv", help="CSV, or one JSON object per line."
 )
-@whose_calls
+@call_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file instead of stdout (-).")
-def export(shape: str, output: Path | None, **whose: Any) -> None:
+def export(shape: str, output: Path | None, **call_filter: Any) -> None:
     """Writes the ledger's calls as CSV or JSON lines.
 
     In the order of their time. Calls that are going on are left out. The columns stay as they are; new ones come at the
     end.
     """
-    calls = wanted(**whose)
+    calls = parse_call_filter(**call_filter)
     try:
-        with _file(output) as file, _told(file) as told:
+        with _open_output(output) as file, _progress_callback(file) as told:
             number = with_database(lambda database, _: _write(database, calls, shape, (file, told)))
             file.flush()
     except BrokenPipeError:
-        nobody_reads()
+        discard_stdout()
         return
     except OSError as error:
         if output in (None, STDOUT):
             raise
         click.echo(f"unattended: {output} cannot be written: {error.strerror}", err=True)
         raise SystemExit(1) from None
-    click.echo(counted(number, "call"), err=True)
+    click.echo(pluralize(number, "call"), err=True)
 
 
-def _told(file: TextIO) -> AbstractContextManager[Told]:
+def _progress_callback(file: TextIO) -> AbstractContextManager[ReportProgress]:
     """Not where the calls themselves are seen to come."""
-    return nullcontext(lambda _done: None) if file.isatty() else progress("calls written")
+    return nullcontext(lambda _done: None) if file.isatty() else show_progress("calls written")
 
 
-async def _write(database: Any, calls: "Wanted", shape: str, to: tuple[TextIO, Told]) -> int:
+async def _write(database: Any, calls: "RowFilter", shape: str, output: tuple[TextIO, ReportProgress]) -> int:
     from accounting.billing.event import FIELDS
-    from accounting.billing.exporting import csv_row, json_line, ledger_rows
-    from accounting.csv_lines import csv_line
+    from accounting.billing.exporting import to_csv_row, to_json_line, read_ledger_rows
+    from accounting.csv_lines import format_csv_line
 
-    file, told = to
+    file, told = output
     number = 0
     if shape == "csv":
-        file.write(csv_line(FIELDS))
-    async for row in ledger_rows(database, calls):
-        file.write(csv_line(csv_row(row)) if shape == "csv" else f"{json_line(row)}\n")
+        file.write(format_csv_line(FIELDS))
+    async for row in read_ledger_rows(database, calls):
+        file.write(format_csv_line(to_csv_row(row)) if shape == "csv" else f"{to_json_line(row)}\n")
         number += 1
-        if number % TOLD_EACH == 0:
+        if number % PROGRESS_INTERVAL_ROWS == 0:
             told(number)
     return number
 
 
 @contextmanager
-def _file(output: Path | None) -> Iterator[TextIO]:
+def _open_output(output: Path | None) -> Iterator[TextIO]:
     """A file has its name once it is whole: what was cut off is never taken for all there is."""
     if output is None or output == STDOUT:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -89,13 +89,13 @@ def _file(output: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     if output.exists() and not output.is_file():  # a pipe or a device, which a file would take the place of
-        with _opened(output) as file:
+        with _open_text(output) as file:
             yield file
         return
     whole = output.resolve()
     partial = whole.with_name(f"{whole.name}.part")
     try:
-        with _opened(partial) as file:
+        with _open_text(partial) as file:
             yield file
         partial.replace(whole)
     except BaseException:
@@ -103,5 +103,5 @@ def _file(output: Path | None) -> Iterator[TextIO]:
         raise
 
 
-def _opened(output: Path) -> TextIO:
+def _open_text(output: Path) -> TextIO:
     return output.open("w", encoding="utf-8", newline="")

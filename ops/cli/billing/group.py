@@ -3,7 +3,7 @@
 import click
 
 from ops.cli.command import Group
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 
 
 @click.group(cls=Group)
@@ -24,4 +24,4 @@ for name, place, first_words in (
     ("resend", "resend:resend", "Puts the calls of a time into new batches."),
     ("export", "export:export", "Writes the ledger's calls as CSV or JSON lines."),
 ):
-    billing.add_command(Deferred(name, f"ops.cli.billing.{place}", first_words))
+    billing.add_command(DeferredCommand(name, f"ops.cli.billing.{place}", first_words))

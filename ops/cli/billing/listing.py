@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ops.cli.billing.table import batch_lines, event_lines, status_of
+from ops.cli.billing.table import batch_lines, event_lines, event_status
 from ops.cli.command import command
-from ops.cli.completing import completed_by, stored
-from ops.cli.output import json_option, moment, print_json, print_table, usd
+from ops.cli.completing import complete_with, find_ids
+from ops.cli.output import json_option, format_moment, print_json, print_table, format_exact_usd
 from ops.cli.session import with_database
-from ops.cli.verdicts import printable
+from ops.cli.verdicts import to_printable
 
 if TYPE_CHECKING:
     from ops.cli.terminal import Terminal
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 STATES = ("pending", "delivered", "dead")
-USUAL_LIMIT = 100
-MOST = 1_000_000
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1_000_000
 
 
 @command(
@@ -30,7 +30,7 @@ MOST = 1_000_000
     related=["billing show", "billing replay"],
 )
 @click.option("--state", type=click.Choice(STATES), help="Only these.")
-@click.option("--limit", default=USUAL_LIMIT, type=click.IntRange(1, MOST), help="So many at most.")
+@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(1, MAX_LIMIT), help="So many at most.")
 @json_option
 def list_batches(state: str | None, limit: int, as_json: bool) -> None:
     """Lists batches, the newest first. Delivered ones are kept for 7 days."""
@@ -42,19 +42,19 @@ def list_batches(state: str | None, limit: int, as_json: bool) -> None:
         print_json(rows)
         return
     columns = ["batch", "state", "events", "failures", "created", "next attempt", "last failure"]
-    _print("Batches", columns, rows, _row, batch_lines)
+    _print_rows("Batches", columns, rows, _batch_cells, batch_lines)
     if not rows:
         click.echo("there are no batches" if state is None else f"there are no {state} batches", err=True)
 
 
-def _row(row: Row) -> list[Any]:
+def _batch_cells(row: Row) -> list[Any]:
     last = row["last_failure"]
-    times = [moment(row["created_at"]), moment(row["next_attempt_at"])]
+    times = [format_moment(row["created_at"]), format_moment(row["next_attempt_at"])]
     return [row["batch_id"], row["state"], row["events"], row["failures"], *times, last and last["what"]]
 
 
 @command("show", examples=["unattended billing show 01JX2B5W8ZK4M7Q9T1V3Y6A8C0"], related=["billing list"])
-@click.argument("batch_id", metavar="BATCH", shell_complete=completed_by(stored("outbox", "state")))
+@click.argument("batch_id", metavar="BATCH", shell_complete=complete_with(find_ids("outbox", "state")))
 @json_option
 def show_batch(batch_id: str, as_json: bool) -> None:
     """Tells what became of one batch, and its events."""
@@ -70,19 +70,19 @@ def show_batch(batch_id: str, as_json: bool) -> None:
         return
     for name, value in facts.items():
         if name != "last_failure" and value is not None:
-            click.echo(f"{name + ':':<16} {moment(value) or value}")
+            click.echo(f"{name + ':':<16} {format_moment(value) or value}")
     if last := facts["last_failure"]:
-        click.echo(f"last_failure:    {moment(last['at'])} {printable(last['what'])}")
+        click.echo(f"last_failure:    {format_moment(last['at'])} {to_printable(last['what'])}")
     columns = ["event", "app", "workflow", "model", "tokens", "USD", "status"]
-    _print("Events", columns, payload["data"]["events"], _event, event_lines)
+    _print_rows("Events", columns, payload["data"]["events"], _event_cells, event_lines)
 
 
-def _event(event: Row) -> list[Any]:
+def _event_cells(event: Row) -> list[Any]:
     names = ("id", "app_id", "workflow", "model", "tokens_used")
-    return [*(event[name] for name in names), usd(event["cost_usd"]), status_of(event)]
+    return [*(event[name] for name in names), format_exact_usd(event["cost_usd"]), event_status(event)]
 
 
-def _print(
+def _print_rows(
     title: str,
     columns: Sequence[str],
     rows: Sequence[Row],
@@ -93,8 +93,8 @@ def _print(
     if not sys.stdout.isatty():
         print_table(title, columns, map(cells, rows))
         return
-    from ops.cli.terminal import terminal
+    from ops.cli.terminal import current_terminal
 
     if rows:
-        shown = terminal()
+        shown = current_terminal()
         shown.print("\n".join(lines(rows, shown)))

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ops.cli.billing.asking import counted
+from ops.cli.billing.asking import pluralize
 from ops.cli.command import command
-from ops.cli.output import json_option, moment, print_json
+from ops.cli.output import json_option, format_moment, print_json
 from ops.cli.session import with_database
-from ops.cli.verdicts import printable
+from ops.cli.verdicts import to_printable
 
 if TYPE_CHECKING:
     from workers.settings import Settings
@@ -26,25 +26,25 @@ def status(as_json: bool) -> None:
 
     Exit code 1 when a batch is dead or the endpoint is in trouble.
     """
-    found = with_database(_status)
+    found = with_database(_read_status)
     if as_json:
         print_json(found)
     else:
-        for name, value in _lines(found):
-            click.echo(f"{name + ':':<15} {printable(value)}")
-        for advice in _advice(found):
+        for name, value in _status_lines(found):
+            click.echo(f"{name + ':':<15} {to_printable(value)}")
+        for advice in _advice_lines(found):
             click.echo(f"unattended: {advice}", err=True)
     raise SystemExit(1 if found["endpoints_in_trouble"] or found["dead"] else 0)
 
 
-async def _status(database: Any, settings: "Settings") -> dict[str, Any]:
-    from accounting.billing.batches import last_delivery
-    from accounting.billing.endpoint import shown, troubles
-    from accounting.billing.outbox import outbox_state
+async def _read_status(database: Any, settings: "Settings") -> dict[str, Any]:
+    from accounting.billing.batches import find_last_delivery
+    from accounting.billing.endpoint import redact_url, find_failures
+    from accounting.billing.outbox import read_outbox_state
 
-    state, last = await outbox_state(database), await last_delivery(database)
+    state, last = await read_outbox_state(database), await find_last_delivery(database)
     return {
-        "endpoint": settings.billing_url and shown(settings.billing_url),
+        "endpoint": settings.billing_url and redact_url(settings.billing_url),
         "pending": state.pending,
         "oldest_pending_age_s": round(state.oldest_pending_age_s, 1),
         "dead": state.dead,
@@ -57,28 +57,28 @@ async def _status(database: Any, settings: "Settings") -> dict[str, Any]:
                 "last_failure": each["last_failure"],
                 "next_attempt_after": None if each.get("gone_at") else each.get("paused_until"),
             }
-            for each in await troubles(database, settings.billing_url)
+            for each in await find_failures(database, settings.billing_url)
         ],
     }
 
 
-def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _status_lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     oldest = f", the oldest for {found['oldest_pending_age_s']:.0f} s" if found["pending"] else ""
     lines = [
         ("endpoint", found["endpoint"] or "UNATTENDED_BILLING_URL is not set here"),
-        ("pending", f"{counted(found['pending'], 'batch')}{oldest}"),
-        ("dead", counted(found["dead"], "batch")),
-        ("last delivery", moment(found["last_delivered_at"]) or "none in the last 7 days"),
+        ("pending", f"{pluralize(found['pending'], 'batch')}{oldest}"),
+        ("dead", pluralize(found["dead"], "batch")),
+        ("last delivery", format_moment(found["last_delivered_at"]) or "none in the last 7 days"),
     ]
     for each in found["endpoints_in_trouble"]:
         last = each["last_failure"]
-        failed = f"{moment(last['at'])} {last['what']} ({each['failures']} in a row, last {last['batch_id']})"
-        stopped = f"; stopped since {moment(each['gone_at'])}" if each["gone_at"] else ""
+        failed = f"{format_moment(last['at'])} {last['what']} ({each['failures']} in a row, last {last['batch_id']})"
+        stopped = f"; stopped since {format_moment(each['gone_at'])}" if each["gone_at"] else ""
         lines.append(("trouble", f"{each['endpoint']}: {failed}{stopped}"))
     return lines
 
 
-def _advice(found: Mapping[str, Any]) -> list[str]:
+def _advice_lines(found: Mapping[str, Any]) -> list[str]:
     advice = []
     if any(each["gone_at"] for each in found["endpoints_in_trouble"]):
         advice.append(

@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ops.cli.completing import apps, completed_by, workflows
+from ops.cli.completing import find_apps, complete_with, find_workflows
 from ops.cli.runs.asking import MOMENT
 
 if TYPE_CHECKING:
-    from accounting.billing.exporting import Wanted
+    from accounting.billing.exporting import RowFilter
 
-Command = Callable[..., Any]
-_WHOSE = (
-    click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only this app's."),
-    click.option("--workflow", shell_complete=completed_by(workflows), help="Only of this workflow."),
+CommandFunction = Callable[..., Any]
+_CALL_OPTIONS = (
+    click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Only this app's."),
+    click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only of this workflow."),
     click.option("--since", type=MOMENT, help="Calls that began since: a date (2026-01-31) or an age (7d, 12h)."),
     click.option("--until", type=MOMENT, help="Calls that began before: a date or an age."),
 )
 
 
-def whose_calls(command: Command) -> Command:
-    for option in reversed(_WHOSE):
+def call_options(command: CommandFunction) -> CommandFunction:
+    for option in reversed(_CALL_OPTIONS):
         command = option(command)
     return command
 
 
-def wanted(*, app_id: str | None, workflow: str | None, since: datetime | None, until: datetime | None) -> "Wanted":
-    from accounting.billing.exporting import Wanted
+def parse_call_filter(*, app_id: str | None, workflow: str | None, since: datetime | None, until: datetime | None) -> "RowFilter":
+    from accounting.billing.exporting import RowFilter
 
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until, so that no call can match")
-    return Wanted(app_id, workflow, since, until)
+    return RowFilter(app_id, workflow, since, until)

@@ -2,14 +2,14 @@
 
 import click
 
-SAID_NO = 1
+EXIT_FAILURE = 1
 
-BUDGET_ID = click.argument("budget_id", metavar="ID")
+BUDGET_ID_ARGUMENT = click.argument("budget_id", metavar="ID")
 
 
-def unknown_budget(budget_id: str) -> SystemExit:
-    from ops.cli.verdicts import printable
+def unknown_budget_exit(budget_id: str) -> SystemExit:
+    from ops.cli.verdicts import to_printable
 
-    said = f"there is no budget {printable(budget_id)}; `unattended budgets list` shows them"
+    said = f"there is no budget {to_printable(budget_id)}; `unattended budgets list` shows them"
     click.echo(f"unattended: {said}", err=True)
-    return SystemExit(SAID_NO)
+    return SystemExit(EXIT_FAILURE)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ops.cli.budgets.asking import BUDGET_ID, unknown_budget
+from ops.cli.budgets.asking import BUDGET_ID_ARGUMENT, unknown_budget_exit
 from ops.cli.command import command
-from ops.cli.completing import apps, completed_by, workflows
+from ops.cli.completing import find_apps, complete_with, find_workflows
 from ops.cli.output import json_option, print_json
-from ops.cli.runs.asking import who_asks
+from ops.cli.runs.asking import operator_name
 from ops.cli.session import with_database
 
 if TYPE_CHECKING:
     from accounting.budgets.budget import Budget
-    from accounting.budgets.standing import Standing
-    from accounting.budgets.store import KeptBudget, SetBudget
+    from accounting.budgets.standing import BudgetStatus
+    from accounting.budgets.store import StoredBudget, BudgetChange
 
 _OPTIONS = {
     "app_id": "--app",
@@ -29,7 +29,7 @@ _OPTIONS = {
     "pause_triggers": "--pause-triggers",
     "note": "--note",
 }
-_KEPT = ("timezone", "soft", "new_runs", "running", "pause_triggers", "note")
+_INHERITED_FIELDS = ("timezone", "soft", "new_runs", "running", "pause_triggers", "note")
 
 
 class _Amount(click.ParamType[Decimal]):
@@ -54,10 +54,10 @@ class _Amount(click.ParamType[Decimal]):
 @click.option(
     "--app",
     "app_id",
-    shell_complete=completed_by(apps),
+    shell_complete=complete_with(find_apps),
     help="Whose: one app, or '*' for each app on its own. Without: all apps together.",
 )
-@click.option("--workflow", shell_complete=completed_by(workflows), help="Only of this workflow.")
+@click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only of this workflow.")
 @click.option("--per", "window", required=True, metavar="WINDOW", help="hour, day, month, total or run.")
 @click.option("--usd", type=_Amount(), help="So many USD, such as 10 or 0.50.")
 @click.option("--tokens", type=_Amount(), help="So many tokens, input and output together.")
@@ -68,50 +68,50 @@ class _Amount(click.ParamType[Decimal]):
 @click.option("--pause-triggers/--leave-triggers", default=None, help="When it is spent. Usual: --leave-triggers.")
 @click.option("--note", help="Why, for whoever looks at it later.")
 @json_option
-def set_budget(as_json: bool, **given: Any) -> None:
+def set_budget(as_json: bool, **values: Any) -> None:
     """Makes a budget, or changes one.
 
     That of the same app, workflow, window and unit is changed. What is not said stays as it is; of a new one it is
     as usual.
     """
-    unit, limit = _limit(given)
-    asked = _checked({**given, "unit": unit, "limit": limit})
+    unit, limit = _parse_limit(values)
+    asked = _parse_budget({**values, "unit": unit, "limit": limit})
 
-    async def work(database: Any, _settings: object) -> "tuple[SetBudget, Sequence[Standing], bool]":
-        from accounting.budgets.standing import standings
-        from accounting.budgets.store import Budgets
+    async def work(database: Any, _settings: object) -> "tuple[BudgetChange, Sequence[BudgetStatus], bool]":
+        from accounting.budgets.standing import read_statuses
+        from accounting.budgets.store import BudgetStore
 
-        budgets = Budgets(database)
+        budgets = BudgetStore(database)
         kept = await budgets.find(asked.id)
-        budget = _checked({**given, **_left_as_it_is(given, kept), "unit": unit, "limit": limit})
-        done = await budgets.set(budget, by=who_asks())
-        its = [each for each in await standings(database) if each.budget.id == budget.id]
-        return done, its, await _is_of_nobody(database, budget)
+        budget = _parse_budget({**values, **_unchanged_fields(values, kept), "unit": unit, "limit": limit})
+        done = await budgets.set(budget, by=operator_name())
+        its = [each for each in await read_statuses(database) if each.budget.id == budget.id]
+        return done, its, await _matches_no_call(database, budget)
 
     done, standings, of_nobody = with_database(work)
     if as_json:
-        print_json({"how": done.how, **done.kept.as_json(), "standings": [each.as_json() for each in standings]})
+        print_json({"how": done.kind, **done.stored.as_json(), "standings": [each.as_json() for each in standings]})
     else:
-        _tell(done, standings, of_nobody=of_nobody)
+        _print_budget(done, standings, matches_no_call=of_nobody)
 
 
 @command("remove", examples=["unattended budgets remove app:acme/day/usd"], related=["budgets list", "budgets set"])
-@BUDGET_ID
+@BUDGET_ID_ARGUMENT
 @json_option
 def remove_budget(budget_id: str, as_json: bool) -> None:
     """Removes a budget. Runs that it holds go on, triggers it has paused are resumed."""
-    from accounting.budgets.store import Budgets
+    from accounting.budgets.store import BudgetStore
 
-    if not with_database(lambda database, _: Budgets(database).remove(budget_id)):
-        raise unknown_budget(budget_id)
+    if not with_database(lambda database, _: BudgetStore(database).remove(budget_id)):
+        raise unknown_budget_exit(budget_id)
     if as_json:
         print_json({"budget_id": budget_id, "removed": True})
     else:
         click.echo(f"{budget_id} is removed")
 
 
-def _limit(given: Mapping[str, Any]) -> tuple[str, Decimal]:
-    usd, tokens = given["usd"], given["tokens"]
+def _parse_limit(values: Mapping[str, Any]) -> tuple[str, Decimal]:
+    usd, tokens = values["usd"], values["tokens"]
     if usd is not None and tokens is not None:
         raise click.UsageError("say --usd or --tokens: a budget has one unit; for both set two budgets")
     if usd is None and tokens is None:
@@ -119,44 +119,44 @@ def _limit(given: Mapping[str, Any]) -> tuple[str, Decimal]:
     return ("usd", usd) if tokens is None else ("tokens", tokens)
 
 
-def _checked(given: Mapping[str, Any]) -> "Budget":
-    from accounting.budgets.budget import UnfitBudgetError, checked_budget
+def _parse_budget(values: Mapping[str, Any]) -> "Budget":
+    from accounting.budgets.budget import InvalidBudgetError, parse_budget
 
-    fields = {name: value for name, value in given.items() if name not in ("usd", "tokens")}
+    fields = {name: value for name, value in values.items() if name not in ("usd", "tokens")}
     try:
-        return checked_budget(**fields)
-    except UnfitBudgetError as error:
-        options = {**_OPTIONS, "limit": f"--{given['unit']}"}
+        return parse_budget(**fields)
+    except InvalidBudgetError as error:
+        options = {**_OPTIONS, "limit": f"--{values['unit']}"}
         said = [f"{options.get(field, field)} {sentence}" for field, sentence in error.problems.items()]
         raise click.UsageError("; ".join(said)) from None
 
 
-def _left_as_it_is(given: Mapping[str, Any], kept: "KeptBudget | None") -> dict[str, Any]:
-    if kept is None:
+def _unchanged_fields(values: Mapping[str, Any], previous: "StoredBudget | None") -> dict[str, Any]:
+    if previous is None:
         return {}
-    return {name: getattr(kept.budget, name) for name in _KEPT if given[name] is None}
+    return {name: getattr(previous.budget, name) for name in _INHERITED_FIELDS if values[name] is None}
 
 
-async def _is_of_nobody(database: Any, budget: "Budget") -> bool:
+async def _matches_no_call(database: Any, budget: "Budget") -> bool:
     """Where calls were made and none that it is about: a name that is misspelt limits nothing, and nobody notices."""
-    from accounting.totals.reading import Wanted, usage_totals
+    from accounting.totals.reading import UsageFilter, usage_totals
 
-    its = Wanted(app_id=None if budget.is_for_each_app else budget.app_id, workflow=budget.workflow)
+    its = UsageFilter(app_id=None if budget.is_for_each_app else budget.app_id, workflow=budget.workflow)
     return not await usage_totals(database, [], its) and bool(await usage_totals(database, []))
 
 
-def _tell(done: "SetBudget", standings: "Sequence[Standing]", *, of_nobody: bool) -> None:
-    from accounting.budgets.budget import amount_in_words
-    from ops.cli.budgets.words import consequence_words, limit_words
+def _print_budget(change: "BudgetChange", standings: "Sequence[BudgetStatus]", *, matches_no_call: bool) -> None:
+    from accounting.budgets.budget import format_amount
+    from ops.cli.budgets.words import describe_consequence, describe_limit
 
-    budget = done.kept.budget
-    how = {"created": "is made", "changed": "is changed", "unchanged": "is as it was"}[done.how]
-    click.echo(f"{budget.id} {how}: {limit_words(budget)}")
-    click.echo(consequence_words(budget))
-    if of_nobody and done.how == "created":
+    budget = change.stored.budget
+    how = {"created": "is made", "changed": "is changed", "unchanged": "is as it was"}[change.kind]
+    click.echo(f"{budget.id} {how}: {describe_limit(budget)}")
+    click.echo(describe_consequence(budget))
+    if matches_no_call and change.kind == "created":
         click.echo("unattended: no model call that it limits was made yet; is its name right?", err=True)
-    spent = [each for each in standings if each.exhausted]
+    spent = [each for each in standings if each.is_exhausted]
     if spent and not budget.soft:
         apps = "1 app" if len(spent) == 1 else f"{len(spent):,} apps"
-        whose = f"by {apps}" if budget.is_for_each_app else amount_in_words(budget.unit, spent[0].spent)
+        whose = f"by {apps}" if budget.is_for_each_app else format_amount(budget.unit, spent[0].spent)
         click.echo(f"unattended: it is spent already, {whose}: `unattended budgets show {budget.id}`", err=True)

@@ -3,7 +3,7 @@
 import click
 
 from ops.cli.command import Group
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 
 
 @click.group(cls=Group)
@@ -20,4 +20,4 @@ for name, place, first_words in (
     ("set", "change:set_budget", "Makes a budget, or changes one."),
     ("remove", "change:remove_budget", "Removes a budget."),
 ):
-    budgets.add_command(Deferred(name, f"ops.cli.budgets.{place}", first_words))
+    budgets.add_command(DeferredCommand(name, f"ops.cli.budgets.{place}", first_words))

@@ -9,20 +9,20 @@ from typing import Any
 
 import click
 
-from ops.cli.completing import apps, completed_by, trigger_names, workflows
-from ops.cli.verdicts import printable
+from ops.cli.completing import find_apps, complete_with, find_trigger_names, find_workflows
+from ops.cli.verdicts import to_printable
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
 
-Command = Callable[..., Any]
+CommandFunction = Callable[..., Any]
 
-SAID_NO = 1
-MAX_BY = 200
+EXIT_FAILURE = 1
+MAX_ACTOR_LENGTH = 200
 
 
-class _Moment(click.ParamType[datetime]):
+class _MomentType(click.ParamType[datetime]):
     name = "age|date"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
@@ -41,19 +41,19 @@ class _Moment(click.ParamType[datetime]):
             self.fail("write a date such as 2026-01-31 or an age such as 7d or 12h", param, ctx)
 
 
-MOMENT = _Moment()
+MOMENT = _MomentType()
 STATES = tuple(state.value for state in RunState)
 OUTCOMES = tuple(kind.value for kind in OutcomeKind)
-_WHOSE = (
-    click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only this app's."),
-    click.option("--workflow", shell_complete=completed_by(workflows), help="Only of this workflow."),
+_OWNER_OPTIONS = (
+    click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Only this app's."),
+    click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only of this workflow."),
     click.option(
         "--trigger",
-        shell_complete=completed_by(trigger_names),
+        shell_complete=complete_with(find_trigger_names),
         help="Only of this trigger: its name, or a type such as webhook.",
     ),
 )
-_WHICH = (
+_STATE_OPTIONS = (
     click.option(
         "--state",
         "states",
@@ -74,29 +74,29 @@ _WHICH = (
 )
 
 
-def whose_options(command: Command) -> Command:
-    for option in reversed(_WHOSE):
+def owner_options(command: CommandFunction) -> CommandFunction:
+    for option in reversed(_OWNER_OPTIONS):
         command = option(command)
     return command
 
 
-def filter_options(command: Command) -> Command:
-    for option in reversed(_WHICH):
+def filter_options(command: CommandFunction) -> CommandFunction:
+    for option in reversed(_STATE_OPTIONS):
         command = option(command)
-    return whose_options(command)
+    return owner_options(command)
 
 
-def matching(given: dict[str, Any]) -> Matching:
+def parse_run_filter(options: dict[str, Any]) -> Matching:
     """From what `filter_options` or `whose_options` have put among a command's options."""
-    hold, since, until = given.get("hold"), given.get("since"), given.get("until")
+    hold, since, until = options.get("hold"), options.get("since"), options.get("until")
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is later than --until, so that no run can match")
     return Matching(
-        app_id=given["app_id"],
-        workflow=given["workflow"],
-        trigger=given["trigger"],
-        states=tuple(RunState(state) for state in given.get("states", ())),
-        outcome=given.get("outcome"),
+        app_id=options["app_id"],
+        workflow=options["workflow"],
+        trigger=options["trigger"],
+        states=tuple(RunState(state) for state in options.get("states", ())),
+        outcome=options.get("outcome"),
         hold=None if hold is None else HoldKind(hold),
         since=since,
         until=until,
@@ -104,31 +104,31 @@ def matching(given: dict[str, Any]) -> Matching:
 
 
 @contextmanager
-def refusals_in_one_line() -> Iterator[None]:
+def exit_on_refusal() -> Iterator[None]:
     try:
         yield
     except (RefusedError, RunNotFoundError) as error:
-        click.echo(printable(f"unattended: {advised(error)}"), err=True)  # it repeats what a model or a caller sent
-        raise SystemExit(SAID_NO) from None
+        click.echo(to_printable(f"unattended: {refusal_text(error)}"), err=True)  # it repeats what a model or a caller sent
+        raise SystemExit(EXIT_FAILURE) from None
 
 
-def advised(error: Exception) -> str:
+def refusal_text(error: Exception) -> str:
     known = "; `unattended runs list` shows them" if isinstance(error, RunNotFoundError) else ""
     return f"{error}{known}"
 
 
-def who_asks() -> str:
+def operator_name() -> str:
     """For the record of a run: the name on this machine, as far as there is one."""
-    user = _user()
+    user = _user_name()
     return "cli" if user is None else f"{user} (cli)"
 
 
-def who_answers() -> str:
+def answerer_name() -> str:
     """For the record of an answer: an approval names the machine too."""
-    return f"{_user() or 'cli'}@{socket.gethostname()}"[:MAX_BY]
+    return f"{_user_name() or 'cli'}@{socket.gethostname()}"[:MAX_ACTOR_LENGTH]
 
 
-def _user() -> str | None:
+def _user_name() -> str | None:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container may run under a number

@@ -7,20 +7,20 @@ from typing import Any
 import click
 
 from ops.cli.command import command
-from ops.cli.completing import completed_by, runs
+from ops.cli.completing import complete_with, find_runs
 from ops.cli.output import json_option
-from ops.cli.runs.asking import SAID_NO, filter_options, matching, refusals_in_one_line
-from ops.cli.runs.changing import Order, change_matching, change_named
+from ops.cli.runs.asking import EXIT_FAILURE, filter_options, parse_run_filter, exit_on_refusal
+from ops.cli.runs.changing import BulkAction, change_matching, change_named
 from workers.control.replaying import ReplayOptions
 from workers.store.matching import Matching
 
-Command = Callable[..., Any]
+CommandFunction = Callable[..., Any]
 
-CANCEL = Order("cancel", states=("queued", "running", "needs_human"))
-DISCARD = Order("discard", states=("parked",))
-REPLAY = Order("replay", states=("parked", "failed"), wakes=True)
-RETRY_NOW = Order("retry-now", states=("queued",), wakes=True)
-_MANY = (
+CANCEL = BulkAction("cancel", states=("queued", "running", "needs_human"))
+DISCARD = BulkAction("discard", states=("parked",))
+REPLAY = BulkAction("replay", states=("parked", "failed"), needs_wakeups=True)
+RETRY_NOW = BulkAction("retry-now", states=("queued",), needs_wakeups=True)
+_BULK_OPTIONS = (
     click.option("--all", "everything", is_flag=True, help="All runs that can take it, without a filter."),
     click.option("--limit", type=click.IntRange(min=1), help="So many at most, the oldest first."),
     click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing."),
@@ -28,13 +28,13 @@ _MANY = (
 )
 
 
-def _takes_runs(order: Order) -> Callable[[Command], Command]:
+def _run_arguments(action: BulkAction) -> Callable[[CommandFunction], CommandFunction]:
     run_ids = click.argument(
-        "run_ids", metavar="[RUN_ID]...", nargs=-1, shell_complete=completed_by(runs(*order.states))
+        "run_ids", metavar="[RUN_ID]...", nargs=-1, shell_complete=complete_with(find_runs(*action.states))
     )
 
-    def decorate(command: Command) -> Command:
-        for option in reversed(_MANY):
+    def decorate(command: CommandFunction) -> CommandFunction:
+        for option in reversed(_BULK_OPTIONS):
             command = option(command)
         return run_ids(filter_options(json_option(command)))
 
@@ -50,14 +50,14 @@ def _takes_runs(order: Order) -> Callable[[Command], Command]:
     ],
     related=["runs list", "runs discard"],
 )
-@_takes_runs(CANCEL)
-def cancel(run_ids: tuple[str, ...], **given: Any) -> None:
+@_run_arguments(CANCEL)
+def cancel(run_ids: tuple[str, ...], **options: Any) -> None:
     """Ends runs that wait or are being worked on.
 
     One that waits ends at once, one that is worked on with its worker's next heartbeat. Name runs, or use filters;
     these mean queued and running runs and those that wait for a person, unless --state says otherwise.
     """
-    _carry_out(CANCEL, run_ids, given)
+    _run_action(CANCEL, run_ids, options)
 
 
 @command(
@@ -65,13 +65,13 @@ def cancel(run_ids: tuple[str, ...], **given: Any) -> None:
     examples=["unattended runs discard 8C0A2F", "unattended runs discard --app acme --until 30d --dry-run"],
     related=["runs list", "runs replay"],
 )
-@_takes_runs(DISCARD)
-def discard(run_ids: tuple[str, ...], **given: Any) -> None:
+@_run_arguments(DISCARD)
+def discard(run_ids: tuple[str, ...], **options: Any) -> None:
     """Gives up runs that are at rest; they become cancelled.
 
     Name runs, or use filters; these mean parked runs, unless --state says otherwise.
     """
-    _carry_out(DISCARD, run_ids, given)
+    _run_action(DISCARD, run_ids, options)
 
 
 @command(
@@ -84,11 +84,11 @@ def discard(run_ids: tuple[str, ...], **given: Any) -> None:
     ],
     related=["runs list", "runs retry-now"],
 )
-@_takes_runs(REPLAY)
+@_run_arguments(REPLAY)
 @click.option("--again", is_flag=True, help="One more, though it was replayed before.")
 @click.option("--repeat-done", is_flag=True, help="Also runs whose tools or write-backs succeeded: they happen again.")
 @click.option("--new-keys", is_flag=True, help="Give tools new idempotency keys, not those of a run that failed.")
-def replay(run_ids: tuple[str, ...], again: bool, repeat_done: bool, new_keys: bool, **given: Any) -> None:
+def replay(run_ids: tuple[str, ...], again: bool, repeat_done: bool, new_keys: bool, **flags: Any) -> None:
     """Starts runs anew, each as a new run with the same input.
 
     Repeating the command starts nothing twice. Name runs, or use filters; these mean parked and failed runs, unless
@@ -98,9 +98,9 @@ def replay(run_ids: tuple[str, ...], again: bool, repeat_done: bool, new_keys: b
     they are listed, and you are asked (--yes, where nobody can be). With filters such runs are skipped and named,
     unless --repeat-done is given.
     """
-    repeat_done = repeat_done or (bool(run_ids) and given["yes"])
+    repeat_done = repeat_done or (bool(run_ids) and flags["yes"])
     options = ReplayOptions(again=again, repeat_done=repeat_done, new_keys=new_keys)
-    _carry_out(replace(REPLAY, replay=options), run_ids, given)
+    _run_action(replace(REPLAY, replay=options), run_ids, flags)
 
 
 @command(
@@ -108,26 +108,26 @@ def replay(run_ids: tuple[str, ...], again: bool, repeat_done: bool, new_keys: b
     examples=["unattended runs retry-now 8C0A2F", "unattended runs retry-now --workflow DailyDigest --yes"],
     related=["runs list", "runs replay"],
 )
-@_takes_runs(RETRY_NOW)
-def retry_now(run_ids: tuple[str, ...], **given: Any) -> None:
+@_run_arguments(RETRY_NOW)
+def retry_now(run_ids: tuple[str, ...], **options: Any) -> None:
     """Makes runs due that wait for their next attempt.
 
     Name runs, or use filters; these mean queued runs.
     """
-    _carry_out(RETRY_NOW, run_ids, given)
+    _run_action(RETRY_NOW, run_ids, options)
 
 
-def _carry_out(order: Order, run_ids: tuple[str, ...], given: dict[str, Any]) -> None:
-    wanted = matching(given)
-    filtered = given["everything"] or wanted != Matching()
+def _run_action(action: BulkAction, run_ids: tuple[str, ...], options: dict[str, Any]) -> None:
+    wanted = parse_run_filter(options)
+    filtered = options["everything"] or wanted != Matching()
     if bool(run_ids) == filtered:
         raise click.UsageError(
             "name runs, or give filters, not both"
             if run_ids
             else "name runs, give a filter such as --app, or say --all"
         )
-    if run_ids and (given["dry_run"] or given["limit"]):
+    if run_ids and (options["dry_run"] or options["limit"]):
         raise click.UsageError("--dry-run and --limit go with filters")
-    with refusals_in_one_line():
-        done = change_named(order, run_ids, given) if run_ids else change_matching(order, wanted, given)
-    raise SystemExit(0 if done else SAID_NO)
+    with exit_on_refusal():
+        done = change_named(action, run_ids, options) if run_ids else change_matching(action, wanted, options)
+    raise SystemExit(0 if done else EXIT_FAILURE)

@@ -3,7 +3,7 @@
 import click
 
 from ops.cli.command import Group
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 
 
 @click.group(cls=Group)
@@ -21,4 +21,4 @@ for name, place, first_words in (
     ("cancel", "change:cancel", "Ends runs that wait or are being worked on."),
     ("discard", "change:discard", "Gives up runs that are at rest; they become cancelled."),
 ):
-    runs.add_command(Deferred(name, f"ops.cli.runs.{place}", first_words))
+    runs.add_command(DeferredCommand(name, f"ops.cli.runs.{place}", first_words))

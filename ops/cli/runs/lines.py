@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ops.cli.output import plain_or_coloured
+from ops.cli.output import make_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from ops.cli.turn_lines import Line
 
 
-def console() -> "Console":
-    return plain_or_coloured(highlight=False, markup=False, emoji=False, soft_wrap=True)
+def line_console() -> "Console":
+    return make_console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_lines(lines: "Iterable[Line]") -> None:
     from rich.text import Text
 
-    out = console()
+    out = line_console()
     for style, line in lines:
         out.print(Text(line, style=style))
 
 
-def nobody_reads() -> None:
+def discard_stdout() -> None:
     """The reader of a pipe is gone, as `head` is after ten lines: nothing more is written, also not at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def clock(value: Any) -> str:
+def format_utc(value: Any) -> str:
     return f"{value:%Y-%m-%d %H:%M:%S} UTC" if isinstance(value, datetime) else ""
 
 
-def lasting(since: datetime | None, until: datetime | None) -> str:
+def format_duration(since: datetime | None, until: datetime | None) -> str:
     if since is None or until is None:
         return ""
     seconds = max((until - since).total_seconds(), 0.0)
@@ -48,7 +48,7 @@ def lasting(since: datetime | None, until: datetime | None) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
-def held_by(run: Mapping[str, Any]) -> str:
+def describe_hold(run: Mapping[str, Any]) -> str:
     """A budget's name says that it is one."""
     by = run.get("held_by") or ""
     return (

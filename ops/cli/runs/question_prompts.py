@@ -6,73 +6,73 @@ from typing import Any
 
 import click
 
-from ops.cli.json_argument import JsonArgumentError, json_object
-from ops.cli.runs.asking import SAID_NO
-from ops.cli.runs.question_lines import lines_of_question
-from ops.cli.verdicts import printable
+from ops.cli.json_argument import JsonArgumentError, parse_json_object
+from ops.cli.runs.asking import EXIT_FAILURE
+from ops.cli.runs.question_lines import single_question_lines
+from ops.cli.verdicts import to_printable
 from workers.control.questions import question_key, question_name
 
-Question = Mapping[str, Any]
+QuestionFields = Mapping[str, Any]
 
 
-def show_questions(questions: Sequence[Question]) -> None:
+def print_questions(questions: Sequence[QuestionFields]) -> None:
     for question in questions:
-        for line in lines_of_question(question):
+        for line in single_question_lines(question):
             click.echo(line, err=True)
 
 
-def prompt_which(questions: Sequence[Question], said: str) -> int | str:
+def prompt_question(questions: Sequence[QuestionFields], answer_text: str) -> int | str:
     """The question that an answer of the command line is for, as it was shown."""
-    show_questions(questions)
+    print_questions(questions)
     if len(questions) == 1:
-        if not click.confirm(f"Answer question {questions[0]['number']} with {printable(said)}?", err=True):
+        if not click.confirm(f"Answer question {questions[0]['number']} with {to_printable(answer_text)}?", err=True):
             click.echo("nothing was answered", err=True)
-            raise SystemExit(SAID_NO)
+            raise SystemExit(EXIT_FAILURE)
         return question_name(questions[0])
     names = {str(question["number"]): question_name(question) for question in questions}
-    label = f"Which question has the answer {printable(said)}?"
+    label = f"Which question has the answer {to_printable(answer_text)}?"
     return names[click.prompt(label, type=click.Choice(list(names)), err=True)]
 
 
-def prompt_answer(question: Question) -> dict[str, Any]:
+def prompt_answer(question: QuestionFields) -> dict[str, Any]:
     """`message` or `responses`, for this question."""
     if question["kind"] == "message":
         return {"message": click.prompt("Message", err=True)}
     tool, choices = str(question["tool"]), question.get("choices")
     awaited = list(question.get("keys") or ())
     if not (choices or awaited):
-        label = f'{printable(tool)}, as JSON such as {{"approved": true}}'
-        return {"responses": {tool: click.prompt(label, err=True, value_proc=_object)}}
+        label = f'{to_printable(tool)}, as JSON such as {{"approved": true}}'
+        return {"responses": {tool: click.prompt(label, err=True, value_proc=_parse_object)}}
     keys: dict[str, Any] = {}
     if choices:
         first = question_key(question)
         keys[first] = _prompt_choice(tool, first, choices)
     for key in awaited:
         if key not in keys:
-            keys[key] = value_of(click.prompt(printable(f"{tool}.{key}"), err=True))
+            keys[key] = parse_value(click.prompt(to_printable(f"{tool}.{key}"), err=True))
     return {"responses": {tool: keys}}
 
 
 def _prompt_choice(tool: str, key: str, choices: Sequence[str]) -> str:
     """A choice is offered without what steers a terminal, and sent as it is."""
-    offered = {printable(choice): choice for choice in choices}
-    return offered[click.prompt(printable(f"{tool}.{key}"), type=click.Choice(list(offered)), err=True)]
+    offered = {to_printable(choice): choice for choice in choices}
+    return offered[click.prompt(to_printable(f"{tool}.{key}"), type=click.Choice(list(offered)), err=True)]
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
-        return json_object(text)
+        return parse_json_object(text)
     except JsonArgumentError as error:
         raise click.UsageError(str(error)) from None  # asked again
 
 
-def value_of(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """The text 7 is written "7", in quotes that the shell leaves alone."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return text
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(name)

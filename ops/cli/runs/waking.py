@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from workers.settings import Settings
-from workers.waking import Wake
+from workers.waking import WakeupSender
 
 
 @asynccontextmanager
-async def waking(settings: Settings) -> AsyncIterator[Wake]:
+async def open_wakeups(settings: Settings) -> AsyncIterator[WakeupSender]:
     from workers.broker.wakeups import Wakeups, celery_publisher
     from workers.celery import configure
 

@@ -8,17 +8,17 @@ import click
 
 from ops.cli.command import command
 from ops.cli.output import json_option, print_json
-from ops.cli.progress import progress
-from ops.cli.runs.asking import MOMENT, who_asks
-from ops.cli.runs.lines import clock
-from ops.cli.triggers.asking import APP, NAME, refusals_in_one_line, with_acceptance
+from ops.cli.progress import show_progress
+from ops.cli.runs.asking import MOMENT, operator_name
+from ops.cli.runs.lines import format_utc
+from ops.cli.triggers.asking import APP_OPTION, NAME_ARGUMENT, exit_on_refusal, with_acceptance
 from workers.control.errors import RefusedError
 
 if TYPE_CHECKING:
-    from triggers.role import TriggerGround
+    from triggers.role import RoleContext
     from triggers.schedule.backfill import BackfillPlan
 
-FIRST_TIMES = 10
+MAX_PREVIEW_TIMES = 10
 
 
 @command(
@@ -29,10 +29,10 @@ FIRST_TIMES = 10
     ],
     related=["triggers show", "runs replay"],
 )
-@NAME
+@NAME_ARGUMENT
 @click.option("--from", "start", type=MOMENT, required=True, help="A date, a time with its offset, or an age (7d).")
 @click.option("--to", "end", type=MOMENT, required=True, help="Likewise; both are included.")
-@APP
+@APP_OPTION
 @click.option(
     "--overlap",
     type=click.Choice(["one_by_one", "allow"]),
@@ -42,89 +42,89 @@ FIRST_TIMES = 10
 @click.option("--dry-run", is_flag=True, help="Say what would be started, and start nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts.")
 @json_option
-def backfill(name: str, app_id: str | None, as_json: bool, **given: Any) -> None:
+def backfill(name: str, app_id: str | None, as_json: bool, **options: Any) -> None:
     """Starts the runs of a schedule for times that have passed.
 
     For its times from --from to --to, as if each had been a tick. What has run at its time is not run again, so that
     the same command may be repeated.
     """
-    with refusals_in_one_line():
-        planned = with_acceptance(lambda ground: _plan(ground, name, app_id, given["start"], given["end"]))
-        nothing = "" if planned.new else _nothing(planned, given["start"], given["end"])
-        if given["dry_run"]:
-            _preview(planned, nothing, as_json=as_json)
+    with exit_on_refusal():
+        planned = with_acceptance(lambda ground: _make_plan(ground, name, app_id, options["start"], options["end"]))
+        nothing = "" if planned.new_runs else _nothing_text(planned, options["start"], options["end"])
+        if options["dry_run"]:
+            _print_preview(planned, nothing, as_json=as_json)
             return
-        if not (nothing or given["yes"]):
-            _ask(planned)
-        created, there = (0, planned.there_already) if nothing else _carry_out(planned, given["overlap"])
+        if not (nothing or options["yes"]):
+            _confirm(planned)
+        created, there = (0, planned.there_already) if nothing else _start_runs(planned, options["overlap"])
     if as_json:
         print_json({"trigger_id": planned.trigger.id, "created": created, "there_already": there})
     else:
-        click.echo(nothing or f"{_runs(created)} started, {there} were there already")
+        click.echo(nothing or f"{_count_runs(created)} started, {there} were there already")
 
 
-async def _plan(
-    ground: "TriggerGround", name: str, app_id: str | None, start: datetime, end: datetime
+async def _make_plan(
+    ground: "RoleContext", name: str, app_id: str | None, start: datetime, end: datetime
 ) -> "BackfillPlan":
-    from triggers.control.backfilling import plan
-    from triggers.control.naming import find
+    from triggers.control.backfilling import prepare_backfill
+    from triggers.control.naming import find_trigger
 
-    return await plan(ground, await find(ground, name, app_id=app_id), start=start, end=end, app_id=app_id)
+    return await prepare_backfill(ground, await find_trigger(ground, name, app_id=app_id), start=start, end=end, app_id=app_id)
 
 
-def _carry_out(planned: "BackfillPlan", overlap: Any) -> tuple[int, int]:
+def _start_runs(plan: "BackfillPlan", overlap: Any) -> tuple[int, int]:
     """How many were made, and were there already."""
-    from triggers.control.backfilling import carry_out
+    from triggers.control.backfilling import run_backfill
 
-    with progress("backfill", planned.runs) as told:
-        done = with_acceptance(lambda ground: carry_out(ground, planned, by=who_asks(), overlap=overlap, told=told))
+    with show_progress("backfill", plan.runs) as told:
+        done = with_acceptance(lambda ground: run_backfill(ground, plan, by=operator_name(), overlap=overlap, on_progress=told))
     return done.created, done.there_already
 
 
-def _nothing(planned: "BackfillPlan", start: datetime, end: datetime) -> str:
-    span = f"nothing to backfill between {clock(start.astimezone(UTC))} and {clock(end.astimezone(UTC))}"
-    if not planned.times:
+def _nothing_text(plan: "BackfillPlan", start: datetime, end: datetime) -> str:
+    span = f"nothing to backfill between {format_utc(start.astimezone(UTC))} and {format_utc(end.astimezone(UTC))}"
+    if not plan.times:
         return f"{span}: no times in that range{' so far' if end > datetime.now(UTC) else ''}"
-    times = len(planned.times)
+    times = len(plan.times)
     return f"{span}: {'its one time has its run' if times == 1 else f'all {times} times have their runs'}"
 
 
-def _preview(planned: "BackfillPlan", nothing: str, *, as_json: bool) -> None:
-    from triggers.control.backfilling import as_json as plan_as_json
+def _print_preview(plan: "BackfillPlan", nothing_text: str, *, as_json: bool) -> None:
+    from triggers.control.backfilling import backfill_json as plan_as_json
 
     if as_json:
-        print_json({"dry_run": True, **plan_as_json(planned)})
+        print_json({"dry_run": True, **plan_as_json(plan)})
         return
-    if nothing:
-        click.echo(nothing)
+    if nothing_text:
+        click.echo(nothing_text)
         return
-    for line in _lines(planned):
+    for line in _time_lines(plan):
         click.echo(line)
-    click.echo(f"would start {_what(planned)}; nothing was changed")
+    click.echo(f"would start {_describe_plan(plan)}; nothing was changed")
 
 
-def _ask(planned: "BackfillPlan") -> None:
+def _confirm(plan: "BackfillPlan") -> None:
     """Outside of an event loop, which would keep Ctrl-C from the prompt."""
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"nobody can be asked whether to start {_what(planned)}: say --yes, or look first with --dry-run"
+            f"nobody can be asked whether to start {_describe_plan(plan)}: say --yes, or look first with --dry-run"
         )
-    for line in _lines(planned):
+    for line in _time_lines(plan):
         click.echo(line, err=True)
-    if not click.confirm(f"start {_what(planned)}?", err=True):
+    if not click.confirm(f"start {_describe_plan(plan)}?", err=True):
         raise RefusedError("nothing was changed")
 
 
-def _lines(planned: "BackfillPlan") -> list[str]:
-    more = len(planned.times) - FIRST_TIMES
-    return [*map(clock, planned.times[:FIRST_TIMES]), *([f"… and {more} more times"] if more > 0 else [])]
+def _time_lines(plan: "BackfillPlan") -> list[str]:
+    more = len(plan.times) - MAX_PREVIEW_TIMES
+    return [*map(format_utc, plan.times[:MAX_PREVIEW_TIMES]), *([f"… and {more} more times"] if more > 0 else [])]
 
 
-def _what(planned: "BackfillPlan") -> str:
-    apps = "1 app" if len(planned.apps) == 1 else f"{len(planned.apps)} apps"
-    there = f", {planned.there_already} more are there already" if planned.there_already else ""
-    return f"{_runs(planned.new)} of {planned.trigger.id}, for {apps}{there}"
+def _describe_plan(plan: "BackfillPlan") -> str:
+    apps = "1 app" if len(plan.apps) == 1 else f"{len(plan.apps)} apps"
+    there = f", {plan.there_already} more are there already" if plan.there_already else ""
+    return f"{_count_runs(plan.new_runs)} of {plan.trigger.id}, for {apps}{there}"
 
 
-def _runs(number: int) -> str:
+def _count_runs(number: int) -> str:
     return "1 run" if number == 1 else f"{number} runs"

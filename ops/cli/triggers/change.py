@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.command import command
-from ops.cli.json_argument import JsonArgumentError, json_object
+from ops.cli.json_argument import JsonArgumentError, parse_json_object
 from ops.cli.output import json_option, print_json
-from ops.cli.runs.asking import who_asks
-from ops.cli.triggers.asking import APP, NAME, refusals_in_one_line, with_acceptance, with_triggers
-from ops.cli.triggers.places import Place
+from ops.cli.runs.asking import operator_name
+from ops.cli.triggers.asking import APP_OPTION, NAME_ARGUMENT, exit_on_refusal, with_acceptance, with_triggers
+from ops.cli.triggers.places import StreamPositionType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from triggers.control.firing import Fired
-    from triggers.control.known import Ground
-    from triggers.control.pausing import Paused
-    from triggers.role import TriggerGround
+    from triggers.control.firing import ManualRun
+    from triggers.control.known import ControlContext
+    from triggers.control.pausing import PauseResult
+    from triggers.role import RoleContext
 
 
 @command(
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     ],
     related=["triggers resume", "triggers list"],
 )
-@NAME
-@APP
+@NAME_ARGUMENT
+@APP_OPTION
 @click.option("--note", default="", help="Why, for whoever looks at it later.")
 @json_option
 def pause(name: str, app_id: str | None, note: str, as_json: bool) -> None:
@@ -40,15 +40,15 @@ def pause(name: str, app_id: str | None, note: str, as_json: bool) -> None:
     try again later.
     """
 
-    async def work(ground: "Ground") -> "Paused":
-        from triggers.control.naming import find
+    async def work(ground: "ControlContext") -> "PauseResult":
+        from triggers.control.naming import find_trigger
         from triggers.control.pausing import pause as pause_it
 
-        known = await find(ground, name, app_id=app_id)
-        return await pause_it(ground, known, by=who_asks(), note=note, app_id=app_id)
+        known = await find_trigger(ground, name, app_id=app_id)
+        return await pause_it(ground, known, by=operator_name(), note=note, app_id=app_id)
 
-    with refusals_in_one_line():
-        _tell(with_triggers(work), as_json=as_json)
+    with exit_on_refusal():
+        _print_pause(with_triggers(work), as_json=as_json)
 
 
 @command(
@@ -56,9 +56,9 @@ def pause(name: str, app_id: str | None, note: str, as_json: bool) -> None:
     examples=["unattended triggers resume weekday-morning", "unattended triggers resume paid-order --from token"],
     related=["triggers pause", "triggers show"],
 )
-@NAME
-@APP
-@click.option("--from", "from_", type=Place(), help="Of a change: now, token (where it stopped), an age or a time.")
+@NAME_ARGUMENT
+@APP_OPTION
+@click.option("--from", "from_", type=StreamPositionType(), help="Of a change: now, token (where it stopped), an age or a time.")
 @json_option
 def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
     """Lets a paused trigger or a suspended stream go on.
@@ -67,15 +67,15 @@ def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
     was skipped comes again; what has started a run already starts none.
     """
 
-    async def work(ground: "Ground") -> "Paused":
-        from triggers.control.naming import find
+    async def work(ground: "ControlContext") -> "PauseResult":
+        from triggers.control.naming import find_trigger
         from triggers.control.resuming import resume as resume_it
 
-        known = await find(ground, name, app_id=app_id)
-        return await resume_it(ground, known, by=who_asks(), app_id=app_id, from_=from_)
+        known = await find_trigger(ground, name, app_id=app_id)
+        return await resume_it(ground, known, by=operator_name(), app_id=app_id, from_=from_)
 
-    with refusals_in_one_line():
-        _tell(with_triggers(work), as_json=as_json)
+    with exit_on_refusal():
+        _print_pause(with_triggers(work), as_json=as_json)
 
 
 @command(
@@ -86,8 +86,8 @@ def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
     ],
     related=["triggers show", "enqueue"],
 )
-@NAME
-@APP
+@NAME_ARGUMENT
+@APP_OPTION
 @click.option(
     "--event", default="{}", metavar="JSON|@file", help="In the place of what it waits for: a body, a change."
 )
@@ -98,16 +98,16 @@ def fire(name: str, app_id: str | None, event: str, as_json: bool) -> None:
     Without --app one of each of its apps. Also of one that is paused. Where an expression takes the app from the event,
     --app is for an event without one.
     """
-    given = _event(event)
+    given = _parse_event(event)
 
-    async def work(ground: "TriggerGround") -> "Sequence[Fired]":
+    async def work(ground: "RoleContext") -> "Sequence[ManualRun]":
         from triggers.control.firing import fire as fire_it
-        from triggers.control.naming import find
+        from triggers.control.naming import find_trigger
 
-        known = await find(ground, name, app_id=app_id)
-        return await fire_it(ground, known, by=who_asks(), app_id=app_id, event=given)
+        known = await find_trigger(ground, name, app_id=app_id)
+        return await fire_it(ground, known, by=operator_name(), app_id=app_id, event=given)
 
-    with refusals_in_one_line():
+    with exit_on_refusal():
         fired = with_acceptance(work)
     if as_json:
         print_json([each.as_json() for each in fired])
@@ -118,15 +118,15 @@ def fire(name: str, app_id: str | None, event: str, as_json: bool) -> None:
         click.echo("started nothing: there is no app to run it for", err=True)
 
 
-def _event(text: str) -> Mapping[str, Any]:
+def _parse_event(text: str) -> Mapping[str, Any]:
     try:
-        return json_object(text)
+        return parse_json_object(text)
     except JsonArgumentError as error:
         raise click.BadParameter(str(error), param_hint="--event") from None
 
 
-def _tell(paused: "Paused", *, as_json: bool) -> None:
+def _print_pause(result: "PauseResult", *, as_json: bool) -> None:
     if as_json:
-        print_json(paused.as_json())
+        print_json(result.as_json())
     else:
-        click.echo(f"{paused.trigger_id} {paused.said}")
+        click.echo(f"{result.trigger_id} {result.said}")

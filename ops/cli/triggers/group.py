@@ -3,7 +3,7 @@
 import click
 
 from ops.cli.command import Group
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 
 
 @click.group(cls=Group)
@@ -25,4 +25,4 @@ for name, place, first_words in (
     ("edit", "make:edit", "Replaces the whole entry of a trigger made at run time."),
     ("remove", "make:remove", "Removes a trigger that was made at run time."),
 ):
-    triggers.add_command(Deferred(name, f"ops.cli.triggers.{place}", first_words))
+    triggers.add_command(DeferredCommand(name, f"ops.cli.triggers.{place}", first_words))

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.command import command
-from ops.cli.completing import apps, completed_by, workflows
-from ops.cli.output import json_option, moment, print_json, print_table
+from ops.cli.completing import find_apps, complete_with, find_workflows
+from ops.cli.output import json_option, format_moment, print_json, print_table
 from ops.cli.triggers.asking import with_triggers
-from ops.cli.triggers.reasons import why_inactive
+from ops.cli.triggers.reasons import inactive_reason
 from workers.services import NothingRunning
 from workers.settings import load_settings
 from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
 
 if TYPE_CHECKING:
-    from triggers.control.known import Ground
-    from triggers.control.listing import Wanted
+    from triggers.control.known import ControlContext
+    from triggers.control.listing import TriggerFilter
 
 STATES = ("active", "paused", "inactive")
-USUAL_LIMIT = 1000
+DEFAULT_LIMIT = 1000
 MAX_APPS_SHOWN = 5
-_WITHOUT_STATE = (
+_NOTHING_RUNNING_TEXT = (
     "nothing is running: these are the packages' triggers;"
     " what is paused, what was made at run time and what comes next is unknown"
 )
@@ -36,67 +36,67 @@ _WITHOUT_STATE = (
     ],
     related=["triggers show", "triggers create"],
 )
-@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only those that start runs of this app.")
-@click.option("--workflow", shell_complete=completed_by(workflows), help="Only of this workflow.")
+@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Only those that start runs of this app.")
+@click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only of this workflow.")
 @click.option("--type", "type_", type=click.Choice(sorted(SPEC_BY_TYPE)), metavar="TYPE", help="Such as webhook.")
 @click.option("--state", type=click.Choice(STATES), help="Only these.")
-@click.option("--limit", default=USUAL_LIMIT, type=click.IntRange(min=1), help="So many at most.")
+@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(min=1), help="So many at most.")
 @json_option
-def list_triggers(limit: int, as_json: bool, **given: Any) -> None:
+def list_triggers(limit: int, as_json: bool, **options: Any) -> None:
     """Lists every trigger, when it fired last and what comes next.
 
     Those of the packages that are started, and those made at run time. Filters narrow each other.
     """
-    rows = _rows(given, limit)
-    if len(rows) == limit == USUAL_LIMIT:
+    rows = _find_triggers(options, limit)
+    if len(rows) == limit == DEFAULT_LIMIT:
         click.echo(f"the first {limit} triggers; --limit shows more", err=True)
     if as_json:
         print_json(rows)
         return
     columns = ["trigger", "type", "apps", "state", "why", "last fired", "next"]
-    print_table("Triggers", columns, [_cells(row) for row in rows], whole=("state", "last fired", "next"))
+    print_table("Triggers", columns, [_trigger_cells(row) for row in rows], unfolded=("state", "last fired", "next"))
     if not rows:
-        click.echo("no trigger matches" if any(given.values()) else "there are no triggers yet", err=True)
+        click.echo("no trigger matches" if any(options.values()) else "there are no triggers yet", err=True)
 
 
-def _rows(given: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
-    from triggers.control.listing import Wanted, each_trigger
+def _find_triggers(options: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
+    from triggers.control.listing import TriggerFilter, iter_triggers
 
-    kind = given["type_"]
+    kind = options["type_"]
     canonical = None if kind is None else str(SPEC_BY_TYPE[kind].model_fields["type"].default)
-    wanted = Wanted(given["app_id"], given["workflow"], canonical, given["state"])
+    wanted = TriggerFilter(options["app_id"], options["workflow"], canonical, options["state"])
 
-    async def work(ground: "Ground") -> list[dict[str, Any]]:
-        return [row async for row in each_trigger(ground, wanted, limit=limit)]
+    async def work(ground: "ControlContext") -> list[dict[str, Any]]:
+        return [row async for row in iter_triggers(ground, wanted, limit=limit)]
 
     try:
         return with_triggers(work)
     except NothingRunning:
-        click.echo(_WITHOUT_STATE, err=True)
-        return _of_packages(wanted)[:limit]
+        click.echo(_NOTHING_RUNNING_TEXT, err=True)
+        return _package_triggers(wanted)[:limit]
 
 
-def _of_packages(wanted: "Wanted") -> list[dict[str, Any]]:
-    from triggers.control.listing import list_of_packages
+def _package_triggers(trigger_filter: "TriggerFilter") -> list[dict[str, Any]]:
+    from triggers.control.listing import list_package_triggers
     from workflows.package.catalog import Catalog, package_directories
 
     settings = load_settings()
-    return list_of_packages(settings, Catalog(package_directories(settings.packages)).packages(), wanted)
+    return list_package_triggers(settings, Catalog(package_directories(settings.packages)).packages(), trigger_filter)
 
 
-def _cells(row: Mapping[str, Any]) -> list[Any]:
+def _trigger_cells(row: Mapping[str, Any]) -> list[Any]:
     return [
         row["trigger_id"],
         row["type"],
-        _apps(row),
+        _apps_text(row),
         row["state"],
-        _why(row),
-        moment(row["last_fired_at"]),
-        "paused" if row["next_at"] and row["state"] == "paused" else moment(row["next_at"]),
+        _reason_text(row),
+        format_moment(row["last_fired_at"]),
+        "paused" if row["next_at"] and row["state"] == "paused" else format_moment(row["next_at"]),
     ]
 
 
-def _apps(row: Mapping[str, Any]) -> str:
+def _apps_text(row: Mapping[str, Any]) -> str:
     if row["apps_from"] is not None:
         return f"from the {row['apps_from']}"
     apps = row["apps"]
@@ -104,9 +104,9 @@ def _apps(row: Mapping[str, Any]) -> str:
     return ", ".join(apps[:MAX_APPS_SHOWN]) + more
 
 
-def _why(row: Mapping[str, Any]) -> str:
+def _reason_text(row: Mapping[str, Any]) -> str:
     paused = row["paused"] or next(iter(row["paused_apps"].values()), None)
     if row["state"] == "paused":
         return str(paused["note"] or f"by {paused['by']}") if paused else ""
     some = f"paused for {len(row['paused_apps'])} of its apps" if row["paused_apps"] else ""
-    return why_inactive(row) or some
+    return inactive_reason(row) or some

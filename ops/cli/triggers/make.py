@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.command import command
-from ops.cli.completing import apps, completed_by, workflows
+from ops.cli.completing import find_apps, complete_with, find_workflows
 from ops.cli.output import json_option, print_json
-from ops.cli.runs.asking import who_asks
-from ops.cli.triggers.asking import NAME, refusals_in_one_line, with_triggers
+from ops.cli.runs.asking import operator_name
+from ops.cli.triggers.asking import NAME_ARGUMENT, exit_on_refusal, with_triggers
 from workers.control.errors import RefusedError
-from workflows.package.raw.data_files import UnreadableError, parse
+from workflows.package.raw.data_files import UnreadableError, parse_document
 
 if TYPE_CHECKING:
-    from triggers.control.known import Ground, Known
+    from triggers.control.known import ControlContext, TriggerEntry
 
 MAX_CHARACTERS = 1024 * 1024
-_SOURCE = click.argument("source", metavar="FILE|-|JSON")
-_HOW = 'write a mapping such as {"name": "nightly", "type": "schedule", "cron": "0 2 * * *"}'
+_SOURCE_ARGUMENT = click.argument("source", metavar="FILE|-|JSON")
+_EXAMPLE_TEXT = 'write a mapping such as {"name": "nightly", "type": "schedule", "cron": "0 2 * * *"}'
 
 
 @command(
@@ -32,14 +32,14 @@ _HOW = 'write a mapping such as {"name": "nightly", "type": "schedule", "cron": 
     ],
     related=["triggers show", "triggers edit", "triggers remove"],
 )
-@_SOURCE
+@_SOURCE_ARGUMENT
 @click.option(
-    "--workflow", shell_complete=completed_by(workflows), help="What it starts. May also stand in FILE, beside `spec`."
+    "--workflow", shell_complete=complete_with(find_workflows), help="What it starts. May also stand in FILE, beside `spec`."
 )
 @click.option(
     "--app",
     "app_id",
-    shell_complete=completed_by(apps),
+    shell_complete=complete_with(find_apps),
     help="Whose trigger it is, and whose runs it starts. May also stand in FILE.",
 )
 @click.option("--type", "type_", metavar="TYPE", help="Such as schedule or webhook. May also stand in FILE.")
@@ -50,24 +50,24 @@ def create(source: str, workflow: str | None, app_id: str | None, type_: str | N
     It is at work within seconds. FILE holds one entry of a package's triggers.yaml, as YAML or JSON; - reads it from
     stdin.
     """
-    given = _read(source)
+    given = _read_entry(source)
     wrapped = given if isinstance(given.get("spec"), Mapping) else {"spec": given}
-    workflow = _one("workflow", "--workflow", workflow, wrapped)
-    app_id = _one("app_id", "--app", app_id, wrapped)
+    workflow = _single_value("workflow", "--workflow", workflow, wrapped)
+    app_id = _single_value("app_id", "--app", app_id, wrapped)
     spec = (
         wrapped["spec"]
         if type_ is None
-        else {**wrapped["spec"], "type": _one("type", "--type", type_, wrapped["spec"])}
+        else {**wrapped["spec"], "type": _single_value("type", "--type", type_, wrapped["spec"])}
     )
 
-    async def work(ground: "Ground") -> "dict[str, Any]":
-        from triggers.control.making import make
+    async def work(ground: "ControlContext") -> "dict[str, Any]":
+        from triggers.control.making import create_trigger
         from triggers.control.showing import show
 
-        return await show(ground, await make(ground, workflow, app_id, spec, by=who_asks()))
+        return await show(ground, await create_trigger(ground, workflow, app_id, spec, by=operator_name()))
 
-    with refusals_in_one_line():
-        _tell(with_triggers(work), "made", as_json=as_json)
+    with exit_on_refusal():
+        _print_trigger(with_triggers(work), "made", as_json=as_json)
 
 
 @command(
@@ -78,9 +78,9 @@ def create(source: str, workflow: str | None, app_id: str | None, type_: str | N
     ],
     related=["triggers show", "triggers create"],
 )
-@NAME
-@_SOURCE
-@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Whose trigger it is.")
+@NAME_ARGUMENT
+@_SOURCE_ARGUMENT
+@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Whose trigger it is.")
 @click.option("--revision", type=click.IntRange(min=1), help="Only if it is still this one, as `show` tells it.")
 @json_option
 def edit(name: str, source: str, app_id: str | None, revision: int | None, as_json: bool) -> None:
@@ -88,19 +88,19 @@ def edit(name: str, source: str, app_id: str | None, revision: int | None, as_js
 
     One that was made by `create` or over HTTP; FILE as there.
     """
-    given = _read(source)
+    given = _read_entry(source)
     spec = given["spec"] if isinstance(given.get("spec"), Mapping) else given
 
-    async def work(ground: "Ground") -> "dict[str, Any]":
+    async def work(ground: "ControlContext") -> "dict[str, Any]":
         from triggers.control.making import edit as edit_it
-        from triggers.control.naming import find
+        from triggers.control.naming import find_trigger
         from triggers.control.showing import show
 
-        known = await find(ground, name, app_id=app_id)
-        return await show(ground, await edit_it(ground, known, spec, by=who_asks(), revision=revision))
+        known = await find_trigger(ground, name, app_id=app_id)
+        return await show(ground, await edit_it(ground, known, spec, by=operator_name(), revision=revision))
 
-    with refusals_in_one_line():
-        _tell(with_triggers(work), "edited", as_json=as_json)
+    with exit_on_refusal():
+        _print_trigger(with_triggers(work), "edited", as_json=as_json)
 
 
 @command(
@@ -111,8 +111,8 @@ def edit(name: str, source: str, app_id: str | None, revision: int | None, as_js
     ],
     related=["triggers list", "triggers pause"],
 )
-@NAME
-@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Whose trigger it is.")
+@NAME_ARGUMENT
+@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Whose trigger it is.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts.")
 @json_option
 def remove(name: str, app_id: str | None, yes: bool, as_json: bool) -> None:
@@ -120,53 +120,53 @@ def remove(name: str, app_id: str | None, yes: bool, as_json: bool) -> None:
 
     By `create` or over HTTP. Its runs stay.
     """
-    with refusals_in_one_line():
-        known = with_triggers(lambda ground: _found(ground, name, app_id))
+    with exit_on_refusal():
+        known = with_triggers(lambda ground: _find_trigger(ground, name, app_id))
         if not yes and known.app_id is not None:  # of a package's the refusal comes below
-            _ask(known.id)
-        with_triggers(lambda ground: _remove(ground, known))
+            _confirm_removal(known.id)
+        with_triggers(lambda ground: _remove_trigger(ground, known))
     if as_json:
         print_json({"trigger_id": known.id, "removed": True})
     else:
         click.echo(f"{known.id} is removed")
 
 
-async def _found(ground: "Ground", name: str, app_id: str | None) -> "Known":
-    from triggers.control.naming import find
+async def _find_trigger(ground: "ControlContext", name: str, app_id: str | None) -> "TriggerEntry":
+    from triggers.control.naming import find_trigger
 
-    return await find(ground, name, app_id=app_id)
+    return await find_trigger(ground, name, app_id=app_id)
 
 
-async def _remove(ground: "Ground", known: "Known") -> None:
+async def _remove_trigger(ground: "ControlContext", known: "TriggerEntry") -> None:
     from triggers.control.making import remove as remove_it
 
-    await remove_it(ground, known, by=who_asks())
+    await remove_it(ground, known, by=operator_name())
 
 
-def _ask(id_: str) -> None:
+def _confirm_removal(trigger_id: str) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError(f"nobody can be asked whether to remove {id_}: say --yes")
-    if not click.confirm(f"remove {id_}?", err=True):
+        raise click.UsageError(f"nobody can be asked whether to remove {trigger_id}: say --yes")
+    if not click.confirm(f"remove {trigger_id}?", err=True):
         raise RefusedError("nothing was changed")
 
 
-def _read(source: str) -> dict[str, Any]:
+def _read_entry(source: str) -> dict[str, Any]:
     try:
-        text, is_json = _text(source)
-        data = parse(text, is_json=is_json).data
+        text, is_json = _read_text(source)
+        data = parse_document(text, is_json=is_json).data
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else f"{error}; save it as UTF-8"
         raise click.BadParameter(f"{source} cannot be read: {why}", param_hint="FILE") from None
     except UnreadableError as error:
-        raise click.BadParameter(f"{error}; {_HOW}", param_hint="FILE") from None
+        raise click.BadParameter(f"{error}; {_EXAMPLE_TEXT}", param_hint="FILE") from None
     if isinstance(data, list) and len(data) == 1:  # with the dash that it has in a package
         data = data[0]
     if not isinstance(data, dict):
-        raise click.BadParameter(_HOW, param_hint="FILE")
+        raise click.BadParameter(_EXAMPLE_TEXT, param_hint="FILE")
     return data
 
 
-def _text(source: str) -> tuple[str, bool]:
+def _read_text(source: str) -> tuple[str, bool]:
     if source.lstrip().startswith("{"):
         return source, True
     if source == "-":
@@ -176,20 +176,20 @@ def _text(source: str) -> tuple[str, bool]:
         return file.read(MAX_CHARACTERS), source.endswith(".json")
 
 
-def _one(field: str, option: str, given: str | None, wrapped: Mapping[str, Any]) -> str:
-    written = wrapped.get(field)
-    if given is None and written is None:
+def _single_value(field: str, option: str, argument: str | None, entry: Mapping[str, Any]) -> str:
+    written = entry.get(field)
+    if argument is None and written is None:
         raise click.UsageError(f"say {option}, or write {field} beside spec")
-    if given is not None and written not in (None, given):
-        raise click.UsageError(f"{option} says {given}, and FILE says {written}; keep one of them")
-    return str(written if given is None else given)
+    if argument is not None and written not in (None, argument):
+        raise click.UsageError(f"{option} says {argument}, and FILE says {written}; keep one of them")
+    return str(written if argument is None else argument)
 
 
-def _tell(shown: Mapping[str, Any], what: str, *, as_json: bool) -> None:
+def _print_trigger(trigger: Mapping[str, Any], outcome: str, *, as_json: bool) -> None:
     if as_json:
-        print_json(shown)
+        print_json(trigger)
         return
-    click.echo(f"{shown['trigger_id']} is {what}, revision {shown['revision']}")
-    if shown["inactive"]:
-        click.echo(f"unattended: it starts nothing yet: {shown['inactive']}", err=True)
-    click.echo(f"look at it: unattended triggers show {shown['trigger_id']}", err=True)
+    click.echo(f"{trigger['trigger_id']} is {outcome}, revision {trigger['revision']}")
+    if trigger["inactive"]:
+        click.echo(f"unattended: it starts nothing yet: {trigger['inactive']}", err=True)
+    click.echo(f"look at it: unattended triggers show {trigger['trigger_id']}", err=True)

@@ -7,13 +7,13 @@ import click
 
 from ops.cli.runs.asking import MOMENT
 
-_WORDS = ("now", "token")
+_KEYWORDS = ("now", "token")
 
 
-class Place(click.ParamType[Literal["now", "token"] | datetime]):
+class StreamPositionType(click.ParamType[Literal["now", "token"] | datetime]):
     name = "now|token|age|time"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Literal["now", "token"] | datetime:
-        return value if value in _WORDS else MOMENT.convert(value, param, ctx)
+        return value if value in _KEYWORDS else MOMENT.convert(value, param, ctx)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ops.cli.runs.lines import clock
+from ops.cli.runs.lines import format_utc
 
-_NOT_COMPUTED = "the trigger's expressions cannot be computed from it"
-_WORDS = {
+_NOT_COMPUTED_TEXT = "the trigger's expressions cannot be computed from it"
+_REASON_TEXTS = {
     "apps_unreadable": "the collection of its apps could not be read",
     "buffer_full": "one run waited behind the one at work already",
     "cycle": "the run that ended goes back to this trigger, and a chain must not go round",
@@ -19,8 +19,8 @@ _WORDS = {
     "loop_guard": "this document changed too often",
     "no_apps": "there was no app to run it for",
     "no_workflow": "no package here has its workflow",
-    "not_computed": _NOT_COMPUTED,
-    "not_mapped": _NOT_COMPUTED,
+    "not_computed": _NOT_COMPUTED_TEXT,
+    "not_mapped": _NOT_COMPUTED_TEXT,
     "not_storable": "its data cannot be kept",
     "over_max": "more times were missed than misfire.max makes up for",
     "overlap": "the run before it was not finished",
@@ -29,43 +29,43 @@ _WORDS = {
     "shadowed": "the package has a trigger of the same name, which goes first",
     "superseded": "a later time was due too, and the policy for misfires is latest",
     "too_deep": "the chain of runs is too long",
-    "unmappable": _NOT_COMPUTED,
+    "unmappable": _NOT_COMPUTED_TEXT,
     "unusable_app": "what names the app is no usable name",
     "when": "its `when` was not true",
 }
 
 
-def reason_in_words(note: Mapping[str, Any]) -> str:
+def describe_reason(note: Mapping[str, Any]) -> str:
     """With whom and what it was about, as far as its kind has said; of several in a row from when to when."""
     reason, is_one = str(note.get("reason", "unknown")), note.get("times", 1) == 1
-    when = _named("of", note.get("nominal_at")) if is_one else _span(note)
-    about = [_named("app", note.get("app_id")), when, _named("event" if is_one else "last event", note.get("event_id"))]
+    when = _labelled_text("of", note.get("nominal_at")) if is_one else _span_text(note)
+    about = [_labelled_text("app", note.get("app_id")), when, _labelled_text("event" if is_one else "last event", note.get("event_id"))]
     detail = f" ({note['detail']})" if note.get("detail") else ""
-    words = f"{_WORDS.get(reason, reason.replace('_', ' '))}{detail}"
-    return f"{reason}{'' if is_one else _times(note)}: {', '.join(filter(None, [words, *about]))}"
+    words = f"{_REASON_TEXTS.get(reason, reason.replace('_', ' '))}{detail}"
+    return f"{reason}{'' if is_one else _count_text(note)}: {', '.join(filter(None, [words, *about]))}"
 
 
-def why_inactive(trigger: Mapping[str, Any]) -> str:
+def inactive_reason(trigger: Mapping[str, Any]) -> str:
     """What a command finds missing may be there for the gateway."""
     why = trigger["inactive"] or ""
-    return in_this_environment(why) if why and trigger["inactive_here"] else why
+    return environment_problem(why) if why and trigger["inactive_here"] else why
 
 
-def in_this_environment(problem: str) -> str:
+def environment_problem(problem: str) -> str:
     return f"in this command's environment: {problem}"
 
 
-def _times(note: Mapping[str, Any]) -> str:
+def _count_text(note: Mapping[str, Any]) -> str:
     return f" ×{note['times']:,}{'' if note.get('exact', True) else ' or more'}"
 
 
-def _span(note: Mapping[str, Any]) -> str:
+def _span_text(note: Mapping[str, Any]) -> str:
     """Of the times of a schedule where it names them; else of when it was noted."""
     first, last = note.get("nominal_at", note.get("first_at")), note.get("until", note.get("at"))
-    return "" if first in (None, last) else f"from {clock(first)} to {clock(last)}"
+    return "" if first in (None, last) else f"from {format_utc(first)} to {format_utc(last)}"
 
 
-def _named(word: str, value: Any) -> str:
+def _labelled_text(word: str, value: Any) -> str:
     if value is None or value == "":
         return ""
-    return f"{word} {clock(value) if isinstance(value, datetime) else value}"
+    return f"{word} {format_utc(value) if isinstance(value, datetime) else value}"

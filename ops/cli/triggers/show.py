@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 from ops.cli.command import command
 from ops.cli.output import json_option, print_json
 from ops.cli.runs.lines import print_lines
-from ops.cli.triggers.asking import APP, NAME, refusals_in_one_line, with_triggers
+from ops.cli.triggers.asking import APP_OPTION, NAME_ARGUMENT, exit_on_refusal, with_triggers
 from ops.cli.triggers.show_lines import trigger_lines
 
 if TYPE_CHECKING:
-    from triggers.control.known import Ground
+    from triggers.control.known import ControlContext
 
 
 @command(
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     ],
     related=["triggers list", "triggers fire", "runs list"],
 )
-@NAME
-@APP
+@NAME_ARGUMENT
+@APP_OPTION
 @json_option
 def show_trigger(name: str, app_id: str | None, as_json: bool) -> None:
     """Tells all of one trigger, and why something started nothing.
@@ -30,13 +30,13 @@ def show_trigger(name: str, app_id: str | None, as_json: bool) -> None:
     the position of its stream, for a webhook or form its address.
     """
 
-    async def work(ground: "Ground") -> dict[str, Any]:
-        from triggers.control.naming import find
+    async def work(ground: "ControlContext") -> dict[str, Any]:
+        from triggers.control.naming import find_trigger
         from triggers.control.showing import show
 
-        return await show(ground, await find(ground, name, app_id=app_id), app_id=app_id)
+        return await show(ground, await find_trigger(ground, name, app_id=app_id), app_id=app_id)
 
-    with refusals_in_one_line():
+    with exit_on_refusal():
         shown = with_triggers(work)
     if as_json:
         print_json(shown)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.command import command
-from ops.cli.completing import apps, completed_by, workflows
-from ops.cli.output import json_option, print_json, print_table, usd
+from ops.cli.completing import find_apps, complete_with, find_workflows
+from ops.cli.output import json_option, print_json, print_table, format_exact_usd
 from ops.cli.runs.asking import MOMENT
 from ops.cli.session import with_database
-from ops.cli.usage.keys import FIELDS, By, fields_of
-from ops.cli.usage.ordering import Bill, bill_of, summed
+from ops.cli.usage.keys import FIELDS, GroupByType, field_names
+from ops.cli.usage.ordering import Bill, make_bill, sum_totals
 
 if TYPE_CHECKING:
-    from accounting.totals.reading import Wanted
+    from accounting.totals.reading import UsageFilter
 
-_FILTERS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", "since", "until")
+_FILTER_FIELDS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", "since", "until")
 
 
 @command(
@@ -30,15 +30,15 @@ _FILTERS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", 
     ],
     related=["budgets list", "billing export"],
 )
-@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only this app.")
-@click.option("--workflow", shell_complete=completed_by(workflows), help="Only this workflow.")
+@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Only this app.")
+@click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only this workflow.")
 @click.option("--agent", help="Only this agent.")
 @click.option("--model", help="Only this model.")
 @click.option("--provider", help="Only this provider.")
 @click.option("--trigger", "trigger_type", metavar="TYPE", help="Only runs of this type of trigger, such as webhook.")
 @click.option("--since", type=MOMENT, help="An age (7d, 12h) or a date (2026-01-31). Default: all time.")
 @click.option("--until", type=MOMENT, help="Before this: an age or a date.")
-@click.option("--by", type=By(), default="app", show_default=True, help=f"{', '.join(FIELDS)}; or two: app,model.")
+@click.option("--by", type=GroupByType(), default="app", show_default=True, help=f"{', '.join(FIELDS)}; or two: app,model.")
 @click.option("--sort", type=click.Choice(["cost", "tokens", "name"]), help="Default: cost; days and hours in order.")
 @click.option("--limit", type=click.IntRange(min=1), help="So many lines; of days and hours the newest.")
 @click.option("--chart/--no-chart", default=None, help="Bars, or none. Default: bars on a terminal.")
@@ -47,7 +47,7 @@ _FILTERS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", 
 @click.option("--verify", is_flag=True, help="Compare the totals with the ledger; exit code 1 where they differ.")
 @click.option("--rebuild", is_flag=True, help="Make the totals anew from the ledger. Harmless at any time.")
 @click.pass_context
-def usage(context: click.Context, /, *, verify: bool, rebuild: bool, as_json: bool, **given: Any) -> None:
+def usage(context: click.Context, /, *, verify: bool, rebuild: bool, as_json: bool, **options: Any) -> None:
     """Tokens and USD by app, workflow, model or time.
 
     Summed from the ledger, in which each model call of each run is once.
@@ -55,15 +55,15 @@ def usage(context: click.Context, /, *, verify: bool, rebuild: bool, as_json: bo
     if verify or rebuild:
         from ops.cli.usage.upkeep import rebuild_totals, verify_totals
 
-        _alone(context)
+        _require_alone(context)
         (rebuild_totals if rebuild else verify_totals)(as_json=as_json)
         return
-    if as_json and given["as_csv"]:
+    if as_json and options["as_csv"]:
         raise click.UsageError("say --json or --csv, not both")
-    _show(given, _wanted(given), as_json=as_json)
+    _print_usage(options, _parse_usage_filter(options), as_json=as_json)
 
 
-def _alone(context: click.Context) -> None:
+def _require_alone(context: click.Context) -> None:
     """Totals are verified and rebuilt as a whole."""
     usual = click.core.ParameterSource.DEFAULT
     said = [name for name in context.params if context.get_parameter_source(name) not in (None, usual)]
@@ -71,18 +71,18 @@ def _alone(context: click.Context) -> None:
         raise click.UsageError("--verify and --rebuild are about all totals and stand alone, with --json at most")
 
 
-def _wanted(given: Mapping[str, Any]) -> "Wanted":
-    from accounting.totals.reading import Wanted
+def _parse_usage_filter(options: Mapping[str, Any]) -> "UsageFilter":
+    from accounting.totals.reading import UsageFilter
 
-    wanted = Wanted(**{name: given[name] for name in _FILTERS if name != "trigger_type"}, trigger_type=_type(given))
+    wanted = UsageFilter(**{name: options[name] for name in _FILTER_FIELDS if name != "trigger_type"}, trigger_type=_canonical_trigger_type(options))
     if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
         raise click.UsageError("--since is later than --until, so that no call can match")
     return wanted
 
 
-def _type(given: Mapping[str, Any]) -> str | None:
+def _canonical_trigger_type(options: Mapping[str, Any]) -> str | None:
     """An author may write cron for schedule; so may a reader."""
-    written: str | None = given["trigger_type"]
+    written: str | None = options["trigger_type"]
     if written is None:
         return None
     from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
@@ -91,59 +91,59 @@ def _type(given: Mapping[str, Any]) -> str | None:
     return written if spec is None else str(spec.model_fields["type"].default)
 
 
-def _show(given: Mapping[str, Any], wanted: "Wanted", *, as_json: bool) -> None:
+def _print_usage(options: Mapping[str, Any], usage_filter: "UsageFilter", *, as_json: bool) -> None:
     from accounting.totals.reading import EVERYTHING, usage_totals
 
-    keys = fields_of(given["by"])
-    found = with_database(lambda database, _: usage_totals(database, keys, wanted))
-    bill = bill_of(found, given["by"], sort=given["sort"], limit=given["limit"])
+    keys = field_names(options["by"])
+    found = with_database(lambda database, _: usage_totals(database, keys, usage_filter))
+    bill = make_bill(found, options["by"], sort=options["sort"], limit=options["limit"])
     if as_json:
         print_json([row.as_json() for row in bill.rows])
-    elif given["as_csv"]:
+    elif options["as_csv"]:
         _print_csv(bill)
-    elif given["chart"] or sys.stdout.isatty():
-        _print_chart(bill, wanted, chart=given["chart"] is not False)
+    elif options["chart"] or sys.stdout.isatty():
+        _print_chart(bill, usage_filter, chart=options["chart"] is not False)
     else:
         _print_plain(bill)
-    if as_json or given["as_csv"]:
+    if as_json or options["as_csv"]:
         return
     if not found:
-        said = "no model was called yet" if wanted == EVERYTHING else "no model call matches"
-        hint = "" if wanted.trigger_type is None else "; `unattended usage --by trigger` shows the types"
+        said = "no model was called yet" if usage_filter == EVERYTHING else "no model call matches"
+        hint = "" if usage_filter.trigger_type is None else "; `unattended usage --by trigger` shows the types"
         click.echo(f"{said}{hint}", err=True)
-    from ops.cli.usage.words import doubts
+    from ops.cli.usage.words import usage_warnings
 
-    for doubt in doubts(summed(found)):
+    for doubt in usage_warnings(sum_totals(found)):
         click.echo(doubt, err=True)
 
 
 def _print_csv(bill: Bill) -> None:
-    from accounting.csv_lines import csv_lines
+    from accounting.csv_lines import format_csv_lines
     from accounting.usage import UsageTotals
 
-    names = [*fields_of(bill.names), *UsageTotals().as_json()]
-    click.echo("".join(csv_lines(names, (row.as_json() for row in bill.rows))), nl=False)
+    names = [*field_names(bill.names), *UsageTotals().as_json()]
+    click.echo("".join(format_csv_lines(names, (row.as_json() for row in bill.rows))), nl=False)
 
 
-def _print_chart(bill: Bill, wanted: "Wanted", *, chart: bool) -> None:
-    from ops.cli.terminal import terminal
-    from ops.cli.usage.table import table_lines
-    from ops.cli.usage.words import title_of
+def _print_chart(bill: Bill, usage_filter: "UsageFilter", *, chart: bool) -> None:
+    from ops.cli.terminal import current_terminal
+    from ops.cli.usage.table import usage_table_lines
+    from ops.cli.usage.words import usage_title
 
     if not bill.rows:
         return
-    shown = terminal()
-    title = shown.styled(title_of(bill, wanted, chart=chart), italic=True)
-    shown.print("\n".join([title, *table_lines(bill, shown, chart=chart)]))
+    shown = current_terminal()
+    title = shown.style(usage_title(bill, usage_filter, chart=chart), italic=True)
+    shown.print("\n".join([title, *usage_table_lines(bill, shown, chart=chart)]))
 
 
 def _print_plain(bill: Bill) -> None:
     columns = ["calls", "input", "cached", "output", "missing", "USD"]
     rows = [
         [
-            *(row.key[name] for name in fields_of(bill.names)),
+            *(row.key[name] for name in field_names(bill.names)),
             *(row.calls, row.input_tokens, row.cached_input_tokens, row.output_tokens, row.missing),
-            usd(row.cost_usd),
+            format_exact_usd(row.cost_usd),
         ]
         for row in bill.rows
     ]

@@ -16,11 +16,11 @@ FIELDS: Mapping[str, str] = {
     "day": "day",
     "hour": "hour",
 }
-TIMES = frozenset({"day", "hour"})  # in UTC
-MOST = 3
+TIME_KEYS = frozenset({"day", "hour"})  # in UTC
+MAX_KEYS = 3
 
 
-class By(click.ParamType[tuple[str, ...]]):
+class GroupByType(click.ParamType[tuple[str, ...]]):
     """One key, or several with commas: groups inside of groups."""
 
     name = "by"
@@ -36,10 +36,10 @@ class By(click.ParamType[tuple[str, ...]]):
         unknown = [name for name in names if name not in FIELDS]
         if unknown:
             self.fail(f"{unknown[0]!r} is none of {', '.join(FIELDS)}; two at once: app,model", param, ctx)
-        if len(names) > MOST:
-            self.fail(f"{len(names)} at once are too many to read; name at most {MOST}", param, ctx)
+        if len(names) > MAX_KEYS:
+            self.fail(f"{len(names)} at once are too many to read; name at most {MAX_KEYS}", param, ctx)
         return names
 
 
-def fields_of(names: Sequence[str]) -> list[str]:
+def field_names(names: Sequence[str]) -> list[str]:
     return [FIELDS[name] for name in names]

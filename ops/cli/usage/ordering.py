@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
-from ops.cli.usage.keys import FIELDS, TIMES
+from ops.cli.usage.keys import FIELDS, TIME_KEYS
 
 if TYPE_CHECKING:
     from accounting.usage import UsageTotals
@@ -21,53 +21,53 @@ class Bill:
     names: Sequence[str]
     rows: "Sequence[UsageTotals]"
     rest: "Sequence[UsageTotals]"
-    by_cost: bool
+    is_by_cost: bool
 
 
-def bill_of(found: "Sequence[UsageTotals]", names: Sequence[str], *, sort: Sort | None, limit: int | None) -> Bill:
+def make_bill(totals: "Sequence[UsageTotals]", names: Sequence[str], *, sort: Sort | None, limit: int | None) -> Bill:
     """`sort` None: names by cost, times one after another."""
-    by_cost = sort != "tokens" and any(row.cost_nano_usd for row in found)
-    rows = _ordered(found, names, sort=sort, by_cost=by_cost)
+    by_cost = sort != "tokens" and any(row.cost_nano_usd for row in totals)
+    rows = _order_rows(totals, names, sort=sort, is_by_cost=by_cost)
     most = len(rows) if limit is None else limit
-    if sort in (None, "name") and names[0] in TIMES:  # the newest of them are wanted
+    if sort in (None, "name") and names[0] in TIME_KEYS:  # the newest of them are wanted
         first = max(len(rows) - most, 0)
         return Bill(names, rows[first:], rows[:first], by_cost)
     return Bill(names, rows[:most], rows[most:], by_cost)
 
 
-def summed(rows: "Sequence[UsageTotals]") -> "UsageTotals":
+def sum_totals(rows: "Sequence[UsageTotals]") -> "UsageTotals":
     from accounting.usage import UsageTotals
 
     names = [each.name for each in fields(UsageTotals) if each.name != "key"]
     return UsageTotals(**{name: sum(getattr(row, name) for row in rows) for name in names})
 
 
-def tokens_of(row: "UsageTotals") -> int:
+def total_tokens(row: "UsageTotals") -> int:
     return row.input_tokens + row.output_tokens
 
 
-def _ordered(
-    found: "Sequence[UsageTotals]", names: Sequence[str], *, sort: Sort | None, by_cost: bool
+def _order_rows(
+    totals: "Sequence[UsageTotals]", names: Sequence[str], *, sort: Sort | None, is_by_cost: bool
 ) -> "list[UsageTotals]":
     """Of groups inside of groups the outer ones stay together, and have the weight of all that is in them."""
-    keys = [tuple(str(row.key[FIELDS[name]]) for name in names) for row in found]
+    keys = [tuple(str(row.key[FIELDS[name]]) for name in names) for row in totals]
     costs: Counter[tuple[str, ...]] = Counter()
     tokens: Counter[tuple[str, ...]] = Counter()
-    for row, key in zip(found, keys, strict=True):
+    for row, key in zip(totals, keys, strict=True):
         for depth in range(1, len(key) + 1):
             costs[key[:depth]] += row.cost_nano_usd
-            tokens[key[:depth]] += tokens_of(row)
+            tokens[key[:depth]] += total_tokens(row)
 
     def place(key: tuple[str, ...]) -> list[tuple[Weight, str]]:
         parts = [key[: depth + 1] for depth in range(len(key))]
         return [
-            ((0, 0) if _as_it_is(name, sort) else (-costs[part] * by_cost, -tokens[part]), part[-1])
+            ((0, 0) if _is_by_name(name, sort) else (-costs[part] * is_by_cost, -tokens[part]), part[-1])
             for name, part in zip(names, parts, strict=True)
         ]
 
-    places = sorted(range(len(found)), key=lambda index: place(keys[index]))
-    return [found[index] for index in places]
+    places = sorted(range(len(totals)), key=lambda index: place(keys[index]))
+    return [totals[index] for index in places]
 
 
-def _as_it_is(name: str, sort: Sort | None) -> bool:
-    return sort == "name" or (sort is None and name in TIMES)
+def _is_by_name(name: str, sort: Sort | None) -> bool:
+    return sort == "name" or (sort is None and name in TIME_KEYS)

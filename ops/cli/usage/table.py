@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ops.cli.amounts import decimals_for, short, usd_text, whole
-from ops.cli.bars import bar, percent
-from ops.cli.grid import GAP, Column, fitting, grid_lines, width_of
+from ops.cli.amounts import usd_decimals, format_short_count, format_usd, format_count
+from ops.cli.bars import draw_bar, format_percent
+from ops.cli.grid import GAP, GridColumn, fit_columns, grid_lines, total_width
 from ops.cli.usage.keys import FIELDS
-from ops.cli.usage.ordering import Bill, summed, tokens_of
-from ops.cli.verdicts import printable
+from ops.cli.usage.ordering import Bill, sum_totals, total_tokens
+from ops.cli.verdicts import to_printable
 
 if TYPE_CHECKING:
     from accounting.usage import UsageTotals
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MIN_BAR = 8
 MAX_BAR = 40
 _ALWAYS = ("calls", "input", "output")
-_DROPPED_FIRST = ("reasoning", "cache write", "cached", "estimated", "unpriced", "missing", "calls", "share")
+_DROP_ORDER = ("reasoning", "cache write", "cached", "estimated", "unpriced", "missing", "calls", "share")
 _COUNTS: "Sequence[tuple[str, Callable[[Row], int]]]" = (
     ("calls", lambda row: row.calls),
     ("input", lambda row: row.input_tokens),
@@ -33,66 +33,66 @@ _COUNTS: "Sequence[tuple[str, Callable[[Row], int]]]" = (
 )
 
 
-def table_lines(bill: Bill, terminal: "Terminal", *, chart: bool) -> Iterator[str]:
-    total = summed([*bill.rows, *bill.rest])
-    rest = [summed(bill.rest)] if bill.rest else []
+def usage_table_lines(bill: Bill, terminal: "Terminal", *, chart: bool) -> Iterator[str]:
+    total = sum_totals([*bill.rows, *bill.rest])
+    rest = [sum_totals(bill.rest)] if bill.rest else []
     rows = [*bill.rows, *rest, total]
     columns = [*_key_columns(bill, terminal), *_count_columns(rows, total), _usd_column(rows)]
     room = terminal.width
     if chart:
-        columns.append(_share_column(bill, rows, total))
+        columns.append(_cost_share_column(bill, rows, total))
         room -= len(GAP) + MIN_BAR
-    columns = [*fitting(columns, room, _DROPPED_FIRST)]
-    title, *lines = grid_lines(columns, unicode=terminal.unicode)
-    bars = _bars(bill, terminal.width - width_of(columns) - len(GAP), unicode=terminal.unicode) if chart else []
-    yield terminal.styled(title.rstrip(), bold=True)
+    columns = [*fit_columns(columns, room, _DROP_ORDER)]
+    title, *lines = grid_lines(columns, unicode=terminal.has_unicode)
+    bars = _bars(bill, terminal.width - total_width(columns) - len(GAP), unicode=terminal.has_unicode) if chart else []
+    yield terminal.style(title.rstrip(), bold=True)
     for index, line in enumerate(lines[:-1]):
         drawn = bars[index] if index < len(bars) else ""
-        yield f"{line}{GAP}{terminal.styled(drawn, fg='cyan')}" if drawn else line.rstrip()
-    yield terminal.styled(lines[-1].rstrip(), bold=True)
+        yield f"{line}{GAP}{terminal.style(drawn, fg='cyan')}" if drawn else line.rstrip()
+    yield terminal.style(lines[-1].rstrip(), bold=True)
 
 
-def _key_columns(bill: Bill, terminal: "Terminal") -> Iterator[Column]:
+def _key_columns(bill: Bill, terminal: "Terminal") -> Iterator[GridColumn]:
     most = max(terminal.width * 3 // (10 * len(bill.names)), 10)
-    more = [f"{'…' if terminal.unicode else '...'} {whole(len(bill.rest))} more"] if bill.rest else []
+    more = [f"{'…' if terminal.has_unicode else '...'} {format_count(len(bill.rest))} more"] if bill.rest else []
     for index, name in enumerate(bill.names):
-        cells = [printable(str(row.key[FIELDS[name]])) for row in bill.rows]
+        cells = [to_printable(str(row.key[FIELDS[name]])) for row in bill.rows]
         last = [*more, "total"] if index == 0 else [""] * (len(more) + 1)
-        yield Column(name, [*cells, *last], right=False, most=most)
+        yield GridColumn(name, [*cells, *last], is_right_aligned=False, max_width=most)
 
 
-def _count_columns(rows: "Sequence[Row]", total: "Row") -> Iterator[Column]:
+def _count_columns(rows: "Sequence[Row]", total: "Row") -> Iterator[GridColumn]:
     for title, count in _COUNTS:
         if title in _ALWAYS or count(total):
             numbers = [count(row) for row in rows]
-            yield Column(title, [*map(whole, numbers)], [*map(short, numbers)])
+            yield GridColumn(title, [*map(format_count, numbers)], [*map(format_short_count, numbers)])
 
 
-def _usd_column(rows: "Sequence[Row]") -> Column:
+def _usd_column(rows: "Sequence[Row]") -> GridColumn:
     """A + where it is more, nobody knows how much."""
-    decimals = decimals_for(row.cost_usd for row in rows)
+    decimals = usd_decimals(row.cost_usd for row in rows)
     partly = [row.cost_usd is not None and row.unpriced > 0 for row in rows]
     marks = ["+" if each else " " * any(partly) for each in partly]
-    return Column("USD", [usd_text(row.cost_usd, decimals) + mark for row, mark in zip(rows, marks, strict=True)])
+    return GridColumn("USD", [format_usd(row.cost_usd, decimals) + mark for row, mark in zip(rows, marks, strict=True)])
 
 
-def _share_column(bill: Bill, rows: "Sequence[Row]", total: "Row") -> Column:
+def _cost_share_column(bill: Bill, rows: "Sequence[Row]", total: "Row") -> GridColumn:
     """Of what is known: a cost that nobody knows is no share of it."""
-    whole_of_it = _measure(bill, total)
+    whole_of_it = _bar_amount(bill, total)
     shares = [
         ""
-        if bill.by_cost and row.cost_usd is None
-        else percent(_measure(bill, row) / whole_of_it if whole_of_it else 0.0)
+        if bill.is_by_cost and row.cost_usd is None
+        else format_percent(_bar_amount(bill, row) / whole_of_it if whole_of_it else 0.0)
         for row in rows[:-1]
     ]
-    return Column("share", [*shares, ""])
+    return GridColumn("share", [*shares, ""])
 
 
 def _bars(bill: Bill, room: int, *, unicode: bool) -> list[str]:
-    measures = [_measure(bill, row) for row in bill.rows]
+    measures = [_bar_amount(bill, row) for row in bill.rows]
     largest = max(measures, default=0) or 1
-    return [bar(each / largest, min(room, MAX_BAR), unicode=unicode) for each in measures]
+    return [draw_bar(each / largest, min(room, MAX_BAR), unicode=unicode) for each in measures]
 
 
-def _measure(bill: Bill, row: "Row") -> int:
-    return row.cost_nano_usd if bill.by_cost else tokens_of(row)
+def _bar_amount(bill: Bill, row: "Row") -> int:
+    return row.cost_nano_usd if bill.is_by_cost else total_tokens(row)

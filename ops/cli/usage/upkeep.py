@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.output import print_json, print_table
-from ops.cli.progress import progress
+from ops.cli.progress import show_progress
 from ops.cli.session import with_database
 
 if TYPE_CHECKING:
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
     Database = AsyncDatabase[dict[str, Any]]
 
-SAID_NO = 1
+EXIT_FAILURE = 1
 
 
 def verify_totals(*, as_json: bool) -> None:
-    from accounting.totals.rebuilding import verify
+    from accounting.totals.rebuilding import find_differences
 
     async def work(database: "Database", _settings: object) -> "Sequence[Difference]":
-        return await verify(database, told)
+        return await find_differences(database, told)
 
-    with progress("hours verified") as told:
+    with show_progress("hours verified") as told:
         found = with_database(work)
     if as_json:
         print_json([asdict(each) for each in found])
     elif found:
-        rows = [[_hour(each.hour), _words(each.labels), each.field, each.right, each.kept] for each in found]
+        rows = [[_format_hour(each.hour), _format_labels(each.labels), each.field, each.right, each.kept] for each in found]
         print_table("Differences", ["hour", "of", "field", "ledger", "totals"], rows)
     else:
         click.echo("the totals say what the ledger says")
     if found:
         number = "1 difference" if len(found) == 1 else f"{len(found):,} differences"
         click.echo(f"{number}; `unattended usage --rebuild` makes the totals anew from the ledger", err=True)
-        raise SystemExit(SAID_NO)
+        raise SystemExit(EXIT_FAILURE)
 
 
 def rebuild_totals(*, as_json: bool) -> None:
@@ -48,7 +48,7 @@ def rebuild_totals(*, as_json: bool) -> None:
     async def work(database: "Database", _settings: object) -> int:
         return await rebuild(database, told)
 
-    with progress("hours rebuilt") as told:
+    with show_progress("hours rebuilt") as told:
         changed = with_database(work)
     if as_json:
         print_json({"changed": changed})
@@ -57,9 +57,9 @@ def rebuild_totals(*, as_json: bool) -> None:
     click.echo(f"rebuilt: {documents} changed" if changed else "rebuilt: nothing has changed")
 
 
-def _hour(hour: datetime | None) -> str:
+def _format_hour(hour: datetime | None) -> str:
     return "all time" if hour is None else f"{hour:%Y-%m-%d %H:00} UTC"
 
 
-def _words(labels: Mapping[str, Any]) -> str:
+def _format_labels(labels: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in labels.items())

@@ -38,14 +38,14 @@ def command(path: Path) -> str:
     return COMMAND.format(python=sys.executable, stay=STAY, real=str(REAL), path=str(path))
 
 
-def become(asked: dict[str, Any], streams: list[int]) -> None:
-    os.chdir(asked["folder"])
+def exec_command(request: dict[str, Any], streams: list[int]) -> None:
+    os.chdir(request["folder"])
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.environ.clear()
-    os.environ.update(asked["env"])
-    sys.argv = asked["argv"]
+    os.environ.update(request["env"])
+    sys.argv = request["argv"]
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115 -- they live as long as the process
 
 
@@ -58,7 +58,7 @@ def answer(caller: socket.socket) -> bool:
         for stream in streams:
             os.close(stream)
         return False
-    become(json.loads(said), streams)
+    exec_command(json.loads(said), streams)
     return True
 
 
@@ -72,7 +72,7 @@ def serve(path: str) -> socket.socket:
             if answer(caller):
                 return caller
             caller.close()
-            bury()
+            reap_children()
 
 
 def end_of(command: Callable[[], None]) -> int:
@@ -85,7 +85,7 @@ def end_of(command: Callable[[], None]) -> int:
     return 0
 
 
-def bury() -> None:
+def reap_children() -> None:
     """Those who have told their end."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -99,12 +99,12 @@ def main() -> None:
     product["bind_packages"]()
     for name in EAGER:
         import_module(name)
-    from ops.cli.deferred import Deferred
+    from ops.cli.deferred import DeferredCommand
     from ops.cli.main import cli
 
     for each in cli.commands.values():
-        if isinstance(each, Deferred):
-            each.command()
+        if isinstance(each, DeferredCommand):
+            each.load()
     gc.freeze()
     caller = serve(sys.argv[1])
     code = end_of(product["main"])

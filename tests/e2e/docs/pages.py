@@ -57,7 +57,7 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
-    def given(self) -> Iterator[tuple[str, str]]:
+    def given_words(self) -> Iterator[tuple[str, str]]:
         for name, value in self.marks:
             if name == "given":
                 word, _, what = value.partition("=")

@@ -17,7 +17,7 @@ from typing import Any
 
 from ops.roles import ROLES
 from tests.e2e.docs.pages import START, Block, around_start
-from tests.e2e.product import alive, descendants, until
+from tests.e2e.product import is_alive, descendants, wait_until
 from tests.unit.docs.test_docs import ROOT
 
 # Commands that stay until the page is over, in a terminal of their own, and what they say when they can be used.
@@ -25,7 +25,7 @@ READY = {
     START: tuple(f"{role}_ready" for role in ROLES),
     "prometheus": ("Server is ready to receive web requests",),
 }
-AT_MOST_S = 60.0
+TIMEOUT_S = 60.0
 READS_S = 0.3  # a reader who waits does not type without a pause
 # As a terminal does it: what was set stays set, and so does the directory.
 TYPED = 'set -a\ntrap \'/usr/bin/env -0 > "{state}/env"; pwd > "{state}/cwd"\' EXIT\n{text}'
@@ -50,9 +50,9 @@ class Reader:
         self.stood[page] = self.environ, self.cwd
 
     def start(self) -> None:
-        self._stay(START)
+        self._start_in_background(START)
 
-    def stand_as_before(self, page: Path) -> None:
+    def restore_state(self, page: Path) -> None:
         """In a terminal where all is as it was when this page came to its start."""
         self.environ, self.cwd = self.stood[page]
 
@@ -61,9 +61,9 @@ class Reader:
             self._read(block)
 
     def _read(self, block: Block) -> None:
-        text = self._typed(block)
+        text = self._replace_addresses(block)
         if text.startswith(tuple(READY)):
-            self._stay(text.strip())
+            self._start_in_background(text.strip())
             return
         shown = block.mark("shows")
         if shown is None:
@@ -75,12 +75,12 @@ class Reader:
             outputs.append(self._run(block, text))
             return shown in outputs[-1]
 
-        with told(lambda: outputs[-1]):
-            until(f"{block.place} shows {shown}", is_shown, within_s=40, every_s=READS_S)
+        with showing_output_on_failure(lambda: outputs[-1]):
+            wait_until(f"{block.place} shows {shown}", is_shown, within_s=40, every_s=READS_S)
 
-    def _typed(self, block: Block) -> str:
+    def _replace_addresses(self, block: Block) -> str:
         text = block.text
-        for word, what in block.given:
+        for word, what in block.given_words:
             assert re.search(rf"\b{word}\b", text), f"{block.place} has no {word}"
             text = re.sub(rf"\b{word}\b", self.run_in(what), text)
         for written, here in self.replaced.items():
@@ -97,7 +97,7 @@ class Reader:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=AT_MOST_S,
+                timeout=TIMEOUT_S,
                 check=False,
             )
         expected = int(block.mark("expect") or 0)
@@ -110,7 +110,7 @@ class Reader:
         self.cwd = Path((self.folder / "cwd").read_text().strip())
         return done.stdout
 
-    def _stay(self, command: str) -> None:
+    def _start_in_background(self, command: str) -> None:
         kind = next(start for start in READY if command.startswith(start))
         output = self.folder / f"{kind.replace(' ', '-')}.log"
         with output.open("wb") as file:
@@ -124,8 +124,8 @@ class Reader:
             assert process.poll() is None, f"{command} ended:\n{said}"
             return all(word in said for word in READY[kind])
 
-        with told(output.read_text):
-            until(f"{command} is ready", is_ready, within_s=120)
+        with showing_output_on_failure(output.read_text):
+            wait_until(f"{command} is ready", is_ready, within_s=120)
 
     def _end(self, kind: str) -> None:
         """Ctrl-C in its terminal; nothing is left behind."""
@@ -133,7 +133,7 @@ class Reader:
         family = descendants(process.pid)
         process.send_signal(signal.SIGINT)
         process.wait(40)
-        left = [each for each in family if alive(each)]
+        left = [each for each in family if is_alive(each)]
         for each in left:
             each.kill()
         assert not left, f"left behind: {left}"
@@ -150,7 +150,7 @@ class Reader:
             env=self.environ,
             capture_output=True,
             text=True,
-            timeout=AT_MOST_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -158,12 +158,12 @@ class Reader:
 
     def run_in(self, state: str) -> str:
         """A run in this state; the newest, which is one of those that the pages have started."""
-        found = until(f"a run is {state}", lambda: self.unattended("runs", "list", "--state", state, "--limit", "1"))
+        found = wait_until(f"a run is {state}", lambda: self.unattended("runs", "list", "--state", state, "--limit", "1"))
         return str(found[0]["run_id"])
 
 
 @contextmanager
-def told(output: Callable[[], str]) -> Iterator[None]:
+def showing_output_on_failure(output: Callable[[], str]) -> Iterator[None]:
     """What was said until then stands beside what did not come."""
     try:
         yield
@@ -191,9 +191,9 @@ def reader(folder: Path, *, replaced: Mapping[str, str], command: str, **environ
     """At first in a checkout, as after `git clone` and `make demo`; what is written into it does not reach ours."""
     checkout, home = folder / "unattended", folder / "home"
     home.mkdir()
-    linked(ROOT, checkout, without=(".git", ".unattended", ".venv"))
-    linked(Path(sys.prefix), checkout / ".venv", without=("bin",))
-    linked(Path(sys.executable).parent, checkout / ".venv" / "bin", without=("unattended",))
+    link_tree(ROOT, checkout, without=(".git", ".unattended", ".venv"))
+    link_tree(Path(sys.prefix), checkout / ".venv", without=("bin",))
+    link_tree(Path(sys.executable).parent, checkout / ".venv" / "bin", without=("unattended",))
     program = checkout / ".venv" / "bin" / "unattended"
     program.write_text(command)
     program.chmod(0o755)
@@ -209,7 +209,7 @@ def reader(folder: Path, *, replaced: Mapping[str, str], command: str, **environ
         one.leave()
 
 
-def linked(there: Path, here: Path, *, without: tuple[str, ...]) -> None:
+def link_tree(there: Path, here: Path, *, without: tuple[str, ...]) -> None:
     here.mkdir()
     for each in there.iterdir():
         if each.name not in without:

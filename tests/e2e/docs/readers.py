@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ops.free_ports import free_address
+from ops.free_ports import find_free_address
 from tests.e2e.docs.command_forker import command
 from tests.e2e.docs.reader import Reader, reader
 from tests.e2e.docs.sensible_model import sensible_model
-from tests.e2e.product import until
+from tests.e2e.product import wait_until
 from tests.integration.conftest import MEMORY
 from tests.integration.github_server import TOKEN, github_server
 from tests.programs import require_program
@@ -31,10 +31,10 @@ def new_reader() -> Iterator[Reader]:
         )
         model, github = stack.enter_context(sensible_model()), stack.enter_context(github_server())
         replaced = {
-            "127.0.0.1:8400": (gateway := str(free_address())),
+            "127.0.0.1:8400": (gateway := str(find_free_address())),
             "localhost:8400": gateway,
-            "127.0.0.1:9400": (exporter := str(free_address())),
-            "127.0.0.1:9090": str(free_address()),
+            "127.0.0.1:9400": (exporter := str(find_free_address())),
+            "127.0.0.1:9090": str(find_free_address()),
             "127.0.0.1:11434": model.url.removeprefix("http://").removesuffix("/v1"),
             "https://api.github.com": github.url,
             "your GitHub token": TOKEN,
@@ -58,7 +58,7 @@ def forked_commands(folder: Path) -> Iterator[str]:
     socket = folder / "commands"
     forker = subprocess.Popen([sys.executable, "-P", str(FORKER), str(socket)])
     try:
-        until("commands can be forked", socket.exists, within_s=90)
+        wait_until("commands can be forked", socket.exists, within_s=90)
         yield command(socket)
     finally:
         forker.terminate()

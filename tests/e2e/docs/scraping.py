@@ -9,7 +9,7 @@ import yaml
 
 from ops.roles import ROLES
 from tests.e2e.docs.reader import Reader
-from tests.e2e.product import alive, descendants, until
+from tests.e2e.product import is_alive, descendants, wait_until
 from tests.prometheus_server import PrometheusServer
 from tests.promtool import promtool
 
@@ -29,7 +29,7 @@ def files_of_up(reader: Reader) -> tuple[Path, Path]:
     return place / "prometheus.yml", place / "targets.json"
 
 
-def be_impatient(reader: Reader) -> None:
+def scrape_every_second(reader: Reader) -> None:
     """What `up` has written is right; but asked every second, so that the test is not as slow as an operator."""
     config, _ = files_of_up(reader)
     status, words = promtool("check", "config", config)
@@ -42,23 +42,23 @@ def be_impatient(reader: Reader) -> None:
 def assert_roles_are_found_again(reader: Reader) -> None:
     server, (_, targets) = PrometheusServer(f"http://{reader.replaced['127.0.0.1:9090']}"), files_of_up(reader)
     before = json.loads(targets.read_text())
-    until("every role is scraped", lambda: server.up() == ALL_UP)
+    wait_until("every role is scraped", lambda: server.up() == ALL_UP)
     for role, metric in OWN.items():
-        until(f"{role} shows {metric}", partial(server.query, metric))
+        wait_until(f"{role} shows {metric}", partial(server.query, metric))
         assert {each.labels["role"] for each in server.query(metric)} == {role}
-    since = _scheduler_counts_since(server)
+    since = _scheduler_start_time(server)
     _kill_scheduler(reader)
-    until("the new scheduler is scraped", lambda: _scheduler_counts_since(server) > since > 0)
-    until("every role is scraped again", lambda: server.up() == ALL_UP)
+    wait_until("the new scheduler is scraped", lambda: _scheduler_start_time(server) > since > 0)
+    wait_until("every role is scraped again", lambda: server.up() == ALL_UP)
     assert json.loads(targets.read_text()) == before
 
 
-def _scheduler_counts_since(server: PrometheusServer) -> float:
+def _scheduler_start_time(server: PrometheusServer) -> float:
     found = server.query("unattended_reconcile_seconds_created")
     return found[0].value if found else 0
 
 
 def _kill_scheduler(reader: Reader) -> None:
     family = descendants(reader.staying["unattended up"].pid)
-    [scheduler] = [each for each in family if alive(each) and each.cmdline()[-1:] == ["scheduler"]]
+    [scheduler] = [each for each in family if is_alive(each) and each.cmdline()[-1:] == ["scheduler"]]
     scheduler.kill()

@@ -30,8 +30,8 @@ from tests.e2e.docs.pages import (
 )
 from tests.e2e.docs.reader import READS_S, Reader
 from tests.e2e.docs.readers import new_reader
-from tests.e2e.docs.scraping import assert_roles_are_found_again, be_impatient, files_of_up
-from tests.e2e.product import until
+from tests.e2e.docs.scraping import assert_roles_are_found_again, scrape_every_second, files_of_up
+from tests.e2e.product import wait_until
 from tests.unit.docs.test_docs import ROOT
 from tests.unit.ops.test_one_run_guide import write_guide
 from workflows.package.catalog import LIBRARY
@@ -60,7 +60,7 @@ def reader() -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_block_is_run_or_says_why_not(page: Path) -> None:
+def test_each_block_is_run_or_has_a_reason_why_not(page: Path) -> None:
     assert bool(around_start(page)[0]) == (page in STARTING), "a page that starts the product is in STARTING"
     for block in blocks_of(page):
         looks_typed = re.search(r"^(\$ |unattended |make |docker |curl )", block.text, re.MULTILINE)
@@ -73,12 +73,12 @@ def test_each_block_is_run_or_says_why_not(page: Path) -> None:
 
 def test_the_readme(reader: Reader) -> None:
     """And what it says between its blocks: a run is started, and is listed."""
-    reader.stand_as_before(README)
+    reader.restore_state(README)
     reader.read_on(README)
 
     run = reader.unattended("enqueue", "Morning", "--app", "acme", "--input", REGION)
 
-    until("its run has succeeded", lambda: _state(reader, run["run_id"]) == "succeeded", every_s=READS_S)
+    wait_until("its run has succeeded", lambda: _state(reader, run["run_id"]) == "succeeded", every_s=READS_S)
 
 
 def _state(reader: Reader, run_id: str) -> str:
@@ -87,15 +87,15 @@ def _state(reader: Reader, run_id: str) -> str:
 
 @pytest.mark.parametrize("page", REFERENCE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page(reader: Reader, page: Path) -> None:
-    reader.stand_as_before(README)
+    reader.restore_state(README)
     if page in AUTHORING:
         reader.cwd = reader.cwd.parent / "authoring"
     reader.read_on(page)
 
 
-def test_a_schedule_of_ones_own_with_its_bill_its_budget_its_console_and_its_numbers(reader: Reader) -> None:
-    reader.stand_as_before(GUIDE)
-    be_impatient(reader)
+def test_a_schedule_of_ones_own_with_bill_budget_console_and_numbers(reader: Reader) -> None:
+    reader.restore_state(GUIDE)
+    scrape_every_second(reader)
     reader.read_on(GUIDE)
 
     scheduled = reader.unattended("runs", "list", "--trigger", "schedule", "--workflow", "DiskReport")
@@ -112,7 +112,7 @@ def test_a_schedule_of_ones_own_with_its_bill_its_budget_its_console_and_its_num
 
 @pytest.mark.parametrize("page", AFTER_GUIDE, ids=lambda page: page.stem)
 def test_a_page_that_goes_on_from_there(reader: Reader, page: Path) -> None:
-    reader.stand_as_before(GUIDE if page not in STARTING else page)
+    reader.restore_state(GUIDE if page not in STARTING else page)
     if page.stem == "cron-digest":
         shutil.rmtree(reader.cwd / "workflows" / "Morning")  # the README's
     reader.read_on(page)
@@ -121,7 +121,7 @@ def test_a_page_that_goes_on_from_there(reader: Reader, page: Path) -> None:
 def test_each_recipe_had_a_run_of_its_own_trigger(reader: Reader) -> None:
     for trigger in ("weekdays", "paid-order", "ask-for-an-offer", "issue-opened"):
         listed = partial(reader.unattended, "runs", "list", "--trigger", trigger, "--state", "succeeded")
-        until(f"a run of {trigger} has succeeded", listed, every_s=READS_S)
+        wait_until(f"a run of {trigger} has succeeded", listed, every_s=READS_S)
 
 
 def test_the_issue_was_answered_where_it_stands(reader: Reader) -> None:
@@ -143,19 +143,19 @@ def test_what_a_listener_leaves_is_taken_over_and_given_back(reader: Reader) -> 
         def is_skipped() -> bool:
             """The watcher knows of a pause a moment later: until then a paid order still starts a run."""
             orders.insert_one({"_id": f"probe-{next(probes)}", "app_id": "acme", "status": "paid"})
-            return '"reason": "paused"' in json.dumps(_shown(reader))
+            return '"reason": "paused"' in json.dumps(_shown_trigger(reader))
 
-        until("a change is skipped", is_skipped, every_s=READS_S)
+        wait_until("a change is skipped", is_skipped, every_s=READS_S)
         orders.insert_one({"_id": "left-behind", "app_id": "acme", "status": "paid"})
         reader.unattended("triggers", "resume", "Thanks/paid-order", "--from", "5m")
 
-        [run] = until("its run is there", lambda: _runs_of(reader, "left-behind"), every_s=READS_S)
+        [run] = wait_until("its run is there", lambda: _runs_of(reader, "left-behind"), every_s=READS_S)
         orders.insert_one({"_id": "the-next", "app_id": "acme", "status": "new"})
         with orders.watch(resume_after={"_data": run["trigger"]["id"]}) as listener:
             assert next(listener)["documentKey"] == {"_id": "the-next"}
 
 
-def _shown(reader: Reader) -> Any:
+def _shown_trigger(reader: Reader) -> Any:
     return reader.unattended("triggers", "show", "Thanks/paid-order")
 
 

@@ -48,5 +48,5 @@ async def give_up_open_rows(store: RunStore) -> None:
     )
 
 
-async def insert(store: RunStore, rows: Iterable[dict[str, Any]]) -> None:
+async def insert_rows(store: RunStore, rows: Iterable[dict[str, Any]]) -> None:
     await store.database[COLLECTION].insert_many([*rows])

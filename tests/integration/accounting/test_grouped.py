@@ -11,7 +11,7 @@ import pytest
 from bson.errors import InvalidDocument
 from pymongo.errors import AutoReconnect, DuplicateKeyError
 
-from accounting.grouped import MOST_AT_ONCE, Grouped, each_written
+from accounting.grouped import MAX_ITEMS_PER_COMMAND, BulkWriter, collect_bulk_errors
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -21,33 +21,33 @@ class Inserts:
     def __init__(self, store: RunStore, *, forget_cancelled: bool = False) -> None:
         self._rows = store.database["rows"]
         self.sizes: list[int] = []
-        self.grouped = Grouped(self._insert, forget_cancelled=forget_cancelled)
+        self.grouped = BulkWriter(self._insert, drop_cancelled=forget_cancelled)
 
     async def _insert(self, rows: Sequence[dict[str, Any]]) -> Sequence[Exception | None]:
         self.sizes.append(len(rows))
-        return await each_written(self._rows.insert_many(rows, ordered=False), len(rows))
+        return await collect_bulk_errors(self._rows.insert_many(rows, ordered=False), len(rows))
 
     async def all(self, *rows: dict[str, Any]) -> list[Any]:
-        return await asyncio.gather(*(self.grouped.do(row) for row in rows), return_exceptions=True)
+        return await asyncio.gather(*(self.grouped.submit(row) for row in rows), return_exceptions=True)
 
     async def ids(self) -> list[Any]:
         return sorted(await self._rows.distinct("_id"))
 
 
-async def test_what_comes_at_once_shares_a_command_and_nobody_waits_for_company(store: RunStore) -> None:
+async def test_concurrent_items_share_a_command_and_a_lone_one_never_waits(store: RunStore) -> None:
     inserts = Inserts(store)
-    await inserts.grouped.do({"_id": -1})
+    await inserts.grouped.submit({"_id": -1})
     assert inserts.sizes == [1]
 
-    assert await inserts.all(*({"_id": number} for number in range(MOST_AT_ONCE + 5))) == [None] * (MOST_AT_ONCE + 5)
+    assert await inserts.all(*({"_id": number} for number in range(MAX_ITEMS_PER_COMMAND + 5))) == [None] * (MAX_ITEMS_PER_COMMAND + 5)
 
-    assert inserts.sizes == [1, MOST_AT_ONCE, 5]
-    assert len(await inserts.ids()) == MOST_AT_ONCE + 6
+    assert inserts.sizes == [1, MAX_ITEMS_PER_COMMAND, 5]
+    assert len(await inserts.ids()) == MAX_ITEMS_PER_COMMAND + 6
 
 
-async def test_each_caller_hears_of_its_own_part(store: RunStore) -> None:
+async def test_each_caller_gets_the_result_of_its_own_part(store: RunStore) -> None:
     inserts = Inserts(store)
-    await inserts.grouped.do({"_id": 2})
+    await inserts.grouped.submit({"_id": 2})
 
     answers = await inserts.all({"_id": 1}, {"_id": 2}, {"_id": 3})
 
@@ -66,7 +66,7 @@ async def test_a_part_that_cannot_be_sent_keeps_no_other_from_it(store: RunStore
 
 async def test_what_a_cancelled_caller_leaves_is_done_all_the_same(store: RunStore) -> None:
     inserts = Inserts(store)
-    cancelled = asyncio.create_task(inserts.grouped.do({"_id": 1}))
+    cancelled = asyncio.create_task(inserts.grouped.submit({"_id": 1}))
     await asyncio.sleep(0)
     cancelled.cancel()
 
@@ -76,9 +76,9 @@ async def test_what_a_cancelled_caller_leaves_is_done_all_the_same(store: RunSto
     assert await inserts.ids() == [1, 2]
 
 
-async def test_what_a_cancelled_caller_wants_no_more_is_forgotten_where_that_is_said(store: RunStore) -> None:
+async def test_the_item_of_a_cancelled_caller_is_dropped_where_configured(store: RunStore) -> None:
     inserts = Inserts(store, forget_cancelled=True)
-    cancelled = asyncio.create_task(inserts.grouped.do({"_id": 1}))
+    cancelled = asyncio.create_task(inserts.grouped.submit({"_id": 1}))
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_what_a_cancelled_caller_wants_no_more_is_forgotten_where_that_is_
 async def test_a_deadline_of_one_caller_is_not_the_next_ones(store: RunStore) -> None:
     inserts = Inserts(store)
     with pymongo.timeout(0.001):
-        hasty = asyncio.create_task(inserts.grouped.do({"_id": 1}))
+        hasty = asyncio.create_task(inserts.grouped.submit({"_id": 1}))
         await asyncio.sleep(0)
 
     assert await inserts.all({"_id": 2}) == [None]
@@ -106,14 +106,14 @@ async def test_a_store_that_is_away_is_asked_once_for_all() -> None:
         asked.append(len(items))
         raise AutoReconnect("gone")
 
-    grouped: Grouped[int, None] = Grouped(away)
-    answers = await asyncio.gather(*(grouped.do(number) for number in range(3)), return_exceptions=True)
+    grouped: BulkWriter[int, None] = BulkWriter(away)
+    answers = await asyncio.gather(*(grouped.submit(number) for number in range(3)), return_exceptions=True)
 
     assert [type(answer) for answer in answers] == [AutoReconnect] * 3
     assert asked == [3]
 
 
-async def test_who_gives_up_while_a_command_hangs_leaves_nothing_behind() -> None:
+async def test_a_caller_that_gives_up_during_a_hanging_command_leaves_nothing() -> None:
     """A frozen store may take a minute to fail, and a gateway tells its callers so long before that."""
     thawed = asyncio.Event()
 
@@ -122,21 +122,21 @@ async def test_who_gives_up_while_a_command_hangs_leaves_nothing_behind() -> Non
         return [None] * len(deliveries)
 
     kept: WeakSet[Delivery] = WeakSet()
-    await all_give_up(Grouped(hangs, forget_cancelled=True), kept)
+    await submit_and_cancel_all(BulkWriter(hangs, drop_cancelled=True), kept)
     await asyncio.sleep(0)  # the loop itself lets go of them
 
     gc.collect()
-    assert 0 < len(kept) <= MOST_AT_ONCE, "those in the command"
+    assert 0 < len(kept) <= MAX_ITEMS_PER_COMMAND, "those in the command"
     thawed.set()
 
 
-async def all_give_up(grouped: "Grouped[Delivery, None]", kept: "WeakSet[Delivery]") -> None:
+async def submit_and_cancel_all(grouped: "BulkWriter[Delivery, None]", pending: "WeakSet[Delivery]") -> None:
     async def send() -> None:
         delivery = Delivery()
-        kept.add(delivery)
-        await grouped.do(delivery)
+        pending.add(delivery)
+        await grouped.submit(delivery)
 
-    callers = [asyncio.create_task(send()) for _ in range(3 * MOST_AT_ONCE)]
+    callers = [asyncio.create_task(send()) for _ in range(3 * MAX_ITEMS_PER_COMMAND)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     for caller in callers:
@@ -157,10 +157,10 @@ async def test_callers_do_not_wait_for_ever_for_a_command_that_was_cut_off() -> 
         await asyncio.Event().wait()
         return []
 
-    grouped: Grouped[int, None] = Grouped(hangs)
-    first = asyncio.create_task(grouped.do(1))
+    grouped: BulkWriter[int, None] = BulkWriter(hangs)
+    first = asyncio.create_task(grouped.submit(1))
     await under_way.wait()
-    second = asyncio.create_task(grouped.do(2))
+    second = asyncio.create_task(grouped.submit(2))
     await asyncio.sleep(0)
     [working] = [task for task in asyncio.all_tasks() if task.get_name() == "grouped commands"]
 

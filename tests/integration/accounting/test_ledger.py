@@ -13,7 +13,7 @@ from pymongo.errors import ServerSelectionTimeoutError
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import COLLECTION
 from accounting.prices import Price, PriceTable
-from accounting.totals.reading import Wanted, run_totals, usage_totals
+from accounting.totals.reading import UsageFilter, run_totals, usage_totals
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
 from workers.store.run_store import RunStore, connect
 
@@ -83,7 +83,7 @@ async def test_while_the_store_is_away_a_call_is_made_only_when_that_is_wanted(
 ) -> None:
     monkeypatch.setattr("accounting.ledger.ledger.BEGINS_WITHIN_S", 0.3)
     nobody = connect("mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=50&serverMonitoringMode=poll", database="x")
-    away = Ledger(nobody, PriceTable(), begins_closed=begins_closed)
+    away = Ledger(nobody, PriceTable(), fails_closed=begins_closed)
     if begins_closed:
         with pytest.raises(ServerSelectionTimeoutError):
             await away.begin(ACME, lease_token=1, call=BEGUN)
@@ -95,14 +95,14 @@ async def test_while_the_store_is_away_a_call_is_made_only_when_that_is_wanted(
     assert [row["status"] for row in await rows(store)] == ["reported"]
 
 
-async def test_who_stops_waits_until_all_is_written_and_no_longer_than_that(store: RunStore, ledger: Ledger) -> None:
+async def test_stopping_waits_until_all_is_written_and_no_longer(store: RunStore, ledger: Ledger) -> None:
     writing = [
         asyncio.ensure_future(ledger.record(ACME, lease_token=1, call=replace(CALL, number=number)))
         for number in range(300)
     ]
     await asyncio.sleep(0)
 
-    assert await ledger.drained(within_s=10)
+    assert await ledger.drain(timeout_s=10)
     assert len(await rows(store)) == 300
     assert all(task.done() for task in writing)
 
@@ -110,7 +110,7 @@ async def test_who_stops_waits_until_all_is_written_and_no_longer_than_that(stor
     away = Ledger(nobody, PriceTable())
     hanging = asyncio.ensure_future(away.record(ACME, lease_token=1, call=CALL))
     await asyncio.sleep(0)
-    assert not await away.drained(within_s=0.05)
+    assert not await away.drain(timeout_s=0.05)
     hanging.cancel()
     await nobody.client.close()
 
@@ -123,7 +123,7 @@ async def test_only_so_many_rows_wait_and_the_next_call_waits_before_it_is_made(
 
     async def slow(self: Ledger, writes: Sequence[Any]) -> Sequence[Exception | None]:
         nonlocal most
-        most = max(most, len(self._writes._waiting) + len(writes))
+        most = max(most, len(self._writer._waiting) + len(writes))
         return await write_all(self, writes)
 
     monkeypatch.setattr(Ledger, "_write_all", slow)
@@ -143,19 +143,19 @@ async def test_calls_of_lost_workers_are_no_failures_of_the_model(ledger: Ledger
     await ledger.record(ACME, lease_token=1, call=replace(CALL, number=3, ok=False, error="Cancelled"))
     await ledger.begin(ACME, lease_token=1, call=replace(BEGUN, number=4))
 
-    earlier = await ledger.earlier_calls("run_1")
+    earlier = await ledger.read_earlier_calls("run_1")
 
     assert (earlier.count, earlier.tokens, dict(earlier.failed_by_agent)) == (4, 45, {"Writer": 1})
 
 
-async def test_what_is_being_asked_is_no_part_of_a_run_that_goes_on_and_a_lost_call_of_one_that_ends(
+async def test_an_open_call_is_in_no_live_run_and_is_lost_once_its_run_ends(
     store: RunStore, ledger: Ledger
 ) -> None:
     await ledger.record(ACME, lease_token=1, call=CALL)
     await ledger.begin(ACME, lease_token=1, call=replace(BEGUN, number=2))
 
     going_on, ended = (
-        await run_totals(store.database, "run_1", going_on=True),
+        await run_totals(store.database, "run_1", is_running=True),
         await run_totals(store.database, "run_1"),
     )
 
@@ -163,7 +163,7 @@ async def test_what_is_being_asked_is_no_part_of_a_run_that_goes_on_and_a_lost_c
     assert (ended.calls, ended.missing, ended.input_tokens) == (2, 1, 10)
 
 
-async def test_the_same_call_under_another_lease_is_owed_as_well(store: RunStore, ledger: Ledger) -> None:
+async def test_the_same_call_under_another_lease_is_recorded_as_well(store: RunStore, ledger: Ledger) -> None:
     await ledger.record(ACME, lease_token=1, call=CALL)
     await ledger.record(ACME, lease_token=2, call=CALL)
 
@@ -172,7 +172,7 @@ async def test_the_same_call_under_another_lease_is_owed_as_well(store: RunStore
     assert (totals.calls, totals.input_tokens, totals.cost_nano_usd) == (2, 20, 2 * COST)
 
 
-async def few_rows(ledger: Ledger) -> None:
+async def insert_few_rows(ledger: Ledger) -> None:
     await ledger.record(ACME, lease_token=1, call=CALL)
     await ledger.record(ACME, lease_token=1, call=replace(CALL, number=2, started_at=NEXT_DAY))
     await ledger.record(ACME, lease_token=1, call=replace(CALL, number=3, model="new", started_at=NEXT_DAY))
@@ -196,7 +196,7 @@ async def totals_by(store: RunStore, key: str) -> dict[str, UsageTotals]:
 async def test_totals_by_a_key_are_the_sums_of_its_rows(
     store: RunStore, ledger: Ledger, key: str, calls_and_cost: dict[object, tuple[int, int]]
 ) -> None:
-    await few_rows(ledger)
+    await insert_few_rows(ledger)
 
     totals = await totals_by(store, key)
 
@@ -204,7 +204,7 @@ async def test_totals_by_a_key_are_the_sums_of_its_rows(
 
 
 async def test_every_kind_of_token_is_summed(store: RunStore, ledger: Ledger) -> None:
-    await few_rows(ledger)
+    await insert_few_rows(ledger)
 
     acme = (await totals_by(store, "app_id"))["acme"]
 
@@ -214,7 +214,7 @@ async def test_every_kind_of_token_is_summed(store: RunStore, ledger: Ledger) ->
 async def test_a_call_without_usage_is_missing_and_one_without_a_price_unpriced(
     store: RunStore, ledger: Ledger
 ) -> None:
-    await few_rows(ledger)
+    await insert_few_rows(ledger)
 
     by_app, by_model = await totals_by(store, "app_id"), await totals_by(store, "model")
 
@@ -225,9 +225,9 @@ async def test_a_call_without_usage_is_missing_and_one_without_a_price_unpriced(
 
 
 async def test_totals_are_of_the_app_run_and_time_that_were_asked_for(store: RunStore, ledger: Ledger) -> None:
-    await few_rows(ledger)
+    await insert_few_rows(ledger)
 
-    [of_app] = await usage_totals(store.database, [], Wanted(app_id="acme", since=NEXT_DAY))
+    [of_app] = await usage_totals(store.database, [], UsageFilter(app_id="acme", since=NEXT_DAY))
 
     assert of_app.calls == 2
     assert (await run_totals(store.database, "run_2")).calls == 1

@@ -9,12 +9,12 @@ from pymongo import MongoClient
 
 from accounting.ledger.retention import LedgerRetention
 from accounting.ledger.rows import COLLECTION
-from accounting.totals.reading import Wanted, usage_totals
-from accounting.totals.rebuilding import ensure_indexes, rebuild, verify
+from accounting.totals.reading import UsageFilter, usage_totals
+from accounting.totals.rebuilding import ensure_indexes, rebuild, find_differences
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import STATE, hour_of
 from accounting.usage import UsageTotals
-from tests.integration.accounting.ledger_rows import insert, random_rows
+from tests.integration.accounting.ledger_rows import insert_rows, random_rows
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 
@@ -28,13 +28,13 @@ OLD = hour_of(NOW) - timedelta(days=3)
 @pytest.fixture
 async def aged(store: RunStore) -> RunStore:
     """Of three days ago, and of now; all of it in the totals."""
-    await insert(store, random_rows(120, seed=21, since=OLD, over=timedelta(hours=3)))
-    await insert(store, random_rows(40, seed=22, since=NOW - timedelta(hours=1), over=timedelta(minutes=30)))
+    await insert_rows(store, random_rows(120, seed=21, since=OLD, over=timedelta(hours=3)))
+    await insert_rows(store, random_rows(40, seed=22, since=NOW - timedelta(hours=1), over=timedelta(minutes=30)))
     await RollUp(store.database).run_pass()
     return store
 
 
-async def pruned(store: RunStore) -> int:
+async def prune(store: RunStore) -> int:
     counts: Counter[str] = Counter()
     for _ in range(5):
         await LedgerRetention(store.database, KEEP).run_pass(counts)
@@ -42,11 +42,11 @@ async def pruned(store: RunStore) -> int:
 
 
 async def totals(store: RunStore) -> list[list[UsageTotals]]:
-    wanted: list[tuple[list[str], Wanted]] = [
-        ([], Wanted()),
-        (["app_id"], Wanted()),
-        (["day"], Wanted(since=OLD + timedelta(hours=1))),
-        (["app_id"], Wanted(until=NOW - timedelta(hours=12))),
+    wanted: list[tuple[list[str], UsageFilter]] = [
+        ([], UsageFilter()),
+        (["app_id"], UsageFilter()),
+        (["day"], UsageFilter(since=OLD + timedelta(hours=1))),
+        (["app_id"], UsageFilter(until=NOW - timedelta(hours=12))),
     ]
     return [await usage_totals(store.database, keys, which) for keys, which in wanted]
 
@@ -58,11 +58,11 @@ async def ages(store: RunStore) -> set[bool]:
 async def test_old_rows_go_and_totals_stay_also_when_they_are_rebuilt(aged: RunStore) -> None:
     before = await totals(aged)
 
-    assert await pruned(aged) == 120
+    assert await prune(aged) == 120
 
     assert await ages(aged) == {False}
     assert await totals(aged) == before
-    assert await verify(aged.database) == []
+    assert await find_differences(aged.database) == []
     assert await rebuild(aged.database) == 0
     assert await totals(aged) == before
 
@@ -84,7 +84,7 @@ async def test_rows_that_go_while_totals_are_rebuilt_take_nothing_with_them(aged
 
 
 @pytest.mark.parametrize("keep", [KEEP, timedelta(0)])
-async def test_totals_whose_rows_are_gone_stay_also_when_it_is_forgotten_that_they_went(
+async def test_totals_of_deleted_rows_stay_even_if_the_deletion_is_forgotten(
     aged: RunStore, keep: timedelta
 ) -> None:
     before = await totals(aged)
@@ -95,14 +95,14 @@ async def test_totals_whose_rows_are_gone_stay_also_when_it_is_forgotten_that_th
         await RollUp(aged.database).run_pass()
 
     assert await totals(aged) == before
-    assert await verify(aged.database) == []
+    assert await find_differences(aged.database) == []
 
 
-async def test_a_time_within_an_hour_whose_rows_are_gone_counts_from_its_beginning(aged: RunStore) -> None:
-    whole = await usage_totals(aged.database, [], Wanted(since=OLD + timedelta(hours=1)))
-    await pruned(aged)
+async def test_a_time_within_an_hour_of_deleted_rows_counts_from_its_beginning(aged: RunStore) -> None:
+    whole = await usage_totals(aged.database, [], UsageFilter(since=OLD + timedelta(hours=1)))
+    await prune(aged)
 
-    assert await usage_totals(aged.database, [], Wanted(since=OLD + timedelta(hours=1, minutes=30))) == whole
+    assert await usage_totals(aged.database, [], UsageFilter(since=OLD + timedelta(hours=1, minutes=30))) == whole
 
 
 @pytest.mark.parametrize("mark", [0, 1, 2])
@@ -111,12 +111,12 @@ async def test_an_hour_with_rows_that_are_in_no_total_yet_is_kept(aged: RunStore
     assert first is not None
     await aged.database[COLLECTION].update_one({"_id": first["_id"]}, {"$set": {"rollup": mark}})
 
-    assert await pruned(aged) == 0
+    assert await prune(aged) == 0
 
 
 async def test_nothing_goes_before_there_are_totals(store: RunStore) -> None:
     old: list[dict[str, Any]] = random_rows(20, seed=23, since=OLD, over=timedelta(hours=1))
-    await insert(store, ({name: value for name, value in row.items() if name != "rollup"} for row in old))
+    await insert_rows(store, ({name: value for name, value in row.items() if name != "rollup"} for row in old))
     await ensure_indexes(store.database)
 
-    assert await pruned(store) == 0
+    assert await prune(store) == 0

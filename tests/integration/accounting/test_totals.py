@@ -12,12 +12,12 @@ from pymongo.errors import AutoReconnect
 
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import COLLECTION, NOT_OPEN, WORKER_LOST
-from accounting.totals.reading import EVERYTHING, Wanted, totals_pipeline, usage_totals
-from accounting.totals.rebuilding import rebuild, verify
+from accounting.totals.reading import EVERYTHING, UsageFilter, totals_pipeline, usage_totals
+from accounting.totals.rebuilding import rebuild, find_differences
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS, STATE, SUMMED, TOTALS
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
-from tests.integration.accounting.ledger_rows import BEGAN, PRICES, give_up_open_rows, insert, random_rows
+from tests.integration.accounting.ledger_rows import BEGAN, PRICES, give_up_open_rows, insert_rows, random_rows
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -30,18 +30,18 @@ ANSWERED = ModelCall(1, "A", "openai", "m", Tokens(10, 0, 0, 5), "reported", Tru
 Shown = dict[tuple[Any, ...], dict[str, int]]
 
 
-def shown(totals: Sequence[UsageTotals], keys: Sequence[str]) -> Shown:
+def sums_of_totals(totals: Sequence[UsageTotals], keys: Sequence[str]) -> Shown:
     return {tuple(total.key[key] for key in keys): {name: getattr(total, name) for name in SUMMED} for total in totals}
 
 
-async def by_rows(store: RunStore, keys: Sequence[str], wanted: Wanted = EVERYTHING) -> Shown:
+async def by_rows(store: RunStore, keys: Sequence[str], filter_: UsageFilter = EVERYTHING) -> Shown:
     """The judge: a plain sum over all rows, and nothing else."""
-    found = await store.database[COLLECTION].aggregate(totals_pipeline(keys, {**wanted.query(), "rollup": NOT_OPEN}))
+    found = await store.database[COLLECTION].aggregate(totals_pipeline(keys, {**filter_.query(), "rollup": NOT_OPEN}))
     return {tuple(row["_id"][key] for key in keys): {name: row[name] for name in SUMMED} async for row in found}
 
 
-async def by_totals(store: RunStore, keys: Sequence[str], wanted: Wanted = EVERYTHING) -> Shown:
-    return shown(await usage_totals(store.database, keys, wanted), keys)
+async def by_totals(store: RunStore, keys: Sequence[str], filter_: UsageFilter = EVERYTHING) -> Shown:
+    return sums_of_totals(await usage_totals(store.database, keys, filter_), keys)
 
 
 @pytest.fixture
@@ -51,34 +51,34 @@ async def roll_up(store: RunStore) -> RollUp:
     return roll_up
 
 
-async def waiting(store: RunStore) -> int:
+async def count_pending(store: RunStore) -> int:
     return await store.database[COLLECTION].count_documents({"rollup": {"$exists": True}})
 
 
-ASKED = [
-    ([], Wanted()),
-    (["app_id"], Wanted()),
-    (["ok", "trigger_type"], Wanted(app_id="a/b & c", model="m")),
-    (["day"], Wanted(workflow="V")),
-    (["hour", "agent"], Wanted()),
-    (["app_id"], Wanted(since=BEGAN + timedelta(minutes=55))),
-    (["app_id"], Wanted(since=BEGAN + timedelta(minutes=50), until=BEGAN + timedelta(hours=2))),
-    (["model"], Wanted(since=BEGAN + timedelta(minutes=5), until=BEGAN + timedelta(minutes=25), agent="A")),
-    (["day"], Wanted(until=datetime(2026, 3, 2, tzinfo=UTC))),
-    (["app_id"], Wanted(since=datetime(2027, 1, 1, tzinfo=UTC))),
+QUERIES = [
+    ([], UsageFilter()),
+    (["app_id"], UsageFilter()),
+    (["ok", "trigger_type"], UsageFilter(app_id="a/b & c", model="m")),
+    (["day"], UsageFilter(workflow="V")),
+    (["hour", "agent"], UsageFilter()),
+    (["app_id"], UsageFilter(since=BEGAN + timedelta(minutes=55))),
+    (["app_id"], UsageFilter(since=BEGAN + timedelta(minutes=50), until=BEGAN + timedelta(hours=2))),
+    (["model"], UsageFilter(since=BEGAN + timedelta(minutes=5), until=BEGAN + timedelta(minutes=25), agent="A")),
+    (["day"], UsageFilter(until=datetime(2026, 3, 2, tzinfo=UTC))),
+    (["app_id"], UsageFilter(since=datetime(2027, 1, 1, tzinfo=UTC))),
 ]
 
 
 @pytest.mark.design("D4-82")
 async def test_totals_are_the_ledgers_before_between_and_after_roll_ups(store: RunStore, roll_up: RollUp) -> None:
-    await insert(store, random_rows(250, seed=1))
+    await insert_rows(store, random_rows(250, seed=1))
     for _ in range(4):  # none, 100, 200 and all of them are added
-        for keys, wanted in ASKED:
+        for keys, wanted in QUERIES:
             assert await by_totals(store, keys, wanted) == await by_rows(store, keys, wanted), (keys, wanted)
-        await roll_up.add_some()
+        await roll_up.add_batch()
 
-    assert await waiting(store) == 0
-    assert await verify(store.database) == []
+    assert await count_pending(store) == 0
+    assert await find_differences(store.database) == []
 
 
 @pytest.mark.usefixtures("roll_up")
@@ -89,7 +89,7 @@ async def test_rows_that_come_while_several_add_are_counted_once(store: RunStore
 
     async def come() -> None:
         for start in range(0, len(rows), 50):
-            await insert(store, rows[start : start + 50])
+            await insert_rows(store, rows[start : start + 50])
 
     async def add(one: RollUp) -> None:
         while counts["added"] < len(rows):
@@ -108,26 +108,26 @@ async def test_rows_that_come_while_several_add_are_counted_once(store: RunStore
 
     assert counts["added"] == len(rows)
     assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
-    assert await verify(store.database) == []
+    assert await find_differences(store.database) == []
 
 
 async def test_a_rebuild_of_what_is_right_changes_nothing(store: RunStore, roll_up: RollUp) -> None:
-    await insert(store, random_rows(150, seed=6))
+    await insert_rows(store, random_rows(150, seed=6))
     await roll_up.run_pass(Counter())
-    await insert(store, random_rows(20, seed=7))
+    await insert_rows(store, random_rows(20, seed=7))
     kept = [await store.database[name].find().sort("_id").to_list(None) for name in (HOURS, TOTALS)]
 
     assert await rebuild(store.database) == 0
 
     assert [await store.database[name].find().sort("_id").to_list(None) for name in (HOURS, TOTALS)] == kept
-    assert await waiting(store) == 20
+    assert await count_pending(store) == 20
 
 
 @pytest.mark.parametrize("lost", [(HOURS,), (TOTALS,), (HOURS, TOTALS, STATE)])
 async def test_totals_that_are_lost_are_rebuilt_from_zero(
     store: RunStore, roll_up: RollUp, lost: tuple[str, ...]
 ) -> None:
-    await insert(store, random_rows(150, seed=8))
+    await insert_rows(store, random_rows(150, seed=8))
     await roll_up.run_pass(Counter())
     for name in lost:
         await store.database[name].delete_many({})
@@ -135,67 +135,67 @@ async def test_totals_that_are_lost_are_rebuilt_from_zero(
     assert await rebuild(store.database, lambda done, of: told.append((done, of))) > 0
 
     assert told[-1][0] == told[-1][1] == len(told) > 1
-    assert await verify(store.database) == []
+    assert await find_differences(store.database) == []
     assert await by_totals(store, ["app_id", "day"]) == await by_rows(store, ["app_id", "day"])
     assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
 
 
 async def test_what_is_wrong_in_a_total_is_found_and_named(store: RunStore, roll_up: RollUp) -> None:
-    await insert(store, random_rows(150, seed=9))
+    await insert_rows(store, random_rows(150, seed=9))
     await roll_up.run_pass(Counter())
     hour = await store.database[HOURS].find_one({})
     assert hour is not None
     await store.database[HOURS].update_one({"_id": hour["_id"]}, {"$inc": {"calls": 3}})
 
-    found = await verify(store.database)
+    found = await find_differences(store.database)
 
     assert {(each.hour is None, each.field, each.kept - each.right) for each in found} == {
         (False, "calls", 3),
         (True, "calls", -3),
     }
     assert await rebuild(store.database) == 1
-    assert await verify(store.database) == []
+    assert await find_differences(store.database) == []
 
 
 async def test_a_ledger_of_an_older_version_is_added_up_at_the_first_pass(store: RunStore) -> None:
-    await insert(
+    await insert_rows(
         store, ({name: value for name, value in row.items() if name != "rollup"} for row in random_rows(60, seed=10))
     )
-    await insert(store, random_rows(30, seed=11))
+    await insert_rows(store, random_rows(30, seed=11))
     before = await by_totals(store, KEYS)
 
     await RollUp(store.database).run_pass(Counter())
 
     assert before == await by_totals(store, KEYS) == await by_rows(store, KEYS)
-    assert await verify(store.database) == []
-    assert await waiting(store) == 0
+    assert await find_differences(store.database) == []
+    assert await count_pending(store) == 0
 
 
-async def test_a_large_ledger_is_added_up_in_several_passes_and_read_exactly_meanwhile(
+async def test_a_large_ledger_is_summed_in_several_passes_and_read_exactly(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accounting.totals.roll_up.BUILDS_FOR_S", 0)  # one step in each pass
-    await insert(store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=14)))
+    await insert_rows(store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=14)))
     roll_up, passes = RollUp(store.database), 0
     before = await by_rows(store, KEYS)
 
     while await store.database[STATE].find_one({"ready": True}) is None:
         await roll_up.run_pass(Counter())
         passes += 1
-        await insert(store, random_rows(1, seed=100 + passes))
+        await insert_rows(store, random_rows(1, seed=100 + passes))
         assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
 
     assert passes > 5
     assert before != await by_rows(store, KEYS)
     await roll_up.run_pass(Counter())
-    assert await verify(store.database) == []
-    assert await waiting(store) == 0
+    assert await find_differences(store.database) == []
+    assert await count_pending(store) == 0
 
 
 async def test_a_build_that_the_store_interrupts_is_begun_anew(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await insert(store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=15)))
+    await insert_rows(store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=15)))
     roll_up = RollUp(store.database)
     with monkeypatch.context() as away:
         away.setattr("accounting.totals.rebuilding._mend_apps", _fails)
@@ -204,7 +204,7 @@ async def test_a_build_that_the_store_interrupts_is_begun_anew(
 
     await roll_up.run_pass(Counter())
 
-    assert await verify(store.database) == []
+    assert await find_differences(store.database) == []
     assert await by_totals(store, KEYS) == await by_rows(store, KEYS) != {}
 
 
@@ -212,20 +212,20 @@ async def _fails(*_: object) -> int:
     raise AutoReconnect("an election")
 
 
-async def test_totals_that_somebody_drops_under_a_living_roll_up_are_made_anew(
+async def test_totals_dropped_under_a_running_roll_up_are_rebuilt(
     store: RunStore, roll_up: RollUp
 ) -> None:
-    await insert(store, random_rows(40, seed=16))
+    await insert_rows(store, random_rows(40, seed=16))
     await roll_up.run_pass(Counter())
     for name in (HOURS, TOTALS, STATE):
         await store.database[name].drop()
-    await insert(store, random_rows(10, seed=17))
+    await insert_rows(store, random_rows(10, seed=17))
 
     for _ in range(2):
         await roll_up.run_pass(Counter())
 
-    assert await waiting(store) == 0
-    assert await verify(store.database) == []
+    assert await count_pending(store) == 0
+    assert await find_differences(store.database) == []
     assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
 
 
@@ -234,13 +234,13 @@ async def test_apps_are_added_up_some_at_a_time(
     store: RunStore, roll_up: RollUp, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr("accounting.totals.rebuilding.HOURS_AT_ONCE", most)
-    await insert(store, random_rows(60, seed=18))
+    await insert_rows(store, random_rows(60, seed=18))
     await roll_up.run_pass(Counter())
     await store.database[TOTALS].delete_many({})
 
-    assert await verify(store.database) != []
+    assert await find_differences(store.database) != []
     assert await rebuild(store.database) > 0
-    assert await verify(store.database) == []
+    assert await find_differences(store.database) == []
 
 
 class _Boxes:
@@ -258,23 +258,23 @@ class _Boxes:
 
 @pytest.mark.usefixtures("roll_up")
 async def test_a_transaction_that_dies_leaves_neither_totals_nor_a_batch(store: RunStore) -> None:
-    await insert(store, random_rows(30, seed=12))
+    await insert_rows(store, random_rows(30, seed=12))
     await store.database["boxed"].create_index("row")
     boxes = _Boxes(store, fails=True)
     billed = RollUp(store.database, outbox=boxes)
 
     with pytest.raises(RuntimeError):
         await billed.run_pass(Counter())
-    assert (await waiting(store), await store.database["boxed"].count_documents({})) == (30, 0)
+    assert (await count_pending(store), await store.database["boxed"].count_documents({})) == (30, 0)
     assert await store.database[TOTALS].count_documents({}) == 0
 
     boxes.fails = False
     await billed.run_pass(Counter())
     await billed.run_pass(Counter())
-    assert (await waiting(store), await store.database["boxed"].count_documents({})) == (0, 30)
+    assert (await count_pending(store), await store.database["boxed"].count_documents({})) == (0, 30)
 
 
-async def opened(store: RunStore) -> Ledger:
+async def ledger_with_lost_call(store: RunStore) -> Ledger:
     ledger = Ledger(store.database, PRICES)
     await ledger.begin(OWNER, lease_token=1, call=BEGUN)
     await give_up_open_rows(store)
@@ -282,7 +282,7 @@ async def opened(store: RunStore) -> Ledger:
 
 
 @pytest.mark.parametrize("off_h", [0, -500, 500])
-async def test_a_call_that_is_being_made_is_in_no_total_whatever_its_workers_clock_says(
+async def test_an_open_call_is_in_no_total_whatever_its_workers_clock_shows(
     store: RunStore, roll_up: RollUp, off_h: int
 ) -> None:
     late = BegunCall(1, "A", "openai", "m", datetime.now(UTC) + timedelta(hours=off_h), within_s=30)
@@ -291,11 +291,11 @@ async def test_a_call_that_is_being_made_is_in_no_total_whatever_its_workers_clo
     await roll_up.run_pass(Counter())
 
     assert await by_totals(store, []) == {}
-    assert await waiting(store) == 1
+    assert await count_pending(store) == 1
 
 
 async def test_a_call_whose_worker_was_lost_becomes_a_missing_one(store: RunStore, roll_up: RollUp) -> None:
-    await opened(store)
+    await ledger_with_lost_call(store)
     counts: Counter[str] = Counter()
 
     await roll_up.run_pass(counts)
@@ -313,7 +313,7 @@ async def test_a_call_whose_worker_was_lost_becomes_a_missing_one(store: RunStor
 async def test_an_answer_that_comes_after_all_corrects_its_row_and_the_totals(
     store: RunStore, roll_up: RollUp, when: str
 ) -> None:
-    ledger = await opened(store)
+    ledger = await ledger_with_lost_call(store)
     if when == "closed":
         await store.database[COLLECTION].update_many({}, {"$set": {"rollup": 1, "error": WORKER_LOST}})
     else:
@@ -327,7 +327,7 @@ async def test_an_answer_that_comes_after_all_corrects_its_row_and_the_totals(
         assert (total.calls, total.missing, total.input_tokens, total.output_tokens) == (1, 0, 10, 5)
         assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
         assert await by_totals(store, ["hour", "ok"]) == await by_rows(store, ["hour", "ok"])
-        assert await verify(store.database) == []
+        assert await find_differences(store.database) == []
         await roll_up.run_pass(Counter())
     await ledger.record(OWNER, lease_token=1, call=ANSWERED)
     await roll_up.run_pass(Counter())
@@ -339,7 +339,7 @@ async def test_names_that_look_alike_share_no_total(store: RunStore, roll_up: Ro
     rows = random_rows(4, seed=13)
     for row, (app_id, workflow) in zip(rows, [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("A", "b/c")], strict=True):
         row.update(app_id=app_id, workflow=workflow, agent="A", model="m", trigger_type="schedule", ok=True)
-    await insert(store, rows)
+    await insert_rows(store, rows)
 
     await roll_up.run_pass(Counter())
 

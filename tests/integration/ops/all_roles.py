@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-from ops.free_ports import free_address
+from ops.free_ports import find_free_address
 from ops.roles import ROLES
 from ops.supervisor import role_command
 from tests.integration.role_forks import FORKS
-from tests.integration.stage import Stage, until
+from tests.integration.stage import Stage, wait_until
 from workers.settings import as_environment
 
 
 class Roles:
     def __init__(self, stage: Stage, environ: Mapping[str, str]) -> None:
-        settings = replace(stage.settings, listen=free_address(), environ={**os.environ, **environ})
-        exporter = replace(settings, metrics_listen=free_address())
+        settings = replace(stage.settings, listen=find_free_address(), environ={**os.environ, **environ})
+        exporter = replace(settings, metrics_listen=find_free_address())
         self._settings = {**dict.fromkeys(ROLES, settings), "exporter": exporter}
         self._folder = stage.folder
         self._processes: dict[str, Process] = {}
@@ -37,9 +37,9 @@ class Roles:
                 folder=self._folder,
             )
         for role in {*roles} - {"gateway", "exporter"}:
-            self.at[role] = await until(f"the {role} listens", partial(self._listening, role, started[role]))
+            self.at[role] = await wait_until(f"the {role} listens", partial(self._address_in_log, role, started[role]))
 
-    async def _listening(self, role: str, log: str) -> str | None:
+    async def _address_in_log(self, role: str, log: str) -> str | None:
         said = await asyncio.to_thread((self._folder / log).read_text, encoding="utf-8")
         assert self._processes[role].returncode is None, said
         found = re.search(r"metrics_listening\s+address=(\S+)", said)

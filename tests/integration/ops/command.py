@@ -13,7 +13,7 @@ from workers.settings import as_environment
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     code: int
     out: str
     err: str
@@ -31,7 +31,7 @@ def environment(stage: Stage) -> dict[str, str]:
     return as_environment(replace(stage.settings, environ={}))
 
 
-async def started(stage: Stage, *arguments: str, **changes: Any) -> Process:
+async def start_command(stage: Stage, *arguments: str, **changes: Any) -> Process:
     """`changes`: of the stage's settings, for this process alone."""
     return await asyncio.create_subprocess_exec(
         *command(*arguments),
@@ -43,8 +43,8 @@ async def started(stage: Stage, *arguments: str, **changes: Any) -> Process:
     )
 
 
-async def unattended(stage: Stage, *arguments: str, **changes: Any) -> Done:
-    process = await started(stage, *arguments, **changes)
+async def unattended(stage: Stage, *arguments: str, **changes: Any) -> CommandResult:
+    process = await start_command(stage, *arguments, **changes)
     out, err = await asyncio.wait_for(process.communicate(), 60)
     assert "Traceback" not in err.decode()
-    return Done(process.returncode or 0, out.decode(), err.decode())
+    return CommandResult(process.returncode or 0, out.decode(), err.decode())

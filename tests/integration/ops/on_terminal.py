@@ -12,7 +12,7 @@ from tests.integration.ops.command import command, environment
 from tests.integration.stage import Stage
 
 
-async def on_terminal(stage: Stage, width: int, *arguments: str, **variables: str) -> list[str]:
+async def terminal_lines(stage: Stage, width: int, *arguments: str, **variables: str) -> list[str]:
     """Its lines, with whatever colours them."""
     return await asyncio.to_thread(_lines, stage, width, arguments, variables)
 

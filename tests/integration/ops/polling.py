@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psutil
 
 
-async def until(what: str, condition: Callable[[], bool], *, within_s: float = 10.0) -> None:
+async def wait_until(what: str, condition: Callable[[], bool], *, within_s: float = 10.0) -> None:
     give_up_at = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < give_up_at, f"not within {within_s} s: {what}"
@@ -26,5 +26,5 @@ def descendants(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
-async def until_gone(pids: list[int], *, within_s: float = 5.0) -> None:
-    await until(f"processes {pids} are gone", lambda: not any(is_running(pid) for pid in pids), within_s=within_s)
+async def wait_until_gone(pids: list[int], *, within_s: float = 5.0) -> None:
+    await wait_until(f"processes {pids} are gone", lambda: not any(is_running(pid) for pid in pids), within_s=within_s)

@@ -23,7 +23,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
+def terminal_dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
     """What is seen, with the exit code at its end. Without an answer it is interrupted, once."""
     ours, theirs = pty.openpty()
     heeding = [sys.executable, "-c", HEEDING_INTERRUPTS, *command(*arguments)]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from accounting.budgets.budget import checked_budget
-from accounting.budgets.store import Budgets
+from accounting.budgets.budget import parse_budget
+from accounting.budgets.store import BudgetStore
 from ops.roles import ROLES
 from tests.alertmanager_server import Alertmanager, alertmanager
 from tests.integration.ops.all_roles import Roles, all_roles
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from tests.prometheus_server import PrometheusServer, prometheus, scrape_config
 from triggers.change_stream.control import NOW, StreamControl
 
@@ -35,9 +35,9 @@ def impatient_rules(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
-def following(targets: Path, *, rules: list[Path], told: Alertmanager) -> dict[str, Any]:
+def scrape_config_for(targets: Path, *, rules: list[Path], alertmanager: Alertmanager) -> dict[str, Any]:
     """A role that is started again listens elsewhere: its address is read from a file."""
-    config = scrape_config({}, rule_files=rules, alertmanager=told.address)
+    config = scrape_config({}, rule_files=rules, alertmanager=alertmanager.address)
     [job] = config["scrape_configs"]
     del job["static_configs"]
     job["file_sd_configs"] = [{"files": [str(targets)], "refresh_interval": "1s"}]
@@ -50,28 +50,28 @@ def write_targets(file: Path, at: Mapping[str, str]) -> None:
     new.replace(file)
 
 
-class Watch:
+class AlertWatch:
     """What Prometheus and Alertmanager say, asked beside the event loop."""
 
-    def __init__(self, server: PrometheusServer, told: Alertmanager) -> None:
+    def __init__(self, server: PrometheusServer, alertmanager: Alertmanager) -> None:
         self._server = server
-        self._told = told
+        self._alertmanager = alertmanager
 
-    async def scraped(self) -> bool:
+    async def has_scraped_all(self) -> bool:
         return await asyncio.to_thread(self._server.up) == dict.fromkeys(ROLES, True)
 
-    async def told(self) -> dict[str, str]:
+    async def notified_alerts(self) -> dict[str, str]:
         """By the names of the alerts that fire: whether somebody hears of it."""
-        found = await asyncio.to_thread(self._told.alerts)
+        found = await asyncio.to_thread(self._alertmanager.alerts)
         return {labels["alertname"]: state for labels, state in found if state != "unprocessed"}
 
-    async def all_of(self, *names: str) -> bool:
-        return {*names} <= (await self.told()).keys()
+    async def has_all(self, *names: str) -> bool:
+        return {*names} <= (await self.notified_alerts()).keys()
 
-    async def none_of(self, *names: str) -> bool:
-        return not {*names} & (await self.told()).keys()
+    async def has_none(self, *names: str) -> bool:
+        return not {*names} & (await self.notified_alerts()).keys()
 
-    async def evaluated(self) -> bool:
+    async def has_evaluated_all(self) -> bool:
         return all(rule["health"] != "unknown" for rule in await self.rules())
 
     async def rules(self) -> list[dict[str, Any]]:
@@ -95,38 +95,38 @@ async def test_alerts_reach_the_alertmanager_and_end_after_the_repair(stage: Sta
     shop, targets = f"shop_{stage.settings.database}", tmp_path / "targets.json"
     change = {"name": "paid", "type": "db", "database": shop, "collection": "orders", "apps": ["acme"]}
     stage.package("Orders", {**relay("Orders", ["A"]), "triggers": {"triggers": [change]}})
-    limit = checked_budget(app_id="acme", window="day", unit="tokens", limit=10)
-    await Budgets(stage.store.database).set(limit, by="test")
+    limit = parse_budget(app_id="acme", window="day", unit="tokens", limit=10)
+    await BudgetStore(stage.store.database).set(limit, by="test")
     with alertmanager(tmp_path, OPS / "alertmanager" / "alertmanager.yml") as told:
         async with all_roles(stage) as roles:
             write_targets(targets, roles.at)
-            config = following(targets, rules=impatient_rules(tmp_path / "rules"), told=told)
+            config = scrape_config_for(targets, rules=impatient_rules(tmp_path / "rules"), alertmanager=told)
             with prometheus(tmp_path, config) as server:
-                watch = Watch(server, told)
-                await until("all roles are scraped", watch.scraped)
-                await until("every rule is evaluated", watch.evaluated)
-                await until("nothing is wrong", lambda: watch.none_of(*TROUBLE))
+                watch = AlertWatch(server, told)
+                await wait_until("all roles are scraped", watch.has_scraped_all)
+                await wait_until("every rule is evaluated", watch.has_evaluated_all)
+                await wait_until("nothing is wrong", lambda: watch.has_none(*TROUBLE))
                 await assert_prometheus_is_well(watch)
 
-                await stage.ended((await stage.accept("Orders")).run_id)  # twelve tokens of ten
+                await stage.wait_for_end((await stage.accept("Orders")).run_id)  # twelve tokens of ten
                 await roles.stop("worker")
                 await lose_history(stage, roles, shop)
                 write_targets(targets, roles.at)
 
-                await until("all of it is told", lambda: watch.all_of(*TROUBLE))
-                assert (await watch.told())["UnattendedNoWorker"] == "suppressed"  # that no worker answers says it all
+                await wait_until("all of it is told", lambda: watch.has_all(*TROUBLE))
+                assert (await watch.notified_alerts())["UnattendedNoWorker"] == "suppressed"  # that no worker answers says it all
                 await StreamControl(stage.store.database).resume(shop, NOW, by="test")
                 await roles.start("worker")
                 write_targets(targets, roles.at)
 
                 mended = TROUBLE - {"UnattendedBudgetSpent"}
-                await until("what is mended has ended", lambda: watch.none_of(*mended))
-                assert await watch.all_of("UnattendedBudgetSpent")
-                await until("all roles are scraped again", watch.scraped)
+                await wait_until("what is mended has ended", lambda: watch.has_none(*mended))
+                assert await watch.has_all("UnattendedBudgetSpent")
+                await wait_until("all roles are scraped again", watch.has_scraped_all)
     await stage.store.database.client.drop_database(shop)
 
 
-async def assert_prometheus_is_well(watch: Watch) -> None:
+async def assert_prometheus_is_well(watch: AlertWatch) -> None:
     scrapes = {each["labels"]["role"]: (each["health"], each["lastError"]) for each in await watch.targets()}
     rules = await watch.rules()
 

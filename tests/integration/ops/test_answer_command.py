@@ -22,7 +22,7 @@ NUMBERS = "--question: questions 1, 2 and 3 wait; `unattended runs show "
 YES = ("--response", "Refund.verdict=yes")
 
 
-async def asking(stage: Stage, *questions: Document, **changes: Any) -> str:
+async def start_asking_run(stage: Stage, *questions: Document, **changes: Any) -> str:
     run_id = (await stage.accept("Desk", wake=False)).run_id
     kept = [{name: value for name, value in each.items() if value is not None} for each in questions]
     asked = {"state": "needs_human", "question": kept[0], "questions": kept, "outcome": OUTCOME, **changes}
@@ -30,8 +30,8 @@ async def asking(stage: Stage, *questions: Document, **changes: Any) -> str:
     return run_id
 
 
-async def test_an_answer_names_its_question_and_its_user_and_the_story_shows_both(stage: Stage) -> None:
-    run_id = await asking(stage, MESSAGE, REFUND, LARGER)
+async def test_an_answer_names_its_question_and_user_and_the_story_shows_both(stage: Stage) -> None:
+    run_id = await start_asking_run(stage, MESSAGE, REFUND, LARGER)
 
     unnamed = await unattended(stage, "runs", "answer", run_id, *YES)
     nothing = await unattended(stage, "runs", "answer", run_id, "--question", "2")
@@ -61,7 +61,7 @@ async def test_an_answer_names_its_question_and_its_user_and_the_story_shows_bot
 
 
 async def test_on_a_terminal_every_question_is_shown_and_answered_one_by_one(stage: Stage) -> None:
-    run_id = await asking(stage, MESSAGE, REFUND, LARGER)
+    run_id = await start_asking_run(stage, MESSAGE, REFUND, LARGER)
 
     seen = await dialogue(
         stage,
@@ -87,7 +87,7 @@ async def test_on_a_terminal_every_question_is_shown_and_answered_one_by_one(sta
 
 
 async def test_on_a_terminal_an_answer_without_its_question_is_confirmed_first(stage: Stage) -> None:
-    one, several = await asking(stage, REFUND), await asking(stage, REFUND, LARGER)
+    one, several = await start_asking_run(stage, REFUND), await start_asking_run(stage, REFUND, LARGER)
 
     refused = await dialogue(
         stage, (one, *YES), ('Answer question 2 with {"Refund": {"verdict": "yes"}}? [y/N]: ', "n")
@@ -104,7 +104,7 @@ async def test_on_a_terminal_an_answer_without_its_question_is_confirmed_first(s
 
 async def test_a_question_of_an_older_version_is_shown_and_answered(stage: Stage) -> None:
     answers = [{"by": "ann (cli)", "message": "yes", "turn": 1}]
-    run_id = await asking(stage, {**OLD, "number": 2}, answers=answers)
+    run_id = await start_asking_run(stage, {**OLD, "number": 2}, answers=answers)
     await stage.store.runs.update_one({"_id": run_id}, {"$unset": {"questions": ""}})
 
     shown = await unattended(stage, "runs", "show", run_id)

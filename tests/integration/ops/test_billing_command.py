@@ -11,27 +11,27 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from accounting.billing.endpoint import Endpoint
+from accounting.billing.endpoint import EndpointHealth
 from accounting.billing.outbox import Outbox
-from accounting.billing.pace import Pace
-from accounting.billing.posted import Posted
+from accounting.billing.pace import DeliveryBackoff
+from accounting.billing.posted import PostResult
 from ops.cli.billing.group import billing
 from ops.supervisor import PROGRAM
-from tests.integration.ops.command import Done, command, environment, unattended
+from tests.integration.ops.command import CommandResult, command, environment, unattended
 from tests.integration.stage import Stage
-from tests.integration.usage_rows import Used, days, use
+from tests.integration.usage_rows import UsedCalls, days, insert_usage
 from tests.unit.accounting.billing.rows import row
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
 
 
-async def asked(stage: Stage, *arguments: str) -> Done:
+async def run_billing(stage: Stage, *arguments: str) -> CommandResult:
     """In this process: others would take as long to start as all the rest."""
     settings = as_environment(replace(stage.settings, environ={}))
     done = await asyncio.to_thread(CliRunner().invoke, billing, arguments, env=settings)
     assert done.exception is None or isinstance(done.exception, SystemExit)
-    return Done(done.exit_code, done.stdout, done.stderr)
+    return CommandResult(done.exit_code, done.stdout, done.stderr)
 
 
 async def make_dead(stage: Stage, number: int) -> list[str]:
@@ -42,14 +42,14 @@ async def make_dead(stage: Stage, number: int) -> list[str]:
         await outbox.add([row(each)], None)
         batch = await outbox.claim()
         assert batch is not None
-        await outbox.failed(batch, "it answered 500: no\x1b[31m", again_in_s=None)
+        await outbox.mark_failed(batch, "it answered 500: no\x1b[31m", retry_in_s=None)
         dead.append(batch.id)
     return dead
 
 
 async def test_an_empty_outbox_is_no_trouble(stage: Stage) -> None:
     status, as_json, listed = [
-        await asked(stage, *words) for words in (("status",), ("status", "--json"), ("list", "--json"))
+        await run_billing(stage, *words) for words in (("status",), ("status", "--json"), ("list", "--json"))
     ]
 
     assert (status.code, as_json.code, listed.code) == (0, 0, 0)
@@ -68,11 +68,11 @@ async def test_an_empty_outbox_is_no_trouble(stage: Stage) -> None:
 async def test_dead_batches_are_seen_looked_into_and_replayed(stage: Stage) -> None:
     [first, second] = await make_dead(stage, 2)
 
-    status = await asked(stage, "status")
-    listed = await asked(stage, "list", "--state", "dead", "--json")
-    table = await asked(stage, "list")
-    shown = await asked(stage, "show", first)
-    shown_json = await asked(stage, "show", first, "--json")
+    status = await run_billing(stage, "status")
+    listed = await run_billing(stage, "list", "--state", "dead", "--json")
+    table = await run_billing(stage, "list")
+    shown = await run_billing(stage, "show", first)
+    shown_json = await run_billing(stage, "show", first, "--json")
 
     assert status.code == 1
     assert "dead:           2 batches" in status.out
@@ -83,17 +83,17 @@ async def test_dead_batches_are_seen_looked_into_and_replayed(stage: Stage) -> N
     assert "run_1:7:0" in shown.out
     assert shown_json.json["payload"]["data"]["events"][0]["id"] == "run_1:7:0"
 
-    dry = await asked(stage, "replay", "--dead", "--dry-run")
-    unasked = await asked(stage, "replay", "--dead")
-    one = await asked(stage, "replay", first)
-    rest = await asked(stage, "replay", "--dead", "--yes", "--json")
+    dry = await run_billing(stage, "replay", "--dead", "--dry-run")
+    unasked = await run_billing(stage, "replay", "--dead")
+    one = await run_billing(stage, "replay", first)
+    rest = await run_billing(stage, "replay", "--dead", "--yes", "--json")
 
     assert (dry.code, dry.out) == (0, "would replay 2 batches; nothing was changed\n")
     assert unasked.code == 2
     assert "--yes" in unasked.err
     assert one.out == "1 batch: go out again\n"
     assert rest.json == {"changed": 1}
-    assert (await asked(stage, "status", "--json")).json["pending"] == 2
+    assert (await run_billing(stage, "status", "--json")).json["pending"] == 2
 
 
 async def test_batches_are_dropped_unless_they_are_delivered(stage: Stage) -> None:
@@ -103,26 +103,26 @@ async def test_batches_are_dropped_unless_they_are_delivered(stage: Stage) -> No
         await outbox.add([row(number)], None)
     delivered = await outbox.claim()
     assert delivered is not None
-    await outbox.delivered(delivered)
-    pending = (await asked(stage, "list", "--state", "pending", "--json")).json[0]["batch_id"]
+    await outbox.mark_delivered(delivered)
+    pending = (await run_billing(stage, "list", "--state", "pending", "--json")).json[0]["batch_id"]
 
-    refused = await asked(stage, "drop", dead, delivered.id)
-    dropped = await asked(stage, "drop", dead, pending)
-    rest = await asked(stage, "drop", "--dead", "--yes", "--json")
+    refused = await run_billing(stage, "drop", dead, delivered.id)
+    dropped = await run_billing(stage, "drop", dead, pending)
+    rest = await run_billing(stage, "drop", "--dead", "--yes", "--json")
 
     assert (refused.code, refused.out) == (1, "")
     assert f"there is no batch {delivered.id} to drop; `unattended billing list` shows them" in refused.err
     assert (dropped.code, dropped.out) == (0, "2 batches: dropped\n")
     assert rest.json == {"changed": 1}
-    assert [each["batch_id"] for each in (await asked(stage, "list", "--json")).json] == [delivered.id]
+    assert [each["batch_id"] for each in (await run_billing(stage, "list", "--json")).json] == [delivered.id]
 
 
-async def test_an_endpoint_that_is_gone_is_told_and_resumed(stage: Stage) -> None:
-    endpoint = Endpoint(stage.store.database, "https://bills.example/usage?token=t0ken", Pace())
-    await endpoint.refused(Posted(410, "it answered 410: gone"), batch_id="batch_1")
+async def test_an_endpoint_that_is_gone_is_shown_and_resumed(stage: Stage) -> None:
+    endpoint = EndpointHealth(stage.store.database, "https://bills.example/usage?token=t0ken", DeliveryBackoff())
+    await endpoint.record_failure(PostResult(410, "it answered 410: gone"), batch_id="batch_1")
 
-    status = await asked(stage, "status")
-    resumed = [await asked(stage, "resume") for _ in range(2)]
+    status = await run_billing(stage, "status")
+    resumed = [await run_billing(stage, "resume") for _ in range(2)]
 
     assert status.code == 1
     assert "https://bills.example/…" in status.out
@@ -130,14 +130,14 @@ async def test_an_endpoint_that_is_gone_is_told_and_resumed(stage: Stage) -> Non
     assert "unattended billing resume" in status.err
     assert "t0ken" not in status.out + status.err
     assert [each.out for each in resumed] == ["batches go to it again\n", "nothing held them back\n"]
-    assert not await endpoint.is_spared()
+    assert not await endpoint.is_paused()
 
 
 async def test_an_export_goes_to_a_file_or_to_a_pipe(stage: Stage) -> None:
-    await use(stage.store.database, [*days(30), *days(30, app_id="globex")])
+    await insert_usage(stage.store.database, [*days(30), *days(30, app_id="globex")])
 
     to_file = await unattended(stage, "billing", "export", "-o", "usage.csv", "--app", "acme")
-    piped = await asked(stage, "export", "--format", "jsonl", "--since", "2026-01-11", "--until", "2026-01-12")
+    piped = await run_billing(stage, "export", "--format", "jsonl", "--since", "2026-01-11", "--until", "2026-01-12")
 
     assert (to_file.code, to_file.out, to_file.err) == (0, "", "30 calls\n")
     with (stage.folder / "usage.csv").open(encoding="utf-8", newline="") as file:
@@ -149,18 +149,18 @@ async def test_an_export_goes_to_a_file_or_to_a_pipe(stage: Stage) -> None:
     assert [(each["app_id"], each["at"][:10]) for each in lines] == [("acme", "2026-01-11"), ("globex", "2026-01-11")]
 
 
-async def test_resending_says_first_how_much_it_is(stage: Stage) -> None:
-    await use(stage.store.database, days(30))
+async def test_resending_shows_its_size_first(stage: Stage) -> None:
+    await insert_usage(stage.store.database, days(30))
 
-    dry = await asked(stage, "resend", "--since", "2026-01-01", "--dry-run", "--json")
-    unasked = await asked(stage, "resend", "--since", "2026-01-01")
-    done = await asked(stage, "resend", "--since", "2026-01-01", "--yes")
+    dry = await run_billing(stage, "resend", "--since", "2026-01-01", "--dry-run", "--json")
+    unasked = await run_billing(stage, "resend", "--since", "2026-01-01")
+    done = await run_billing(stage, "resend", "--since", "2026-01-01", "--yes")
 
     assert dry.json == {"dry_run": True, "calls": 30}
     assert unasked.code == 2
     assert "send 30 calls again" in unasked.err
     assert done.out == "30 calls in the outbox\n"
-    assert sum(each["events"] for each in (await asked(stage, "list", "--json")).json) == 30
+    assert sum(each["events"] for each in (await run_billing(stage, "list", "--json")).json) == 30
 
 
 @pytest.mark.parametrize(
@@ -180,10 +180,10 @@ async def test_resending_says_first_how_much_it_is(stage: Stage) -> None:
     ],
     ids=lambda value: "-".join(value).replace("/", "_") if isinstance(value, tuple) else "",
 )
-async def test_a_mistake_is_one_line_that_says_what_to_do(
+async def test_a_mistake_is_one_line_with_its_remedy(
     stage: Stage, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    done = await asked(stage, *arguments)
+    done = await run_billing(stage, *arguments)
 
     assert (done.code, done.out) == (code, "")
     assert said in done.err
@@ -193,27 +193,27 @@ async def test_a_file_that_was_there_stays_until_the_new_one_is_whole(stage: Sta
     (stage.folder / "usage.csv").touch()
     (stage.folder / "usage.csv.part").mkdir()
 
-    done = await asked(stage, "export", "-o", str(stage.folder / "usage.csv"))
+    done = await run_billing(stage, "export", "-o", str(stage.folder / "usage.csv"))
 
     assert done.code == 1
     assert (stage.folder / "usage.csv").stat().st_size == 0
 
 
 async def test_an_export_into_a_pipe_leaves_it_a_pipe(stage: Stage) -> None:
-    await use(stage.store.database, days(3))
+    await insert_usage(stage.store.database, days(3))
     pipe = stage.folder / "pipe"
     os.mkfifo(pipe)
     reading = asyncio.create_task(asyncio.to_thread(pipe.read_text))
 
-    done = await asked(stage, "export", "-o", str(pipe))
+    done = await run_billing(stage, "export", "-o", str(pipe))
 
     assert (done.code, pipe.is_fifo()) == (0, True)
     assert (await asyncio.wait_for(reading, 20)).count("\n") == 4
-    assert (await asked(stage, "export", "-o", "-")).out.count("\n") == 4
+    assert (await run_billing(stage, "export", "-o", "-")).out.count("\n") == 4
 
 
-async def test_names_that_a_terminal_has_no_letters_for_are_told_all_the_same(stage: Stage) -> None:
-    await use(stage.store.database, [Used("日本")])
+async def test_names_the_terminal_cannot_encode_are_shown_all_the_same(stage: Stage) -> None:
+    await insert_usage(stage.store.database, [UsedCalls("日本")])
     poor = {**environment(stage), "PYTHONIOENCODING": "latin-1"}
 
     for arguments, name in ((("billing", "export"), "日本"), (("usage",), r"\u65e5\u672c")):
@@ -223,8 +223,8 @@ async def test_names_that_a_terminal_has_no_letters_for_are_told_all_the_same(st
         assert name in out.decode()
 
 
-async def test_who_has_read_enough_may_leave(stage: Stage) -> None:
-    await use(stage.store.database, days(31) * 10)
+async def test_a_closed_pipe_ends_the_export_quietly(stage: Stage) -> None:
+    await insert_usage(stage.store.database, days(31) * 10)
 
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", f"{sys.executable} -P {PROGRAM} billing export | head -n 2"),

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from accounting.budgets.budget import checked_budget
-from accounting.budgets.places import Place
-from accounting.budgets.store import Budgets, KeptBudget
+from accounting.budgets.budget import parse_budget
+from accounting.budgets.places import BudgetWindow
+from accounting.budgets.store import BudgetStore, StoredBudget
 from accounting.budgets.window_store import WindowStore
-from accounting.budgets.windows import span_at
-from ops.exporter.budgets import Scope, look_at_budgets
-from ops.exporter.snapshot import Snapshots
+from accounting.budgets.windows import window_span
+from ops.exporter.budgets import BudgetScope, read_budget_state
+from ops.exporter.snapshot import SnapshotReader
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -19,35 +19,35 @@ pytestmark = pytest.mark.integration
 NOW = datetime.now(UTC)
 
 
-async def made(store: RunStore, **budget: str | int) -> KeptBudget:
+async def create_budget(store: RunStore, **budget: str | int) -> StoredBudget:
     given = {"window": "day", "unit": "tokens", "limit": 100, **budget}
-    return (await Budgets(store.database).set(checked_budget(**given), by="ada")).kept  # type: ignore[arg-type]  # -- as a form gives them
+    return (await BudgetStore(store.database).set(parse_budget(**given), by="ada")).stored  # type: ignore[arg-type]  # -- as a form gives them
 
 
-async def rejected(store: RunStore, kept: KeptBudget, app_id: str | None, times: Sequence[int]) -> None:
+async def record_rejections(store: RunStore, budget: StoredBudget, app_id: str | None, times: Sequence[int]) -> None:
     """So often today, so often yesterday, and so on."""
     for days, count in enumerate(times):
-        span = span_at(kept.budget.window, "UTC", NOW - timedelta(days=days))
-        await WindowStore(store.database).add_rejections([(Place(kept, app_id, span), count)])
+        span = window_span(budget.budget.window, "UTC", NOW - timedelta(days=days))
+        await WindowStore(store.database).add_rejections([(BudgetWindow(budget, app_id, span), count)])
 
 
-async def test_what_budgets_kept_back_is_counted_for_all_windows_and_for_budgets_that_are_gone(store: RunStore) -> None:
-    one = await made(store, app_id="acme")
-    each = await made(store, app_id="*", workflow="W/x y")
-    of_all = await made(store, workflow="W")
-    await made(store, app_id="calm")
+async def test_rejections_are_counted_for_all_windows_and_removed_budgets(store: RunStore) -> None:
+    one = await create_budget(store, app_id="acme")
+    each = await create_budget(store, app_id="*", workflow="W/x y")
+    of_all = await create_budget(store, workflow="W")
+    await create_budget(store, app_id="calm")
     for kept, app_id in ((one, "acme"), (each, "acme"), (each, "glo bex"), (of_all, None)):
-        await rejected(store, kept, app_id, [2, 3])
-    await Budgets(store.database).remove(each.budget.id)
+        await record_rejections(store, kept, app_id, [2, 3])
+    await BudgetStore(store.database).remove(each.budget.id)
 
-    found = await look_at_budgets(store.database)
+    found = await read_budget_state(store.database)
 
     assert found.rejections == {
-        Scope("acme", None, "day", "tokens"): 5,
-        Scope("acme", "W/x y", "day", "tokens"): 5,
-        Scope("glo bex", "W/x y", "day", "tokens"): 5,
-        Scope(None, "W", "day", "tokens"): 5,
-        Scope("calm", None, "day", "tokens"): 0,
+        BudgetScope("acme", None, "day", "tokens"): 5,
+        BudgetScope("acme", "W/x y", "day", "tokens"): 5,
+        BudgetScope("glo bex", "W/x y", "day", "tokens"): 5,
+        BudgetScope(None, "W", "day", "tokens"): 5,
+        BudgetScope("calm", None, "day", "tokens"): 0,
     }
     assert {standing.budget.id for standing in found.standings} == {
         "app:acme/day/tokens",
@@ -56,19 +56,19 @@ async def test_what_budgets_kept_back_is_counted_for_all_windows_and_for_budgets
     }
 
 
-async def test_a_budget_for_each_app_that_nobody_has_spent_of_shows_nothing(store: RunStore) -> None:
+async def test_an_unused_per_app_budget_shows_nothing(store: RunStore) -> None:
     """Its labels would be those of a budget that all apps share."""
-    await made(store, app_id="*", workflow="W")
-    await made(store, app_id="*", window="run")
-    shared = await made(store, workflow="W")
+    await create_budget(store, app_id="*", workflow="W")
+    await create_budget(store, app_id="*", window="run")
+    shared = await create_budget(store, workflow="W")
 
-    found = await look_at_budgets(store.database)
+    found = await read_budget_state(store.database)
 
     assert [each.budget for each in found.standings] == [shared.budget]
-    assert found.rejections == {Scope(None, "W", "day", "tokens"): 0}
+    assert found.rejections == {BudgetScope(None, "W", "day", "tokens"): 0}
 
 
 async def test_an_app_with_a_budget_has_a_label_before_it_has_spent_anything(store: RunStore) -> None:
-    await made(store, app_id="acme")
+    await create_budget(store, app_id="acme")
 
-    assert (await Snapshots(store.database).take()).apps.label("acme") == "acme"
+    assert (await SnapshotReader(store.database).read()).apps.label("acme") == "acme"

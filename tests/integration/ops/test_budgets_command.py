@@ -8,21 +8,21 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
-from accounting.budgets.places import Place
-from accounting.budgets.store import Budgets
+from accounting.budgets.places import BudgetWindow
+from accounting.budgets.store import BudgetStore
 from accounting.budgets.window_store import WindowStore
-from accounting.budgets.windows import span_at
+from accounting.budgets.windows import window_span
 from ops.cli.budgets.group import budgets
 from tests.integration.ops.command import unattended
-from tests.integration.ops.on_terminal import on_terminal
+from tests.integration.ops.on_terminal import terminal_lines
 from tests.integration.stage import Stage
-from tests.integration.usage_rows import Used, use
+from tests.integration.usage_rows import UsedCalls, insert_usage
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
 
 
-async def asked(stage: Stage, *arguments: str) -> Result:
+async def run_budgets(stage: Stage, *arguments: str) -> Result:
     """In this process: others would take as long to start as all the rest."""
     return await asyncio.to_thread(CliRunner().invoke, budgets, arguments, env=as_environment(stage.settings))
 
@@ -31,12 +31,12 @@ async def test_a_budget_is_made_changed_shown_and_removed(stage: Stage) -> None:
     day = ("set", "--app", "acme", "--per", "day", "--usd")
 
     made = await unattended(stage, "budgets", *day, "10", "--timezone", "Europe/Berlin", "--note", "trial")
-    changed = await asked(stage, *day, "12.5", "--new-runs", "refuse", "--json")
-    again = await asked(stage, *day, "12.5")
-    shown = await asked(stage, "show", "app:acme/day/usd")
-    shown_json = await asked(stage, "show", "app:acme/day/usd", "--json")
-    removed = await asked(stage, "remove", "app:acme/day/usd")
-    gone = [await asked(stage, verb, "app:acme/day/usd") for verb in ("remove", "show")]
+    changed = await run_budgets(stage, *day, "12.5", "--new-runs", "refuse", "--json")
+    again = await run_budgets(stage, *day, "12.5")
+    shown = await run_budgets(stage, "show", "app:acme/day/usd")
+    shown_json = await run_budgets(stage, "show", "app:acme/day/usd", "--json")
+    removed = await run_budgets(stage, "remove", "app:acme/day/usd")
+    gone = [await run_budgets(stage, verb, "app:acme/day/usd") for verb in ("remove", "show")]
 
     assert (made.code, made.err) == (0, "")
     assert made.out == (
@@ -52,7 +52,7 @@ async def test_a_budget_is_made_changed_shown_and_removed(stage: Stage) -> None:
     assert lines[4].endswith("(cli)")
     assert json.loads(shown_json.stdout)["updated_by"].endswith("(cli)")
     assert removed.stdout == "app:acme/day/usd is removed\n"
-    assert await Budgets(stage.store.database).list() == []
+    assert await BudgetStore(stage.store.database).list() == []
     for each in gone:
         assert (each.exit_code, each.stdout) == (1, "")
         assert each.stderr == (
@@ -62,10 +62,10 @@ async def test_a_budget_is_made_changed_shown_and_removed(stage: Stage) -> None:
 
 async def test_a_change_that_does_not_fit_what_is_kept_is_refused(stage: Stage) -> None:
     day = ("set", "--app", "acme", "--per", "day", "--usd", "10")
-    await asked(stage, *day, "--pause-triggers")
+    await run_budgets(stage, *day, "--pause-triggers")
 
-    refused = await asked(stage, *day, "--soft")
-    taken = await asked(stage, *day, "--soft", "--leave-triggers")
+    refused = await run_budgets(stage, *day, "--soft")
+    taken = await run_budgets(stage, *day, "--soft", "--leave-triggers")
 
     assert (refused.exit_code, taken.exit_code) == (2, 0)
     assert "--pause-triggers cannot be: a soft budget only warns" in refused.output
@@ -73,26 +73,26 @@ async def test_a_change_that_does_not_fit_what_is_kept_is_refused(stage: Stage) 
 
 async def test_names_of_all_sorts_are_limited_and_found_again(stage: Stage) -> None:
     for name in ("a/b c", "日本", "50%", "-x", "acme/workflow:y"):
-        made = await asked(stage, "set", f"--app={name}", "--per", "total", "--tokens", "5_000", "--json")
+        made = await run_budgets(stage, "set", f"--app={name}", "--per", "total", "--tokens", "5_000", "--json")
         budget_id = json.loads(made.stdout)["budget_id"]
-        shown = await asked(stage, "show", "--json", "--", budget_id)
+        shown = await run_budgets(stage, "show", "--json", "--", budget_id)
         assert json.loads(shown.stdout)["app_id"] == name
-        assert (await asked(stage, "remove", "--", budget_id)).exit_code == 0
+        assert (await run_budgets(stage, "remove", "--", budget_id)).exit_code == 0
 
 
 async def test_the_list_is_for_people_pipes_and_programs(stage: Stage) -> None:
-    nothing = await asked(stage, "list")
+    nothing = await run_budgets(stage, "list")
     for arguments in (
         ("--app", "acme", "--per", "day", "--usd", "10"),
         ("--app", "globex", "--per", "run", "--tokens", "1000"),
         ("--workflow", "Digest", "--per", "hour", "--usd", "0.5", "--soft"),
     ):
-        assert (await asked(stage, "set", *arguments)).exit_code == 0
+        assert (await run_budgets(stage, "set", *arguments)).exit_code == 0
 
-    piped = await asked(stage, "list")
-    rows = json.loads((await asked(stage, "list", "--json")).stdout)
-    of_app = json.loads((await asked(stage, "list", "--json", "--app", "acme")).stdout)
-    screen = await on_terminal(stage, 70, "budgets", "list", NO_COLOR="1")
+    piped = await run_budgets(stage, "list")
+    rows = json.loads((await run_budgets(stage, "list", "--json")).stdout)
+    of_app = json.loads((await run_budgets(stage, "list", "--json", "--app", "acme")).stdout)
+    screen = await terminal_lines(stage, 70, "budgets", "list", NO_COLOR="1")
 
     assert (nothing.stdout.count("\n"), "budgets set --help" in nothing.stderr) == (1, True)
     ids = ["app:acme/day/usd", "app:globex/run/tokens", "workflow:Digest/hour/usd"]
@@ -106,13 +106,13 @@ async def test_the_list_is_for_people_pipes_and_programs(stage: Stage) -> None:
     assert max(map(cell_len, screen)) <= 70
 
 
-async def test_a_budget_for_a_name_that_nobody_has_used_is_doubted(stage: Stage) -> None:
+async def test_a_budget_for_an_unused_name_is_doubted(stage: Stage) -> None:
     day = ("--per", "day", "--usd", "10")
-    first = await asked(stage, "set", "--app", "acme", *day)
-    await use(stage.store.database, [Used("acme", workflow="Digest")])
+    first = await run_budgets(stage, "set", "--app", "acme", *day)
+    await insert_usage(stage.store.database, [UsedCalls("acme", workflow="Digest")])
 
-    said = [await asked(stage, "set", *whose, *day) for whose in (("--workflow", "Digest"), ("--app", "*"))]
-    doubted = [await asked(stage, "set", *whose, *day) for whose in (("--workflow", "Dgiest"), ("--app", "acne"))]
+    said = [await run_budgets(stage, "set", *whose, *day) for whose in (("--workflow", "Digest"), ("--app", "*"))]
+    doubted = [await run_budgets(stage, "set", *whose, *day) for whose in (("--workflow", "Dgiest"), ("--app", "acne"))]
 
     assert [each.stderr for each in (first, *said)] == [""] * 3
     assert {each.stderr for each in doubted} == {
@@ -120,25 +120,25 @@ async def test_a_budget_for_a_name_that_nobody_has_used_is_doubted(stage: Stage)
     }
 
 
-async def test_of_one_app_that_has_spent_all_one_is_said(stage: Stage) -> None:
-    await asked(stage, "set", "--app", "*", "--per", "total", "--usd", "1")
-    [budget] = await Budgets(stage.store.database).list()
-    place = Place(budget, "acme", span_at("total", "UTC", datetime.now(UTC)))
-    await use(stage.store.database, [Used("acme", input=2_000_000, output=0)])
+async def test_one_app_that_has_spent_all_is_counted_in_the_singular(stage: Stage) -> None:
+    await run_budgets(stage, "set", "--app", "*", "--per", "total", "--usd", "1")
+    [budget] = await BudgetStore(stage.store.database).list()
+    place = BudgetWindow(budget, "acme", window_span("total", "UTC", datetime.now(UTC)))
+    await insert_usage(stage.store.database, [UsedCalls("acme", input=2_000_000, output=0)])
     await WindowStore(stage.store.database).open(place)
 
-    changed = await asked(stage, "set", "--app", "*", "--per", "total", "--usd", "2")
+    changed = await run_budgets(stage, "set", "--app", "*", "--per", "total", "--usd", "2")
 
     assert changed.stderr == "unattended: it is spent already, by 1 app: `unattended budgets show app:*/total/usd`\n"
 
 
-async def test_what_was_spent_before_a_budget_was_set_is_told(stage: Stage) -> None:
-    await use(stage.store.database, [Used("acme", input=2_000_000, output=0)])
+async def test_spending_before_a_budget_was_set_is_shown(stage: Stage) -> None:
+    await insert_usage(stage.store.database, [UsedCalls("acme", input=2_000_000, output=0)])
 
-    spent = await asked(stage, "set", "--app", "acme", "--per", "total", "--usd", "1.5")
-    raised = await asked(stage, "set", "--app", "acme", "--per", "total", "--usd", "8", "--note", "raised")
-    [row] = json.loads((await asked(stage, "list", "--json")).stdout)
-    shown = await asked(stage, "show", "app:acme/total/usd")
+    spent = await run_budgets(stage, "set", "--app", "acme", "--per", "total", "--usd", "1.5")
+    raised = await run_budgets(stage, "set", "--app", "acme", "--per", "total", "--usd", "8", "--note", "raised")
+    [row] = json.loads((await run_budgets(stage, "list", "--json")).stdout)
+    shown = await run_budgets(stage, "show", "app:acme/total/usd")
 
     assert spent.stderr == ("unattended: it is spent already, USD 2.00: `unattended budgets show app:acme/total/usd`\n")
     assert (raised.exit_code, raised.stderr) == (0, "")

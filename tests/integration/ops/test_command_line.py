@@ -89,13 +89,13 @@ def _names(command: click.Command) -> set[str]:
     return {name for each in command.params for name in each.opts}
 
 
-async def test_with_json_every_command_prints_json_alone_and_says_no_on_the_other_stream(stage: Stage) -> None:
+async def test_with_json_each_command_prints_only_json_and_errors_on_stderr(stage: Stage) -> None:
     stage.package("Relay", {**relay("Relay", ["A"]), "triggers": {"triggers": TRIGGERS}})
     made: dict[str, str] = {}
 
     for path, arguments, code in STEPS:
         words = [each.format(**made) if each.startswith("{") and each != ENTRY else each for each in arguments]
-        done = await _here(stage, *path.split(), *words, "--json")
+        done = await _invoke_in_process(stage, *path.split(), *words, "--json")
 
         said = (path, done.output, done.exception)
         assert done.exit_code == code, said
@@ -106,16 +106,16 @@ async def test_with_json_every_command_prints_json_alone_and_says_no_on_the_othe
         found = (
             [json.loads(line) for line in done.stdout.splitlines()] if path == "runs tail" else json.loads(done.stdout)
         )
-        made |= _made(path, found)
+        made |= _created_ids(path, found)
 
 
-def _made(path: str, found: Any) -> dict[str, str]:
+def _created_ids(path: str, found: Any) -> dict[str, str]:
     if path == "enqueue":
         return {"run": found["run_id"]}
     return {"key": found[0]["id"]} if path == "keys list" else {}
 
 
-async def _here(stage: Stage, *arguments: str) -> Result:
+async def _invoke_in_process(stage: Stage, *arguments: str) -> Result:
     """In this process: forty others would take a minute to start."""
     return await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=as_environment(stage.settings))
 
@@ -127,15 +127,15 @@ async def test_tab_finds_apps_runs_triggers_and_keys_in_the_database(
     for name, value in as_environment(stage.settings).items():
         monkeypatch.setenv(name, value)
     for app_id in ("acme", "globex"):
-        await _here(stage, "enqueue", "Relay", "--app", app_id)
-    await _here(stage, "triggers", "create", ENTRY, "--workflow", "Relay", "--app", "globex")
-    await _here(stage, "keys", "create", "shop")
-    runs = [run["run_id"] for run in json.loads((await _here(stage, "runs", "list", "--json")).stdout)]
+        await _invoke_in_process(stage, "enqueue", "Relay", "--app", app_id)
+    await _invoke_in_process(stage, "triggers", "create", ENTRY, "--workflow", "Relay", "--app", "globex")
+    await _invoke_in_process(stage, "keys", "create", "shop")
+    runs = [run["run_id"] for run in json.loads((await _invoke_in_process(stage, "runs", "list", "--json")).stdout)]
 
-    finds = (completing.apps, completing.runs(), completing.runs("parked"), completing.triggers)
+    finds = (completing.find_apps, completing.find_runs(), completing.find_runs("parked"), completing.find_triggers)
     apps, newest, parked, triggers = [[name for name, _ in await asyncio.to_thread(list, find(""))] for find in finds]
-    begun = await asyncio.to_thread(list, completing.runs()(runs[1]))
-    keys = await asyncio.to_thread(list, completing.stored("api_keys", "name")("key_"))
+    begun = await asyncio.to_thread(list, completing.find_runs()(runs[1]))
+    keys = await asyncio.to_thread(list, completing.find_ids("api_keys", "name")("key_"))
 
     assert apps == ["acme", "globex"]
     assert (newest, parked) == (runs, [])
@@ -144,7 +144,7 @@ async def test_tab_finds_apps_runs_triggers_and_keys_in_the_database(
     assert [said for _, said in keys] == ["shop"]
 
 
-async def test_a_mongodb_that_cannot_be_used_is_said_in_one_line_with_the_next_step(stage: Stage) -> None:
+async def test_an_unusable_mongodb_is_one_line_with_the_next_step(stage: Stage) -> None:
     url = stage.settings.mongodb_url or ""
     wrong = {
         "unattended: MongoDB refuses: Authentication failed; run `unattended doctor`\n": url.replace(

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from ops.doctor.checks import Check, would_break
+from ops.doctor.checks import Check, has_problem
 from ops.doctor.examine import examine
 from ops.doctor.mongodb import check_mongodb
 from ops.doctor.redis import check_redis
 from ops.embedded.binaries import find_mongod
 from ops.embedded.mongodb import mongod_argv
-from ops.embedded.ports import free_port, until_port_open
+from ops.embedded.ports import find_free_port, wait_port_open
 from ops.embedded.servers import embedded_servers
-from ops.embedded.tied import start_tied, stop_tied
+from ops.embedded.tied import start_child, stop_child
 from workers.services import Services
 from workers.setting_values import Address
 from workers.settings import Settings
@@ -63,7 +63,7 @@ async def test_good_servers_are_good(servers: Services, tmp_path: Path) -> None:
         *("package DailyDigest", "package IssueTriage", "package LeadIntake", "package OrderFollowUp", "models"),
         "operator's file",
     }
-    assert not would_break(checks)
+    assert not has_problem(checks)
 
 
 async def test_embedded_servers_are_examined_where_they_run(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_a_managed_redis_without_config_is_a_warning(redis_url: str) -> No
     checks = await check_redis(redis_url)
 
     assert levels(checks)["redis persistence"] == "warning"
-    assert not would_break(checks)
+    assert not has_problem(checks)
 
 
 async def test_a_wrong_redis_password_is_a_problem_and_is_not_shown(redis_url: str) -> None:
@@ -122,16 +122,16 @@ async def test_a_wrong_redis_password_is_a_problem_and_is_not_shown(redis_url: s
 
 
 async def test_a_single_mongod_is_a_problem(tmp_path: Path) -> None:
-    port = free_port()
-    mongod = await start_tied(
-        mongod_argv(find_mongod(), folder=tmp_path, port=port), last_signal="KILL", output=tmp_path / "log"
+    port = find_free_port()
+    mongod = await start_child(
+        mongod_argv(find_mongod(), folder=tmp_path, port=port), death_signal="KILL", output=tmp_path / "log"
     )
     async with asyncio.timeout(20):
-        await until_port_open(port)
+        await wait_port_open(port)
 
     checks = await check_mongodb(f"mongodb://127.0.0.1:{port}", database="unattended", embedded=False)
     [as_set] = await check_mongodb(f"mongodb://127.0.0.1:{port}/?replicaSet=rs0", database="unattended", embedded=False)
-    await stop_tied(mongod, grace_s=10)
+    await stop_child(mongod, grace_s=10)
 
     assert levels(checks) == {"mongodb": "ok", "mongodb replica set": "problem"}
     assert as_set.level == "problem"
@@ -139,7 +139,7 @@ async def test_a_single_mongod_is_a_problem(tmp_path: Path) -> None:
 
 
 async def test_servers_that_are_not_there_are_problems(tmp_path: Path) -> None:
-    port = free_port()
+    port = find_free_port()
     settings = Settings(
         mongodb_url=f"mongodb://user:hunter2@127.0.0.1:{port}",
         redis_url=f"redis://:hunter2@127.0.0.1:{port}",

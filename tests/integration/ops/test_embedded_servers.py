@@ -18,9 +18,9 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from ops.embedded.errors import EmbeddedError
-from ops.embedded.ports import free_port
+from ops.embedded.ports import find_free_port
 from ops.embedded.servers import embedded_servers
-from tests.integration.ops.polling import descendants, until
+from tests.integration.ops.polling import descendants, wait_until
 from workers.services import Services, read_services, with_services
 from workers.settings import Settings
 
@@ -95,7 +95,7 @@ async def test_taken_ports_are_avoided_and_the_data_is_still_there(tmp_path: Pat
 async def test_the_replica_set_follows_to_another_port(tmp_path: Path) -> None:
     async with embedded_servers(tmp_path) as first:
         await write(first, "a")
-    other = free_port()
+    other = find_free_port()
     (tmp_path / "ports.json").write_text(json.dumps({"mongodb": other}), encoding="utf-8")
 
     async with embedded_servers(tmp_path) as second:
@@ -111,7 +111,7 @@ async def test_a_port_lost_in_a_race_to_another_server_is_replaced(
     async with embedded_servers(tmp_path / "stranger") as stranger:
         lost = [*ports(stranger)[::-1]]
         monkeypatch.setattr(
-            "ops.embedded.server.free_port", lambda preferred: lost.pop(0) if lost else free_port(preferred)
+            "ops.embedded.server.free_port", lambda preferred: lost.pop(0) if lost else find_free_port(preferred)
         )
 
         async with embedded_servers(tmp_path / "ours") as ours:
@@ -210,7 +210,7 @@ async def test_giving_up_during_the_start_leaves_nothing(tmp_path: Path) -> None
             await asyncio.Event().wait()
 
     starting = asyncio.create_task(start_and_stay())
-    await until("a server process is there", lambda: bool(our_servers(tmp_path)))
+    await wait_until("a server process is there", lambda: bool(our_servers(tmp_path)))
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
@@ -224,13 +224,13 @@ async def test_a_server_that_is_killed_comes_back_with_its_data(tmp_path: Path, 
         await write(services, "a")
         [victim] = our_servers(tmp_path, name)
         victim.send_signal(signal.SIGKILL)
-        await until("another process has its place", lambda: our_servers(tmp_path, name) not in ([], [victim]))
+        await wait_until("another process has its place", lambda: our_servers(tmp_path, name) not in ([], [victim]))
 
         async with asyncio.timeout(10):
-            assert await _read_again(services) == (["a"], ["a"])
+            assert await _restart_and_read(services) == (["a"], ["a"])
 
 
-async def _read_again(services: Services) -> tuple[list[str], list[str]]:
+async def _restart_and_read(services: Services) -> tuple[list[str], list[str]]:
     while True:
         try:
             return await read(services)

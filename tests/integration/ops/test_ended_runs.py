@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 
-from accounting.one_moment import at_one_moment
+from accounting.one_moment import snapshot_read
 from ops.exporter import ended_runs
-from ops.exporter.ended_runs import MARGIN, EndedRuns, RunLabels
+from ops.exporter.ended_runs import WINDOW_MARGIN, EndedRunCounter, RunLabels
 from workers.control.cancelling import discard
 from workers.control.replaying import replay
 from workers.reconciling.retention import PRUNED, ROLLUPS, Retention
@@ -27,18 +27,18 @@ STRANDED = RunLabels("acme", "Digest", "api", "no_transition", stranded=True)
 TIMED_OUT = RunLabels("acme", "Digest", "api", "timeout")
 
 
-class Look:
+class EndedRunsExporter:
     """As an exporter looks, at a time that the test says."""
 
     def __init__(self, store: RunStore, clock: list[float]) -> None:
         self._database = store.database
-        self._runs = EndedRuns(store.database, clock=lambda: clock[0])
+        self._runs = EndedRunCounter(store.database, clock=lambda: clock[0])
 
     async def at(self, now: datetime) -> Mapping[RunLabels, int]:
         async def ask(session: AsyncClientSession) -> Mapping[RunLabels, int]:
-            return await self._runs.look(session, now)
+            return await self._runs.count(session, now)
 
-        return await at_one_moment(self._database, ask)
+        return await snapshot_read(self._database, ask)
 
 
 class NoWakeups:
@@ -52,22 +52,22 @@ def clock() -> list[float]:
 
 
 @pytest.fixture
-def look(store: RunStore, clock: list[float]) -> Look:
-    return Look(store, clock)
+def look(store: RunStore, clock: list[float]) -> EndedRunsExporter:
+    return EndedRunsExporter(store, clock)
 
 
 def request(number: int) -> RunRequest:
     return RunRequest("acme", "Digest", TriggerEvent("api", "test", str(number), fired_at=NOW))
 
 
-async def ended(store: RunStore, number: int, at: datetime, **changes: Any) -> None:
+async def insert_ended_run(store: RunStore, number: int, at: datetime, **changes: Any) -> None:
     document = run_document(request(number), now=NOW, republish_after=timedelta(0))
     del document["lane"]
     end = {"state": "succeeded", "outcome": {"kind": "completed"}, "finished_at": at}
     await store.runs.insert_one({**document, **end, **changes})
 
 
-async def parked(store: RunStore) -> str:
+async def insert_parked_run(store: RunStore) -> str:
     run_id = (await store.insert(request(1))).run_id
     ownership = Ownership(store, owner="w", lease_s=30)
     claim = await ownership.claim(run_id)
@@ -76,91 +76,91 @@ async def parked(store: RunStore) -> str:
     return run_id
 
 
-async def test_what_ends_between_two_looks_is_counted_from_then_on(store: RunStore, look: Look) -> None:
-    await ended(store, 1, NOW - timedelta(days=1))
+async def test_what_ends_between_two_looks_is_counted_from_then_on(store: RunStore, look: EndedRunsExporter) -> None:
+    await insert_ended_run(store, 1, NOW - timedelta(days=1))
     seen = [await look.at(NOW)]
     for number, minutes in ((2, 1), (3, 2), (4, 30)):
-        await ended(store, number, NOW + timedelta(minutes=minutes))
+        await insert_ended_run(store, number, NOW + timedelta(minutes=minutes))
         seen.append(await look.at(NOW + timedelta(minutes=minutes)))
     seen += [await look.at(NOW + timedelta(minutes=60)) for _ in range(2)]
 
     assert [each[COMPLETED] for each in seen] == [1, 2, 3, 4, 4, 4]
 
 
-async def test_an_end_that_is_seen_only_after_its_time_is_counted(store: RunStore, look: Look) -> None:
+async def test_an_end_that_is_seen_only_after_its_time_is_counted(store: RunStore, look: EndedRunsExporter) -> None:
     """Its transaction went on, or a new primary has another clock."""
     await look.at(NOW)
     await look.at(NOW + timedelta(seconds=5))
 
-    await ended(store, 1, NOW + timedelta(seconds=5) - MARGIN + timedelta(seconds=1))
+    await insert_ended_run(store, 1, NOW + timedelta(seconds=5) - WINDOW_MARGIN + timedelta(seconds=1))
 
     assert (await look.at(NOW + timedelta(seconds=10)))[COMPLETED] == 1
     assert (await look.at(NOW + timedelta(hours=5)))[COMPLETED] == 1
 
 
-async def test_a_clock_that_goes_back_counts_nothing_twice(store: RunStore, look: Look) -> None:
-    await ended(store, 1, NOW)
-    seen = [await look.at(NOW + MARGIN + timedelta(seconds=1)), await look.at(NOW - timedelta(seconds=30))]
+async def test_a_clock_that_goes_back_counts_nothing_twice(store: RunStore, look: EndedRunsExporter) -> None:
+    await insert_ended_run(store, 1, NOW)
+    seen = [await look.at(NOW + WINDOW_MARGIN + timedelta(seconds=1)), await look.at(NOW - timedelta(seconds=30))]
 
     assert [each[COMPLETED] for each in seen] == [1, 1]
 
 
-async def test_what_is_deleted_between_two_looks_stays_counted(store: RunStore, look: Look) -> None:
-    await ended(store, 1, NOW - timedelta(days=31))
-    await ended(store, 2, NOW)
+async def test_what_is_deleted_between_two_looks_stays_counted(store: RunStore, look: EndedRunsExporter) -> None:
+    await insert_ended_run(store, 1, NOW - timedelta(days=31))
+    await insert_ended_run(store, 2, NOW)
     before = await look.at(NOW)
     counts: Counter[str] = Counter()
     await Retention(store, timedelta(days=30)).run_pass(counts)
 
     assert counts[PRUNED] == 1
     assert await look.at(NOW + timedelta(seconds=5)) == before == {COMPLETED: 2}
-    assert await Look(store, [0.0]).at(NOW) == before
+    assert await EndedRunsExporter(store, [0.0]).at(NOW) == before
 
 
-async def test_stranded_runs_stay_counted_apart_in_runs_and_roll_ups(store: RunStore, look: Look) -> None:
+async def test_stranded_runs_stay_counted_apart_in_runs_and_roll_ups(store: RunStore, look: EndedRunsExporter) -> None:
     """One ends in the window, one before it, one is pruned; what older versions wrote counts as not stranded."""
     stranded = {"outcome": {"kind": "no_transition", "stranded": True}}
     older = {"outcome": {"kind": "no_transition"}}
     for number, days in ((1, 31), (2, 31), (3, 1)):
-        await ended(store, number, NOW - timedelta(days=days), **(older if number == 2 else stranded))
+        await insert_ended_run(store, number, NOW - timedelta(days=days), **(older if number == 2 else stranded))
     before = await look.at(NOW)
     await Retention(store, timedelta(days=30)).run_pass(Counter())
     key = {"app": "acme", "workflow": "Digest", "trigger": "api", "outcome": "no_transition"}
     await store.database[ROLLUPS].update_one({"_id": key}, {"$inc": {"count": 1}})
-    await ended(store, 4, NOW + timedelta(minutes=1), **stranded)
+    await insert_ended_run(store, 4, NOW + timedelta(minutes=1), **stranded)
 
     plain = STRANDED._replace(stranded=False)
     assert before == {STRANDED: 2, plain: 1}
     assert await look.at(NOW + timedelta(minutes=1)) == {STRANDED: 3, plain: 1}
     assert await look.at(NOW + timedelta(minutes=10)) == {STRANDED: 3, plain: 1}
-    assert await Look(store, [0.0]).at(NOW) == {STRANDED: 3, plain: 2}
+    assert await EndedRunsExporter(store, [0.0]).at(NOW) == {STRANDED: 3, plain: 2}
 
 
 @pytest.mark.parametrize("looked", ["while it was parked", "only later"])
 @pytest.mark.parametrize("how", ["discarded", "replayed"])
 async def test_a_run_that_was_parked_counts_once_whatever_becomes_of_it(
-    store: RunStore, look: Look, how: str, looked: str
+    store: RunStore, look: EndedRunsExporter, how: str, looked: str
 ) -> None:
     await look.at(NOW - timedelta(minutes=30))
-    run_id = await parked(store)
-    resolved_at = datetime.now(UTC) + 3 * MARGIN
+    run_id = await insert_parked_run(store)
+    resolved_at = datetime.now(UTC) + 3 * WINDOW_MARGIN
     if looked == "while it was parked":
         assert await look.at(datetime.now(UTC)) == {TIMED_OUT: 1}
-        assert await look.at(datetime.now(UTC) + 2 * MARGIN) == {TIMED_OUT: 1}
+        assert await look.at(datetime.now(UTC) + 2 * WINDOW_MARGIN) == {TIMED_OUT: 1}
     if how == "discarded":
         await discard(store, run_id, by="ada")
     else:
         await replay(store, NoWakeups(), run_id, by="ada")
     await store.runs.update_one({"_id": run_id}, {"$set": {"finished_at": resolved_at}})
 
-    after = [await look.at(resolved_at + passed * MARGIN) for passed in (0, 0.5, 2, 4)]
+    after = [await look.at(resolved_at + passed * WINDOW_MARGIN) for passed in (0, 0.5, 2, 4)]
 
     assert after == [{TIMED_OUT: 1}] * 4
-    assert await Look(store, [0.0]).at(resolved_at) == {TIMED_OUT: 1}
+    assert await EndedRunsExporter(store, [0.0]).at(resolved_at) == {TIMED_OUT: 1}
 
 
-async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore, look: Look) -> None:
-    await ended(store, 1, NOW, state="needs_human")
+async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore, look: EndedRunsExporter) -> None:
+    await insert_ended_run(store, 1, NOW, state="needs_human")
     asked = await look.at(NOW)
     await store.runs.update_one({}, {"$set": {"state": "succeeded", "finished_at": NOW + timedelta(minutes=9)}})
 
@@ -168,21 +168,21 @@ async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore
     assert (await look.at(NOW + timedelta(minutes=10)))[COMPLETED] == 1
 
 
-async def test_a_large_store_is_counted_in_parts(store: RunStore, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_store_is_counted_in_parts(store: RunStore, look: EndedRunsExporter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ended_runs, "AT_ONCE", 3)
     for number in range(10):
         state = "queued" if number in (0, 4, 5, 6) else "succeeded"
-        await ended(store, number, NOW - timedelta(minutes=number), state=state)
+        await insert_ended_run(store, number, NOW - timedelta(minutes=number), state=state)
 
     assert await look.at(NOW) == {COMPLETED: 6}
 
 
-async def test_now_and_then_everything_is_counted_anew(store: RunStore, look: Look, clock: list[float]) -> None:
-    await ended(store, 1, NOW - timedelta(days=3))
+async def test_now_and_then_everything_is_counted_anew(store: RunStore, look: EndedRunsExporter, clock: list[float]) -> None:
+    await insert_ended_run(store, 1, NOW - timedelta(days=3))
     await look.at(NOW)
-    await ended(store, 2, NOW - timedelta(days=2))  # put back by hand
+    await insert_ended_run(store, 2, NOW - timedelta(days=2))  # put back by hand
     before = await look.at(NOW)
-    clock[0] = ended_runs.RECOUNTED_EVERY_S
+    clock[0] = ended_runs.RECOUNT_INTERVAL_S
 
     assert before[COMPLETED] == 1
     assert (await look.at(NOW))[COMPLETED] == 2
@@ -190,9 +190,9 @@ async def test_now_and_then_everything_is_counted_anew(store: RunStore, look: Lo
 
 async def test_a_look_reads_only_what_ended_lately(store: RunStore) -> None:
     for number in range(50):
-        await ended(store, number, NOW - timedelta(minutes=number))
+        await insert_ended_run(store, number, NOW - timedelta(minutes=number))
 
-    pipeline = ended_runs.since(NOW - timedelta(minutes=2), NOW)
+    pipeline = ended_runs.window_pipeline(NOW - timedelta(minutes=2), NOW)
     command = {"aggregate": "runs", "pipeline": pipeline, "cursor": {}}
     explained: dict[str, Any] = await store.database.command("explain", command, verbosity="executionStats")
 

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ops.free_ports import free_address
+from ops.free_ports import find_free_address
 from ops.supervisor import role_command
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.setting_values import Address
 from workers.settings import as_environment
 
@@ -35,7 +35,7 @@ async def exporter(stage: Stage, address: Address, *, max_app_labels: int = 100)
         assert await asyncio.wait_for(process.wait(), 15) == 0
 
 
-async def scraped(address: Address) -> Series:
+async def scrape(address: Address) -> Series:
     async def answer() -> str:
         try:
             async with httpx.AsyncClient() as client:
@@ -44,7 +44,7 @@ async def scraped(address: Address) -> Series:
             return ""
         return text if "unattended_runs_queued" in text else ""
 
-    text: str = await until("the exporter shows the store", answer)
+    text: str = await wait_until("the exporter shows the store", answer)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -67,15 +67,15 @@ async def test_numbers_are_the_stores_and_survive_a_restart(stage: Stage) -> Non
     stage.answers({}, default={"text": "ok", "usage": usage})
     await stage.start_worker()
     for app in ("acme", "acme", "globex"):
-        await stage.ended((await stage.accept("Relay", app_id=app)).run_id)
+        await stage.wait_for_end((await stage.accept("Relay", app_id=app)).run_id)
     await stage.accept("Relay", wake=False)
-    address = free_address()
+    address = find_free_address()
 
     async with exporter(stage, address), httpx.AsyncClient(base_url=f"http://{address}") as client:
-        first = await scraped(address)
+        first = await scrape(address)
         probed = [(await client.get(path)).json() for path in ("/healthz", "/readyz")]
     async with exporter(stage, address):
-        second = await scraped(address)
+        second = await scrape(address)
 
     assert probed == [{"status": "ok"}] * 2
     labels = {"app": "acme", "workflow": "Relay", "model": "script", "provider": "script"}
@@ -98,13 +98,13 @@ async def test_retention_and_a_restart_change_no_counter(stage: Stage) -> None:
         run_id = (await stage.accept("Relay", app_id=app, wake=False)).run_id
         gone = {"lane": ""}
         await stage.store.runs.update_one({"_id": run_id}, {"$set": {"state": state, **ended}, "$unset": gone})
-    address = free_address()
+    address = find_free_address()
 
     async with exporter(stage, address):
-        before = await scraped(address)
+        before = await scrape(address)
     assert await stage.reconciler().run_pass() == {"retain": {"pruned": 3}}
     async with exporter(stage, address):
-        after = await scraped(address)
+        after = await scrape(address)
 
     assert value(before, "runs_total", app="acme", workflow="Relay", trigger="api", outcome="completed") == 3
     assert value(before, "runs_parked") == 1
@@ -112,13 +112,13 @@ async def test_retention_and_a_restart_change_no_counter(stage: Stage) -> None:
 
 
 async def runs_by_app(stage: Stage, *, max_app_labels: int = 2) -> dict[str, float]:
-    address = free_address()
+    address = find_free_address()
     async with exporter(stage, address, max_app_labels=max_app_labels):
-        series = await scraped(address)
+        series = await scrape(address)
     return {dict(labels)["app"]: number for (name, labels), number in series.items() if name == "unattended_runs_total"}
 
 
-async def test_an_app_keeps_its_label_though_others_come_and_exporters_start_anew(stage: Stage) -> None:
+async def test_an_app_keeps_its_label_as_apps_join_and_exporters_restart(stage: Stage) -> None:
     async def ended(*apps: str) -> None:
         for app in apps:
             run_id = (await stage.accept("Relay", app_id=app, wake=False)).run_id
@@ -135,11 +135,11 @@ async def test_an_app_keeps_its_label_though_others_come_and_exporters_start_ane
 
 
 async def test_a_person_reads_the_same_numbers_as_a_scraper(stage: Stage) -> None:
-    address = free_address()
+    address = find_free_address()
     as_prometheus = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
 
     async with exporter(stage, address), httpx.AsyncClient(base_url=f"http://{address}") as client:
-        await scraped(address)
+        await scrape(address)
         plain = await client.get("/metrics", headers={"Accept-Encoding": "identity"})
         zipped = await client.get("/metrics", headers=as_prometheus)
 
@@ -150,9 +150,9 @@ async def test_a_person_reads_the_same_numbers_as_a_scraper(stage: Stage) -> Non
 
 
 async def test_a_taken_port_is_one_line(stage: Stage) -> None:
-    address = free_address()
+    address = find_free_address()
     async with exporter(stage, address):
-        await scraped(address)
+        await scrape(address)
 
         settings = replace(stage.settings, metrics_listen=address)
         second = await asyncio.create_subprocess_exec(

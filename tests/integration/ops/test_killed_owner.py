@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from ops.embedded.servers import embedded_servers
-from tests.integration.ops.polling import descendants, until, until_gone
+from tests.integration.ops.polling import descendants, wait_until, wait_until_gone
 from workers.services import read_services
 
 pytestmark = pytest.mark.integration
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 OWNER = Path(__file__).with_name("owner.py")
 
 
-class Owner:
+class OwnerProcess:
     def __init__(self, data_dir: Path) -> None:
         self.process = subprocess.Popen([sys.executable, str(OWNER), str(data_dir)], stdout=subprocess.PIPE)
         assert self.process.stdout is not None
@@ -31,24 +31,24 @@ class Owner:
 
 
 @pytest.fixture
-async def owner(tmp_path: Path) -> "Iterator[Owner]":  # type: ignore[misc]  # an async generator fixture -- pytest-asyncio's own typing
-    owner = Owner(tmp_path)
-    await until("the deaf role is deaf", lambda: "deaf" in (tmp_path / "roles" / "deaf.log").read_text("utf-8"))
+async def owner(tmp_path: Path) -> "Iterator[OwnerProcess]":  # type: ignore[misc]  # an async generator fixture -- pytest-asyncio's own typing
+    owner = OwnerProcess(tmp_path)
+    await wait_until("the deaf role is deaf", lambda: "deaf" in (tmp_path / "roles" / "deaf.log").read_text("utf-8"))
     yield owner
     owner.close()
 
 
-async def test_kill_9_of_the_owner_leaves_no_process(owner: Owner, tmp_path: Path) -> None:
+async def test_kill_9_of_the_owner_leaves_no_process(owner: OwnerProcess, tmp_path: Path) -> None:
     assert {psutil.Process(pid).name() for pid in owner.children} >= {"mongod", "valkey-server"}
     assert len(owner.children) == 4
 
     owner.process.send_signal(signal.SIGKILL)
-    await until_gone(owner.children, within_s=5)
+    await wait_until_gone(owner.children, within_s=5)
 
     assert read_services(tmp_path) is None
 
 
-async def test_the_next_owner_can_start_at_once(owner: Owner, tmp_path: Path) -> None:
+async def test_the_next_owner_can_start_at_once(owner: OwnerProcess, tmp_path: Path) -> None:
     owner.process.send_signal(signal.SIGKILL)
     owner.process.wait()
 
@@ -57,15 +57,15 @@ async def test_the_next_owner_can_start_at_once(owner: Owner, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_stops_everything_in_order(owner: Owner, tmp_path: Path, number: signal.Signals) -> None:
+async def test_a_signal_stops_everything_in_order(owner: OwnerProcess, tmp_path: Path, number: signal.Signals) -> None:
     owner.process.send_signal(number)
     assert owner.process.wait(timeout=10) == 0
 
-    await until_gone(owner.children, within_s=1)
+    await wait_until_gone(owner.children, within_s=1)
     assert not (tmp_path / "services.json").exists()
 
 
-async def test_ctrl_c_on_the_terminal_reaches_only_the_owner(owner: Owner) -> None:
+async def test_ctrl_c_on_the_terminal_reaches_only_the_owner(owner: OwnerProcess) -> None:
     groups = {os.getpgid(pid) for pid in owner.children}
 
     assert os.getpgid(owner.process.pid) not in groups

@@ -15,8 +15,8 @@ import pytest
 from ops.supervisor import role_command
 from tests.integration.ops.command import unattended
 from tests.integration.role_forks import FORKS
-from tests.integration.stage import Stage, relay, until
-from tests.integration.triggers.gateway_server import GITHUB_SECRET, github_signed
+from tests.integration.stage import Stage, relay, wait_until
+from tests.integration.triggers.gateway_server import GITHUB_SECRET, sign_as_github
 from workers.setting_values import Address
 from workers.settings import as_environment
 
@@ -51,8 +51,8 @@ async def running_roles(stage: Stage) -> AsyncIterator[httpx.AsyncClient]:
     ]
     try:
         for role, log in logs.items():
-            await until(f"the {role} is ready", lambda log=log, role=role: said(log, f"{role}_ready"))  # type: ignore[misc]  # -- mypy cannot infer a lambda with a default
-        ready = await said(logs["gateway"], r"gateway_ready.* address=(\S+)")
+            await wait_until(f"the {role} is ready", lambda log=log, role=role: matches_in_log(log, f"{role}_ready"))  # type: ignore[misc]  # -- mypy cannot infer a lambda with a default
+        ready = await matches_in_log(logs["gateway"], r"gateway_ready.* address=(\S+)")
         async with httpx.AsyncClient(base_url=f"http://{ready}") as client:
             yield client
     finally:
@@ -62,12 +62,12 @@ async def running_roles(stage: Stage) -> AsyncIterator[httpx.AsyncClient]:
             await process.wait()
 
 
-async def said(log: Path, pattern: str) -> str | None:
+async def matches_in_log(log: Path, pattern: str) -> str | None:
     found = re.search(pattern, await asyncio.to_thread(log.read_text, encoding="utf-8"))
     return None if found is None else found[found.re.groups]
 
 
-async def test_the_run_that_enqueue_was_told_is_urgent_starts_first(stage: Stage) -> None:
+async def test_a_run_enqueued_as_urgent_starts_first(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     asked: list[tuple[str, ...]] = [(), ("--priority", "0"), ("--priority", "9")]
 
@@ -76,7 +76,7 @@ async def test_the_run_that_enqueue_was_told_is_urgent_starts_first(stage: Stage
     run_ids = [each.json["run_id"] for each in told]
     shown = [await unattended(stage, "runs", "show", each, "--json") for each in run_ids]
     await stage.start_worker(concurrency=1)
-    runs = [await stage.ended(each) for each in run_ids]
+    runs = [await stage.wait_for_end(each) for each in run_ids]
 
     assert [run["priority"] for run in runs] == [each.json["priority"] for each in shown] == [5, 0, 9]
     assert [asked[runs.index(run)] for run in sorted(runs, key=lambda run: run["started_at"])] == [
@@ -102,11 +102,11 @@ async def test_the_priority_of_a_trigger_ends_in_its_runs(stage: Stage) -> None:
 
     async with running_roles(stage) as client:
         answers = [
-            await client.post("/hooks/acme/Digest/opened", **github_signed({"action": "opened"})),
+            await client.post("/hooks/acme/Digest/opened", **sign_as_github({"action": "opened"})),
             await client.post("/forms/acme/Digest/ask", json={"region": "eu"}),
             await client.post("/forms/acme/Digest/ask-some-time", json={"region": "eu"}),
         ]
-        priorities = await until("each trigger has started a run", seen)
+        priorities = await wait_until("each trigger has started a run", seen)
     listed = await unattended(stage, "triggers", "list", "--json")
 
     assert [answer.status_code for answer in answers] == [202, 202, 202]

@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from accounting.budgets.budget import checked_budget
-from accounting.budgets.store import Budgets
+from accounting.budgets.budget import parse_budget
+from accounting.budgets.store import BudgetStore
 from ops.roles import ROLES
 from tests.integration.ops.all_roles import all_roles
-from tests.integration.stage import Stage, relay, until
-from tests.integration.triggers.gateway_server import GITHUB_SECRET, github_signed
+from tests.integration.stage import Stage, relay, wait_until
+from tests.integration.triggers.gateway_server import GITHUB_SECRET, sign_as_github
 from tests.promtool import promtool
 
 pytestmark = pytest.mark.integration
@@ -49,7 +49,7 @@ async def test_promtool_takes_what_every_role_exposes(stage: Stage) -> None:
     stage.package("Relay", package(stage.settings.database))
     failing = [{"tool_calls": [{"name": "work"}]}, {"text": "worked"}]
     stage.answers({"A": failing, "B": [{"error": {"status": 400}}]})
-    await Budgets(stage.store.database).set(checked_budget(app_id="acme", window="day", unit="usd", limit=5), by="test")
+    await BudgetStore(stage.store.database).set(parse_budget(app_id="acme", window="day", unit="usd", limit=5), by="test")
     pages: dict[str, str] = {}
     async with all_roles(stage, GITHUB_SECRET=GITHUB_SECRET) as roles, httpx.AsyncClient(timeout=30) as client:
 
@@ -60,18 +60,18 @@ async def test_promtool_takes_what_every_role_exposes(stage: Stage) -> None:
                 return None  # it is still starting
             return pages[role]
 
-        await until("the gateway answers", partial(page_of, "gateway"))
+        await wait_until("the gateway answers", partial(page_of, "gateway"))
         hook = f"http://{roles.at['gateway']}/hooks/acme/Relay/opened"
-        answers = [(await client.post(hook, **github_signed({"n": 1}, delivery="d-1"))).status_code for _ in range(2)]
+        answers = [(await client.post(hook, **sign_as_github({"n": 1}, delivery="d-1"))).status_code for _ in range(2)]
         await stage.store.database["orders"].insert_one({"n": 1})
         for role, sign in SIGNS.items():
 
             async def shown(role: str = role, sign: str = sign) -> bool:
                 return re.search(sign, await page_of(role) or "") is not None
 
-            await until(f"the {role} has something to show", shown)
+            await wait_until(f"the {role} has something to show", shown)
 
-    said = {role: promtool("check", "metrics", given=page.encode()) for role, page in pages.items()}
+    said = {role: promtool("check", "metrics", stdin=page.encode()) for role, page in pages.items()}
 
     assert answers == [202, 200]
     assert said == dict.fromkeys(ROLES, (0, ""))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.ops.command import unattended
-from tests.integration.ops.terminal import dialogue
+from tests.integration.ops.terminal import terminal_dialogue
 from tests.integration.stage import Document, Stage, relay
 
 pytestmark = pytest.mark.integration
@@ -75,33 +75,33 @@ async def till(stage: Stage, port: int, strategy: str) -> None:
     await stage.start_worker()
 
 
-async def refunded(stage: Stage) -> Document:
-    run = await stage.ended((await stage.accept("Till", input={"order_id": "o-7"})).run_id)
+async def run_failed_refund(stage: Stage) -> Document:
+    run = await stage.wait_for_end((await stage.accept("Till", input={"order_id": "o-7"})).run_id)
     assert run["state"] == "failed", run["outcome"]
     assert "order is not written to" in run["outcome"]["reason"]
     return run
 
 
-async def replayed(stage: Stage, run_id: str, *options: str) -> Document:
+async def replay_run(stage: Stage, run_id: str, *options: str) -> Document:
     done = await unattended(stage, "runs", "replay", run_id, "--yes", "--json", *options)
     assert done.code == 0, done.err
-    return await stage.ended(done.json[0]["new_run_id"])
+    return await stage.wait_for_end(done.json[0]["new_run_id"])
 
 
 @pytest.mark.parametrize(("strategy", "turns"), [("immediate", 0), ("on_success", 1)])
-async def test_a_refund_whose_write_back_failed_is_made_under_one_key_by_all_its_replays(
+async def test_a_refund_with_a_failed_write_back_has_one_key_in_all_replays(
     stage: Stage, strategy: str, turns: int
 ) -> None:
     async with payments() as (port, refunds):
         await till(stage, port, strategy)
-        first = await refunded(stage)
+        first = await run_failed_refund(stage)
         assert first["turn"] == turns  # with `immediate` the turn itself was not kept
 
         shown = await unattended(stage, "runs", "show", first["_id"])
         unasked = await unattended(stage, "runs", "replay", first["_id"])
-        second = await replayed(stage, first["_id"])
+        second = await replay_run(stage, first["_id"])
         await stage.store.database.command("collMod", "orders", validator={})
-        third = await replayed(stage, second["_id"])
+        third = await replay_run(stage, second["_id"])
 
         happened = "turn 1: refund(amount=12) was called"
         assert f"  {happened}" in shown.out.splitlines()
@@ -116,8 +116,8 @@ async def test_a_refund_whose_write_back_failed_is_made_under_one_key_by_all_its
         assert order == {"_id": "o-7", "app_id": "acme", "status": "refunded"}
 
         # Of what succeeded, and where it is asked for, everything is done once more.
-        fourth = await replayed(stage, third["_id"])
-        fifth = await replayed(stage, first["_id"], "--again", "--new-keys")
+        fourth = await replay_run(stage, third["_id"])
+        fifth = await replay_run(stage, first["_id"], "--again", "--new-keys")
         assert {"keys_of"} & (fourth.keys() | fifth.keys()) == set()
         assert refunds == {f"{run['_id']}:1": count for run, count in ((first, 3), (fourth, 1), (fifth, 1))}
         story = (await unattended(stage, "runs", "show", third["_id"], "--json")).json
@@ -128,14 +128,14 @@ async def test_a_refund_whose_write_back_failed_is_made_under_one_key_by_all_its
         assert "new idempotency keys, since the run succeeded" in succeeded.err
 
 
-async def test_who_sits_at_a_terminal_is_asked_and_may_say_no(stage: Stage) -> None:
+async def test_a_terminal_is_prompted_and_can_decline(stage: Stage) -> None:
     async with payments() as (port, refunds):
         await till(stage, port, "on_success")
-        run = await refunded(stage)
+        run = await run_failed_refund(stage)
 
-        no = await asyncio.to_thread(dialogue, stage, "n", "runs", "replay", run["_id"])
+        no = await asyncio.to_thread(terminal_dialogue, stage, "n", "runs", "replay", run["_id"])
         assert await stage.store.runs.count_documents({}) == 1
-        yes = await asyncio.to_thread(dialogue, stage, "y", "runs", "replay", run["_id"])
+        yes = await asyncio.to_thread(terminal_dialogue, stage, "y", "runs", "replay", run["_id"])
 
         for seen in (no, yes):
             assert "turn 1: refund(amount=12) was called" in seen
@@ -145,14 +145,14 @@ async def test_who_sits_at_a_terminal_is_asked_and_may_say_no(stage: Stage) -> N
         assert yes.endswith("0")
         new = await stage.store.runs.find_one({"replay_of": run["_id"]})
         assert new is not None
-        await stage.ended(new["_id"])
+        await stage.wait_for_end(new["_id"])
         assert refunds == {f"{run['_id']}:1": 2}
 
 
 async def test_many_are_replayed_but_for_those_that_have_done_something(stage: Stage) -> None:
     async with payments() as (port, _):
         await till(stage, port, "on_success")
-        done = await refunded(stage)
+        done = await run_failed_refund(stage)
         clean = (await stage.accept("Till", wake=False)).run_id
         outcome = {"kind": "timeout", "reason": "", "error": None}
         await stage.store.runs.update_one({"_id": clean}, {"$set": {"state": "failed", "outcome": outcome}})
@@ -178,10 +178,10 @@ async def test_many_are_replayed_but_for_those_that_have_done_something(stage: S
 
 
 @pytest.mark.parametrize("kept", ["its worker died", "an older version"])
-async def test_a_turn_that_nobody_has_told_of_is_called_unknown(stage: Stage, kept: str) -> None:
+async def test_a_turn_without_records_is_called_unknown(stage: Stage, kept: str) -> None:
     async with payments() as (port, _):
         await till(stage, port, "immediate")
-        run = await refunded(stage)
+        run = await run_failed_refund(stage)
         changes: dict[str, Any] = {"$unset": {"unfinished": ""}} if kept == "an older version" else {}
         if kept == "its worker died":  # its last owner found nothing to do, as after a limit
             changes = {"$set": {"unfinished.tokens": [2], "unfinished.calls": []}}

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.totals.reading import Wanted, usage_totals
+from accounting.totals.reading import UsageFilter, usage_totals
 from tests.chaos.own_servers import stage_of_its_own
 from tests.integration.ops.all_roles import all_roles
-from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.stage import Document, Stage, relay, wait_until
 from triggers.change_stream.control import NOW, StreamControl
 
 pytestmark = pytest.mark.integration
@@ -44,25 +44,25 @@ async def restore(backup: Backup, database: AsyncDatabase[Document]) -> None:
             await database[name].insert_many(documents)
 
 
-async def stream_is(stage: Stage, what: str, condition: Document) -> Document:
+async def wait_for_stream(stage: Stage, what: str, condition: Document) -> Document:
     streams = stage.store.database["streams"]
-    found: Document = await until(what, lambda: streams.find_one({"_id": "shop", **condition}))
+    found: Document = await wait_until(what, lambda: streams.find_one({"_id": "shop", **condition}))
     return found
 
 
 async def run_of(stage: Stage, order: int) -> Document:
-    run = await until(f"a run of order {order}", lambda: stage.store.runs.find_one({"input.order": order}))
-    return await stage.ended(run["_id"])
+    run = await wait_until(f"a run of order {order}", lambda: stage.store.runs.find_one({"input.order": order}))
+    return await stage.wait_for_end(run["_id"])
 
 
 async def test_a_backup_in_an_empty_replica_set_goes_on_where_it_was(tmp_path: Path) -> None:
     async with stage_of_its_own(tmp_path / "before", **PLACE) as stage:
         orders(stage, b_takes_s=60)
         async with all_roles(stage):
-            await stream_is(stage, "the stream has a position", {"resume_token": {"$ne": None}})
+            await wait_for_stream(stage, "the stream has a position", {"resume_token": {"$ne": None}})
             await stage.store.database.client["shop"]["orders"].insert_one({"_id": 1})
-            run = await until("the order's run", lambda: stage.store.runs.find_one({"input.order": 1}))
-            await until("B is asked", lambda: stage.store.database["usage"].find_one({"agent": "B"}))
+            run = await wait_until("the order's run", lambda: stage.store.runs.find_one({"input.order": 1}))
+            await wait_until("B is asked", lambda: stage.store.database["usage"].find_one({"agent": "B"}))
             backup = await backup_of(stage.store.database)
 
     async with stage_of_its_own(tmp_path / "after", **PLACE) as stage:
@@ -74,9 +74,9 @@ async def test_a_backup_in_an_empty_replica_set_goes_on_where_it_was(tmp_path: P
         async with all_roles(stage):
             await shop["orders"].insert_one({"_id": 2})
             runs = [await run_of(stage, 1), await run_of(stage, 2)]
-            used = await usage_totals(stage.store.database, ["run_id"], Wanted())
+            used = await usage_totals(stage.store.database, ["run_id"], UsageFilter())
             all_runs = await stage.store.runs.count_documents({})
-            stream = await stream_is(stage, "the stream has a position", {"resume_token": {"$ne": None}})
+            stream = await wait_for_stream(stage, "the stream has a position", {"resume_token": {"$ne": None}})
 
     assert runs[0]["_id"] == run["_id"]
     assert [each["ended"] for each in runs[0]["history"]] == ["worker_lost", "succeeded"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ops.command import started, unattended
-from tests.integration.ops.terminal import dialogue
-from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.ops.command import start_command, unattended
+from tests.integration.ops.terminal import terminal_dialogue
+from tests.integration.stage import Document, Stage, relay, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ DISCARD = ("runs", "discard", "--app", "acme")
 OUTCOME = {"kind": "model_error", "reason": "503 at the fifth attempt", "error": None}
 
 
-def stubborn(stage: Stage) -> None:
+def write_stubborn_package(stage: Stage) -> None:
     package = relay("Stubborn", ["A", "B"])
     package["tools"] = {
         "tools": [{"agent": "B", "file": "steps.py", "function": "block"}],
@@ -46,7 +46,7 @@ def stubborn(stage: Stage) -> None:
     stage.package("Stubborn", package)
 
 
-async def parked(stage: Stage, number: int) -> list[str]:
+async def insert_parked_run(stage: Stage, number: int) -> list[str]:
     template = await stage.run((await stage.accept("Relay", wake=False)).run_id)
     await stage.store.runs.delete_one({"_id": template["_id"]})
     del template["lane"]
@@ -61,9 +61,9 @@ async def exists(path: Path) -> bool:
     return path.exists()  # noqa: ASYNC240 -- one look at a local file, in a test
 
 
-async def test_running_runs_end_within_a_heartbeat_of_being_cancelled_and_are_closed(stage: Stage) -> None:
+async def test_cancelled_running_runs_end_within_a_heartbeat_and_are_closed(stage: Stage) -> None:
     """One waits for a model, one for a tool that blocks its thread."""
-    stubborn(stage)
+    write_stubborn_package(stage)
     stage.package("Waiting", relay("Waiting", ["Slow"]))
     usage = {"input": 10, "output": 2}
     stage.answers(
@@ -76,15 +76,15 @@ async def test_running_runs_end_within_a_heartbeat_of_being_cancelled_and_are_cl
     await stage.start_worker()
     in_tool = (await stage.accept("Stubborn")).run_id
     in_model = [(await stage.accept("Waiting")).run_id for _ in range(2)]
-    await until("the tool blocks", lambda: exists(stage.folder / "blocking"), within_s=10)
+    await wait_until("the tool blocks", lambda: exists(stage.folder / "blocking"), within_s=10)
 
     async def all_run() -> bool:
         return await stage.store.runs.count_documents({"state": "running"}) == 3
 
-    await until("all are worked on", all_run)
+    await wait_until("all are worked on", all_run)
     asked_at = time.monotonic()
     done = await unattended(stage, "runs", "cancel", in_tool, *(run_id[-8:] for run_id in in_model), "--json")
-    runs = [await stage.ended(run_id, within_s=10) for run_id in (in_tool, *in_model)]
+    runs = [await stage.wait_for_end(run_id, within_s=10) for run_id in (in_tool, *in_model)]
 
     assert time.monotonic() - asked_at < 6
     assert done.code == 0
@@ -106,7 +106,7 @@ async def test_a_run_that_was_cancelled_while_all_workers_were_down_never_runs(s
 
     done = await unattended(stage, "runs", "cancel", "--app", "globex", "--yes")
     await stage.start_worker()
-    await stage.ended(other)
+    await stage.wait_for_end(other)
 
     assert (done.code, done.out) == (0, "cancel: 1 done, 0 refused\n")
     run = await stage.run(cancelled)
@@ -115,15 +115,15 @@ async def test_a_run_that_was_cancelled_while_all_workers_were_down_never_runs(s
 
 
 async def test_a_replay_of_many_that_was_killed_and_repeated_makes_one_each(stage: Stage) -> None:
-    run_ids = await parked(stage, 200)
+    run_ids = await insert_parked_run(stage, 200)
     dry = await unattended(stage, "runs", "replay", "--state", "parked", "--dry-run")
     assert await stage.store.runs.count_documents({}) == 200
 
     async def some() -> bool:
         return await stage.store.runs.count_documents({"replay_of": {"$ne": None}}) >= 30
 
-    first = await started(stage, "runs", "replay", "--state", "parked", "--yes")
-    await until("some are replayed", some)
+    first = await start_command(stage, "runs", "replay", "--state", "parked", "--yes")
+    await wait_until("some are replayed", some)
     first.send_signal(signal.SIGKILL)
     await first.communicate()
     left = await stage.store.runs.count_documents({"state": "parked"})
@@ -143,8 +143,8 @@ async def test_a_replay_of_many_that_was_killed_and_repeated_makes_one_each(stag
     assert {run["_id"]: run["resolved"]["run_id"] for run in old} == new_of
 
 
-async def test_a_replay_while_redis_is_away_is_accepted_and_says_so_soon(stage: Stage) -> None:
-    [run_id] = await parked(stage, 1)
+async def test_a_replay_while_redis_is_away_is_soon_reported_as_accepted(stage: Stage) -> None:
+    [run_id] = await insert_parked_run(stage, 1)
     stage.settings = replace(stage.settings, redis_url="redis://127.0.0.1:9/0")
 
     began = time.monotonic()
@@ -161,8 +161,8 @@ async def test_a_live_run_is_followed_turn_by_turn_to_its_end(stage: Stage) -> N
     answer = {"text": "hello\nthere", "delay_s": 0.3, "usage": {"input": 10, "output": 2}}
     stage.answers({agent: [answer] * 2 for agent in "ABC"})
     run_id = (await stage.accept("Relay", wake=False)).run_id
-    one = await started(stage, "runs", "tail", run_id[-6:])
-    everything = await started(stage, "runs", "tail", "--app", "acme", "--json")
+    one = await start_command(stage, "runs", "tail", run_id[-6:])
+    everything = await start_command(stage, "runs", "tail", "--app", "acme", "--json")
     assert everything.stdout is not None
     assert everything.stderr is not None
     assert b"Ctrl-C" in await asyncio.wait_for(everything.stderr.readline(), 30)
@@ -203,10 +203,10 @@ async def test_the_story_of_a_run_that_was_retried_parked_and_replayed(stage: St
     async def retried() -> bool:
         return bool((await stage.run(run_id))["attempt"] == 2)
 
-    await until("it waits for its next attempt", retried)
+    await wait_until("it waits for its next attempt", retried)
     waits = await unattended(stage, "runs", "show", run_id)
     now = await unattended(stage, "runs", "retry-now", run_id)
-    run = await stage.ended(run_id)
+    run = await stage.wait_for_end(run_id)
     shown = await unattended(stage, "runs", "show", run_id[-6:])
     replayed = await unattended(stage, "runs", "replay", run_id, "--json")
     story = (await unattended(stage, "runs", "show", run_id, "--json")).json
@@ -278,13 +278,13 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
 
 async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     """A dialogue with the command itself, in a pseudo-terminal."""
-    run_ids = await parked(stage, 25)
+    run_ids = await insert_parked_run(stage, 25)
 
     refused, interrupted = await asyncio.gather(
-        asyncio.to_thread(dialogue, stage, "n", *DISCARD), asyncio.to_thread(dialogue, stage, None, *DISCARD)
+        asyncio.to_thread(terminal_dialogue, stage, "n", *DISCARD), asyncio.to_thread(terminal_dialogue, stage, None, *DISCARD)
     )
     assert await stage.store.runs.count_documents({"state": "parked"}) == 25
-    agreed = await asyncio.to_thread(dialogue, stage, "y", *DISCARD)
+    agreed = await asyncio.to_thread(terminal_dialogue, stage, "y", *DISCARD)
 
     assert run_ids[9] in refused
     assert run_ids[10] not in refused

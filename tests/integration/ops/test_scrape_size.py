@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from accounting.ledger.rows import INDEXES
 from accounting.totals.reading import totals_pipeline
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.page import written
-from ops.exporter.snapshot import Snapshots
-from tests.large_ledger import CALLS_OF_A_RUN, Size, fill
+from ops.exporter.page import render_text
+from ops.exporter.snapshot import SnapshotReader
+from tests.large_ledger import CALLS_OF_A_RUN, LedgerSize, fill
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 
@@ -27,15 +27,15 @@ SHOWN = {
 
 async def page(store: RunStore, cap: int) -> str:
     collector = StoreCollector()
-    collector.show(await Snapshots(store.database, max_app_labels=cap).take(), took_s=0.1)
-    return written(collector.collect()).decode()
+    collector.publish(await SnapshotReader(store.database, max_app_labels=cap).read(), duration_s=0.1)
+    return render_text(collector.collect()).decode()
 
 
 @pytest.mark.parametrize("apps", [1_000, 113], ids=["of very many apps", "with every series there can be"])
 async def test_a_scrape_is_below_a_megabyte_and_adds_up_to_the_ledger(
     store: RunStore, settings: Settings, apps: int
 ) -> None:
-    await fill(store.database, Size(ROWS, apps, workflows=3, models=3))
+    await fill(store.database, LedgerSize(ROWS, apps, workflows=3, models=3))
     await store.database["usage"].create_indexes([*INDEXES])
 
     text = await page(store, settings.max_app_labels)

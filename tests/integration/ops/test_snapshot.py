@@ -8,18 +8,18 @@ import pytest
 
 from ops.exporter import queue
 from ops.exporter.ended_runs import RunLabels
-from ops.exporter.ledger import look_at_ledger
+from ops.exporter.ledger import read_ledger_state
 from ops.exporter.queue import (
     AppWorkflow,
-    Queue,
+    QueueState,
     due_pipeline,
     held_pipeline,
-    person_pipeline,
+    waiting_for_person_pipeline,
     ready_pipeline,
     running_query,
-    since_pipeline,
+    ready_since_pipeline,
 )
-from ops.exporter.snapshot import Snapshot, Snapshots
+from ops.exporter.snapshot import Snapshot, SnapshotReader
 from workers.reconciling.retention import ROLLUPS
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
@@ -35,7 +35,7 @@ def age_s(moment: datetime) -> float:
     return (datetime.now(UTC) - moment).total_seconds()
 
 
-async def made(store: RunStore, number: int, *, ready: bool = False, **changes: Any) -> None:
+async def insert_run(store: RunStore, number: int, *, ready: bool = False, **changes: Any) -> None:
     """A run as it is in a state: only one that may be claimed has a lane."""
     event = TriggerEvent("api", "test", str(number), fired_at=NOW)
     run_id = (await store.insert(RunRequest("acme", "Digest", event))).run_id
@@ -45,7 +45,7 @@ async def made(store: RunStore, number: int, *, ready: bool = False, **changes: 
 
 
 async def snapshot_of(store: RunStore) -> Snapshot:
-    return await Snapshots(store.database).take()
+    return await SnapshotReader(store.database).read()
 
 
 async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
@@ -65,7 +65,7 @@ async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
         {"state": "queued", "hold": "budget", "held_by": "budget:x"},
     ]
     for number, changes in enumerate(runs):
-        await made(store, number, **changes)
+        await insert_run(store, number, **changes)
 
     snapshot = await snapshot_of(store)
 
@@ -76,7 +76,7 @@ async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
     assert snapshot.queue.oldest_queued_age_s == pytest.approx(age_s(TEN_MINUTES_AGO), abs=60)
 
 
-async def test_what_waits_for_a_person_is_counted_by_app_and_workflow_with_the_oldest(store: RunStore) -> None:
+async def test_runs_waiting_for_a_person_are_counted_by_app_and_workflow(store: RunStore) -> None:
     """The others of these states, and an answered run, are none of them."""
     hour_ago = NOW - timedelta(hours=1)
     runs: list[dict[str, Any]] = [
@@ -88,9 +88,9 @@ async def test_what_waits_for_a_person_is_counted_by_app_and_workflow_with_the_o
         {"state": "queued", "finished_at": None},
     ]
     for number, changes in enumerate(runs):
-        await made(store, number, **changes)
+        await insert_run(store, number, **changes)
 
-    waiting = (await snapshot_of(store)).queue.for_person
+    waiting = (await snapshot_of(store)).queue.waiting_for_person
 
     assert {owner: each.count for owner, each in waiting.items()} == {
         AppWorkflow("acme", "Digest"): 2,
@@ -109,10 +109,10 @@ async def test_a_run_waits_for_workers_from_when_it_might_start(store: RunStore,
     now = datetime.now(UTC)
     if waited_for == "its turn":
         order = {"key": "acme/doc", "seq": "1"}
-        await made(store, 1, hold="concurrency", held_by="order:acme/doc", order=order)
+        await insert_run(store, 1, hold="concurrency", held_by="order:acme/doc", order=order)
         assert await store.order.let_next_go("acme/doc", woken=True) is not None
     else:
-        await made(store, 1, not_before=now, wake_at=now)
+        await insert_run(store, 1, not_before=now, wake_at=now)
 
     assert (await snapshot_of(store)).queue.oldest_queued_age_s < 60
     long_ago = now - timedelta(minutes=5)
@@ -126,7 +126,7 @@ async def test_of_a_long_queue_the_run_that_waits_longest_is_found(
     """Among those that were accepted first; unless all of those became ready only now."""
     monkeypatch.setattr(queue, "OLDEST", 3)
     for number in range(6):
-        await made(store, number, ready=True, created_at=NOW - timedelta(minutes=60 - number))
+        await insert_run(store, number, ready=True, created_at=NOW - timedelta(minutes=60 - number))
 
     first = (await snapshot_of(store)).queue
     await store.runs.update_many({"created_at": {"$lt": NOW - timedelta(minutes=57)}}, {"$set": {"ready_at": NOW}})
@@ -138,7 +138,7 @@ async def test_of_a_long_queue_the_run_that_waits_longest_is_found(
 
 
 async def test_what_was_rolled_up_counts_like_what_is_there(store: RunStore) -> None:
-    await made(store, 1, state="succeeded", outcome={"kind": "completed"})
+    await insert_run(store, 1, state="succeeded", outcome={"kind": "completed"})
     labels = RunLabels("acme", "Digest", "api", "completed")
     key = {name: value for name, value in labels._asdict().items() if name != "stranded"}
     await store.database[ROLLUPS].insert_one({"_id": key, "count": 41})
@@ -150,13 +150,13 @@ async def test_what_was_rolled_up_counts_like_what_is_there(store: RunStore) -> 
 
 async def test_the_queue_is_read_out_of_indexes(store: RunStore) -> None:
     """Ready runs, of which there may be very many, without reading one of them."""
-    await made(store, 1, ready=True)
+    await insert_run(store, 1, ready=True)
     pipelines = {
         "by_lane": ready_pipeline(),
-        "_id_": since_pipeline({"_id": {"$in": ["a"]}}),
+        "_id_": ready_since_pipeline({"_id": {"$in": ["a"]}}),
         "by_lane_and_wake_up": due_pipeline(NOW),
         "by_lane_and_wake_up ": held_pipeline(),
-        "waiting_for_person": person_pipeline(),
+        "waiting_for_person": waiting_for_person_pipeline(),
         "by_lease_end": [{"$match": running_query()}, {"$count": "count"}],
     }
 
@@ -170,7 +170,7 @@ async def test_the_queue_is_read_out_of_indexes(store: RunStore) -> None:
         assert index not in ("by_lane", "waiting_for_person") or "FETCH" not in plan
 
 
-async def test_the_ledger_says_what_waits_for_the_totals(store: RunStore) -> None:
+async def test_the_ledger_shows_what_waits_for_the_totals(store: RunStore) -> None:
     rows: list[dict[str, Any]] = [
         {"rollup": 0},
         {"rollup": 1},
@@ -180,9 +180,9 @@ async def test_the_ledger_says_what_waits_for_the_totals(store: RunStore) -> Non
     ]
     await store.database["usage"].insert_many([{"at": NOW, **row} for row in rows])
 
-    state = await look_at_ledger(store.database)
+    state = await read_ledger_state(store.database)
 
-    assert (state.open_calls, state.waiting) == (1, 3)
+    assert (state.open_calls, state.waiting_rows) == (1, 3)
     assert state.oldest_waiting_s == pytest.approx(age_s(NOW - timedelta(minutes=5)), abs=60)
 
 
@@ -190,11 +190,11 @@ async def test_an_empty_store_has_nothing_to_show(store: RunStore) -> None:
     snapshot = await snapshot_of(store)
 
     assert (dict(snapshot.runs), list(snapshot.usage)) == ({}, [])
-    assert snapshot.queue == Queue(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
-    assert (await look_at_ledger(store.database)).oldest_waiting_s == 0
+    assert snapshot.queue == QueueState(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
+    assert (await read_ledger_state(store.database)).oldest_waiting_s == 0
 
 
-async def test_a_store_that_nobody_has_prepared_yet_is_empty(store: RunStore) -> None:
+async def test_an_unprepared_store_is_empty(store: RunStore) -> None:
     """The exporter may be the first role that starts."""
     await store.database.client.drop_database(store.database.name)
 

@@ -9,11 +9,11 @@ import pytest
 
 from ops.embedded.restarts import RestartPolicy
 from ops.supervisor import Child, Supervisor
-from tests.integration.ops.polling import is_running, until, until_gone
+from tests.integration.ops.polling import is_running, wait_until, wait_until_gone
 
 pytestmark = pytest.mark.integration
 
-QUICK = RestartPolicy(first_s=0.01, longest_s=0.05)
+QUICK = RestartPolicy(min_delay_s=0.01, max_delay_s=0.05)
 PAUSE = Child("pause", (sys.executable, "-c", "import signal; signal.pause()"))
 
 
@@ -26,7 +26,7 @@ async def test_a_killed_child_is_started_again(caplog: pytest.LogCaptureFixture)
     async with Supervisor([PAUSE], policy=QUICK) as supervisor:
         first = supervisor.pids()["pause"]
         os.kill(first, signal.SIGKILL)
-        await until("another process has its place", lambda: supervisor.pids().get("pause", first) != first)
+        await wait_until("another process has its place", lambda: supervisor.pids().get("pause", first) != first)
         second = supervisor.pids()["pause"]
         assert is_running(second)
 
@@ -42,7 +42,7 @@ async def test_a_child_that_always_dies_is_started_less_and_less_often(caplog: p
     dies = Child("dies", (sys.executable, "-c", "raise SystemExit(3)"))
 
     async with Supervisor([dies, PAUSE], policy=QUICK) as supervisor:
-        await until("it died four times", lambda: len(events(caplog, "role_died")) >= 4)
+        await wait_until("it died four times", lambda: len(events(caplog, "role_died")) >= 4)
         assert "pause" in supervisor.pids()
 
     assert {vars(death)["exit_code"] for death in events(caplog, "role_died")} == {3}
@@ -51,9 +51,9 @@ async def test_a_child_that_always_dies_is_started_less_and_less_often(caplog: p
 
 async def test_stop_does_not_wait_for_a_backoff() -> None:
     dies = Child("dies", (sys.executable, "-c", "raise SystemExit(3)"))
-    supervisor = Supervisor([dies], policy=RestartPolicy(first_s=1000, longest_s=1000))
+    supervisor = Supervisor([dies], policy=RestartPolicy(min_delay_s=1000, max_delay_s=1000))
     await supervisor.start()
-    await until("it is dead", lambda: supervisor.pids() == {})
+    await wait_until("it is dead", lambda: supervisor.pids() == {})
 
     async with asyncio.timeout(5):
         await supervisor.stop()
@@ -66,17 +66,17 @@ async def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: 
         [Child("deaf", (sys.executable, "-c", program)), PAUSE], log_dir=tmp_path / "logs", grace_s=0.2
     )
     await supervisor.start()
-    await until("it is deaf", lambda: "deaf" in log.read_text("utf-8"))
+    await wait_until("it is deaf", lambda: "deaf" in log.read_text("utf-8"))
     pids = list(supervisor.pids().values())
 
     async with asyncio.timeout(5):
         await supervisor.stop()
 
-    await until_gone(pids, within_s=1)
+    await wait_until_gone(pids, within_s=1)
     assert supervisor.pids() == {}
 
 
-async def test_waiting_ends_with_stop_and_giving_up_waiting_stops_nobody() -> None:
+async def test_waiting_ends_with_stop_and_giving_up_waiting_stops_no_child() -> None:
     async with Supervisor([PAUSE]) as supervisor:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(supervisor.wait_until_stopped(), 0.05)
@@ -91,6 +91,6 @@ async def test_output_and_environment_are_the_childs_own(tmp_path: Path) -> None
     child = Child("talks", (sys.executable, "-c", program), {"MARK": "blue"})
 
     async with Supervisor([child], log_dir=tmp_path):
-        await until("it has spoken", lambda: (tmp_path / "talks.log").read_text("utf-8") == "blue\n")
+        await wait_until("it has spoken", lambda: (tmp_path / "talks.log").read_text("utf-8") == "blue\n")
 
     assert (tmp_path / "talks.log").stat().st_mode & 0o777 == 0o600

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ops.cli.triggers.group import triggers as commands
-from tests.integration.ops.command import Done, unattended
+from tests.integration.ops.command import CommandResult, unattended
 from tests.integration.stage import Stage, relay
 from tests.integration.triggers.control.ground import TRIGGERS
 from workers.settings import as_environment
@@ -23,7 +23,7 @@ def packages(stage: Stage) -> None:
     stage.package("Sales", relay("Sales", ["A"]))
 
 
-async def triggers(stage: Stage, *arguments: str) -> Done:
+async def triggers(stage: Stage, *arguments: str) -> CommandResult:
     return await unattended(stage, "triggers", *arguments)
 
 
@@ -104,7 +104,7 @@ async def test_a_backfill_is_looked_at_first_and_may_be_repeated(stage: Stage) -
     assert await stage.store.runs.count_documents({"trigger.name": "nightly"}) == 20
 
 
-async def test_a_backfill_that_has_nothing_to_do_says_why(stage: Stage) -> None:
+async def test_a_backfill_with_nothing_to_do_reports_why(stage: Stage) -> None:
     packages(stage)
     past = ("backfill", "nightly", "--from", "2026-03-01", "--to", "2026-03-02T23:00Z")
     await triggers(stage, *past, "--yes")

@@ -16,30 +16,30 @@ from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS
 from ops.cli.usage.command import usage
 from tests.integration.ops.command import command, environment, unattended
-from tests.integration.ops.on_terminal import on_terminal
+from tests.integration.ops.on_terminal import terminal_lines
 from tests.integration.stage import Stage
-from tests.integration.usage_rows import Used, days, use
+from tests.integration.usage_rows import UsedCalls, days, insert_usage
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
 
 CALLS = [
-    *[Used("acme")] * 3,
-    Used("acme", agent="Clerk", trigger_type="webhook", workflow="Orders"),
-    Used("globex", input=1_000),
-    Used("=globex", model="local"),
-    Used("globex", status="missing"),
-    Used("globex", status="estimated", at=datetime(2026, 3, 2, tzinfo=UTC)),
+    *[UsedCalls("acme")] * 3,
+    UsedCalls("acme", agent="Clerk", trigger_type="webhook", workflow="Orders"),
+    UsedCalls("globex", input=1_000),
+    UsedCalls("=globex", model="local"),
+    UsedCalls("globex", status="missing"),
+    UsedCalls("globex", status="estimated", at=datetime(2026, 3, 2, tzinfo=UTC)),
 ]
 
 
-async def asked(stage: Stage, arguments: str) -> Result:
+async def run_usage(stage: Stage, arguments: str) -> Result:
     """In this process: others would take as long to start as all the rest."""
     return await asyncio.to_thread(CliRunner().invoke, usage, arguments.split(), env=as_environment(stage.settings))
 
 
 async def test_a_pipe_gets_lines_the_dearest_first_and_doubts_go_to_stderr(stage: Stage) -> None:
-    await use(stage.store.database, CALLS)
+    await insert_usage(stage.store.database, CALLS)
 
     done = await unattended(stage, "usage")
 
@@ -54,10 +54,10 @@ async def test_a_pipe_gets_lines_the_dearest_first_and_doubts_go_to_stderr(stage
 
 
 async def test_json_and_csv_have_the_same_fields_and_the_same_numbers(stage: Stage) -> None:
-    await use(stage.store.database, CALLS)
+    await insert_usage(stage.store.database, CALLS)
 
-    as_json = await asked(stage, "--by app,model --json")
-    as_csv = await asked(stage, "--by app,model --csv")
+    as_json = await run_usage(stage, "--by app,model --json")
+    as_csv = await run_usage(stage, "--by app,model --csv")
 
     rows = json.loads(as_json.stdout)
     assert [(row["app_id"], row["model"]) for row in rows] == [("globex", "gpt"), ("acme", "gpt"), ("=globex", "local")]
@@ -72,7 +72,7 @@ async def test_json_and_csv_have_the_same_fields_and_the_same_numbers(stage: Sta
 @pytest.mark.design("D4-81")
 @pytest.mark.parametrize("rolled_up", [False, True])
 async def test_filters_and_times_choose_what_is_summed(stage: Stage, rolled_up: bool) -> None:
-    await use(stage.store.database, CALLS)
+    await insert_usage(stage.store.database, CALLS)
     if rolled_up:
         await RollUp(stage.store.database).run_pass(Counter())
 
@@ -87,19 +87,19 @@ async def test_filters_and_times_choose_what_is_summed(stage: Stage, rolled_up: 
         "--by app --sort tokens --limit 1": [("globex", 3)],
         "--by app --sort name --limit 2": [("=globex", 1), ("acme", 4)],
     }.items():
-        done = await asked(stage, f"{arguments} --json")
+        done = await run_usage(stage, f"{arguments} --json")
         rows = [tuple(row.values())[:2] for row in json.loads(done.stdout)]
         assert rows == expected, (arguments, done.stderr)
 
 
-async def test_nothing_to_sum_up_is_said(stage: Stage) -> None:
-    never, other = await asked(stage, ""), await asked(stage, "--app nobody")
-    by_name = await asked(stage, "--trigger weekday-morning")
+async def test_nothing_to_sum_up_is_reported(stage: Stage) -> None:
+    never, other = await run_usage(stage, ""), await run_usage(stage, "--app nobody")
+    by_name = await run_usage(stage, "--trigger weekday-morning")
 
     assert (never.exit_code, never.stderr) == (0, "no model was called yet\n")
     assert (other.exit_code, other.stderr) == (0, "no model call matches\n")
     assert by_name.stderr == "no model call matches; `unattended usage --by trigger` shows the types\n"
-    assert json.loads((await asked(stage, "--json")).stdout) == []
+    assert json.loads((await run_usage(stage, "--json")).stdout) == []
 
 
 async def test_a_full_disk_is_one_line(stage: Stage) -> None:
@@ -113,28 +113,28 @@ async def test_a_full_disk_is_one_line(stage: Stage) -> None:
 
 
 async def test_a_terminal_shows_bars_at_any_width_with_the_total_below(stage: Stage) -> None:
-    await use(stage.store.database, [*CALLS, *days(3)])
+    await insert_usage(stage.store.database, [*CALLS, *days(3)])
 
     for width in (60, 80, 120):
-        lines = await on_terminal(stage, width, "usage", NO_COLOR="1")
+        lines = await terminal_lines(stage, width, "usage", NO_COLOR="1")
         assert "\x1b" not in "".join(lines)
         assert max(map(cell_len, lines)) <= width
         assert lines[0] == "Usage by app, all time; bars are USD"
         assert [line.split()[0] for line in lines[1:]] == ["app", "globex", "acme", "=globex", "total"]
         assert lines[2].endswith("█")
         assert lines[-1].split()[-1] == "0.001980+"
-    coloured = await on_terminal(stage, 80, "usage", "--by", "day")
+    coloured = await terminal_lines(stage, 80, "usage", "--by", "day")
     assert "\x1b[36m" in coloured[2]
-    ascii_ = await on_terminal(stage, 80, "usage", NO_COLOR="1", PYTHONIOENCODING="ascii")
+    ascii_ = await terminal_lines(stage, 80, "usage", NO_COLOR="1", PYTHONIOENCODING="ascii")
     assert "".join(ascii_).isascii()
     assert ascii_[2].endswith("#")
 
 
 async def test_a_chart_can_be_piped_and_left_out(stage: Stage) -> None:
-    await use(stage.store.database, CALLS)
+    await insert_usage(stage.store.database, CALLS)
 
     piped = await unattended(stage, "usage", "--chart", "--limit", "1")
-    bare = await on_terminal(stage, 100, "usage", "--no-chart", NO_COLOR="1")
+    bare = await terminal_lines(stage, 100, "usage", "--no-chart", NO_COLOR="1")
 
     lines = piped.out.splitlines()
     assert lines[2].endswith("█")
@@ -143,18 +143,18 @@ async def test_a_chart_can_be_piped_and_left_out(stage: Stage) -> None:
     assert "█" not in "".join(bare)
 
 
-async def test_totals_that_do_not_say_what_the_ledger_says_are_found_and_made_anew(stage: Stage) -> None:
+async def test_totals_that_differ_from_the_ledger_are_found_and_rebuilt(stage: Stage) -> None:
     database = stage.store.database
-    await use(database, CALLS)
+    await insert_usage(database, CALLS)
     await RollUp(database).run_pass(Counter())
 
-    good = await asked(stage, "--verify")
+    good = await run_usage(stage, "--verify")
     await database[HOURS].update_one({"app_id": "acme", "agent": "Writer"}, {"$inc": {"input_tokens": 7}})
-    bad = await asked(stage, "--verify")
-    bad_json = await asked(stage, "--verify --json")
-    rebuilt = await asked(stage, "--rebuild --json")
-    after = await asked(stage, "--verify --json")
-    again = await asked(stage, "--rebuild")
+    bad = await run_usage(stage, "--verify")
+    bad_json = await run_usage(stage, "--verify --json")
+    rebuilt = await run_usage(stage, "--rebuild --json")
+    after = await run_usage(stage, "--verify --json")
+    again = await run_usage(stage, "--rebuild")
 
     assert (good.exit_code, good.stdout) == (0, "the totals say what the ledger says\n")
     assert bad.exit_code == bad_json.exit_code == 1
@@ -170,10 +170,10 @@ async def test_totals_that_do_not_say_what_the_ledger_says_are_found_and_made_an
 
 
 async def test_a_ledger_of_an_older_version_is_verified_and_rebuilt(stage: Stage) -> None:
-    await use(stage.store.database, CALLS)
+    await insert_usage(stage.store.database, CALLS)
     await stage.store.database["usage"].drop_indexes()
 
-    verified, rebuilt = await asked(stage, "--verify --json"), await asked(stage, "--rebuild")
+    verified, rebuilt = await run_usage(stage, "--verify --json"), await run_usage(stage, "--rebuild")
 
     assert (verified.exit_code, rebuilt.exit_code) == (0, 0)
     assert rebuilt.stdout == "rebuilt: nothing has changed\n"

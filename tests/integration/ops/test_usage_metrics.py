@@ -11,14 +11,14 @@ import pytest
 from accounting.app_labels import OTHER, AppLabels
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import OPEN
-from accounting.one_moment import at_one_moment
+from accounting.one_moment import snapshot_read
 from accounting.totals.rebuilding import rebuild
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS, STATE, TOTALS
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageStatus
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.snapshot import Snapshots
-from ops.exporter.usage import Change, UsageCounts
+from ops.exporter.snapshot import SnapshotReader
+from ops.exporter.usage import UsageChange, UsageCounts
 from tests.integration.accounting.ledger_rows import give_up_open_rows
 from tests.integration.usage_rows import PRICES
 from workers.store.run_store import RunStore
@@ -30,14 +30,14 @@ NAMED = 3
 Series = dict[tuple[str, ...], float]
 
 
-class Exporter:
+class UsageExporter:
     def __init__(self, store: RunStore) -> None:
-        self._snapshots = Snapshots(store.database, max_app_labels=NAMED)
+        self._snapshots = SnapshotReader(store.database, max_app_labels=NAMED)
         self._collector = StoreCollector()
 
-    async def shown(self) -> dict[str, Series]:
+    async def scraped_values(self) -> dict[str, Series]:
         """By metric, what it shows of usage that is not 0."""
-        self._collector.show(await self._snapshots.take(), took_s=0)
+        self._collector.publish(await self._snapshots.read(), duration_s=0)
         shown = {
             family.name: {tuple(each.labels.values()): each.value for each in family.samples if each.value}
             for family in self._collector.collect()
@@ -46,7 +46,7 @@ class Exporter:
         return {name: series for name, series in shown.items() if series}
 
 
-class Calls:
+class RandomCalls:
     """Model calls, begun and ended as a worker does it."""
 
     def __init__(self, store: RunStore, *, seed: int) -> None:
@@ -112,7 +112,7 @@ def by_rows(rows: Sequence[Mapping[str, Any]], named: set[str]) -> dict[str, Cou
     return shown
 
 
-async def of_ledger(store: RunStore) -> dict[str, Series]:
+async def sums_of_ledger(store: RunStore) -> dict[str, Series]:
     labels = await store.database["metric_labels"].find_one({"_id": "apps"})
     rows = await store.database["usage"].find().to_list(None)
     sums = by_rows(rows, set(labels["names"][:NAMED] if labels else ()))
@@ -128,13 +128,13 @@ async def of_ledger(store: RunStore) -> dict[str, Series]:
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_whatever_happens_to_the_ledger_metrics_are_its_sums(store: RunStore, seed: int) -> None:
     """One exporter that has seen everything and one that starts now, at every step."""
-    calls, roll_up, counts = Calls(store, seed=seed), RollUp(store.database, batch=7), Counter[str]()
+    calls, roll_up, counts = RandomCalls(store, seed=seed), RollUp(store.database, batch=7), Counter[str]()
     await roll_up.run_pass(counts)
-    living = Exporter(store)
+    living = UsageExporter(store)
     steps: list[Callable[[], Coroutine[Any, Any, Any]]] = [
         *[calls.begin] * 6,
         *[calls.end] * 5,
-        *[roll_up.add_some] * 2,
+        *[roll_up.add_batch] * 2,
         lambda: rebuild(store.database),
     ]
     dice = random.Random(seed)
@@ -142,18 +142,18 @@ async def test_whatever_happens_to_the_ledger_metrics_are_its_sums(store: RunSto
     for _ in range(8):
         for _ in range(15):
             await dice.choice(steps)()
-        shown = await living.shown()
-        assert shown == await Exporter(store).shown() == await of_ledger(store)
+        shown = await living.scraped_values()
+        assert shown == await UsageExporter(store).scraped_values() == await sums_of_ledger(store)
     assert len(shown) == 12
 
 
 async def test_a_look_asks_for_what_has_changed_and_no_more(store: RunStore) -> None:
-    calls, roll_up, counts = Calls(store, seed=7), RollUp(store.database), UsageCounts(store.database)
-    changes: list[Change] = []
+    calls, roll_up, counts = RandomCalls(store, seed=7), RollUp(store.database), UsageCounts(store.database)
+    changes: list[UsageChange] = []
 
     async def look() -> None:
-        changes.append(await at_one_moment(store.database, counts.look))
-        counts.take(changes[-1], AppLabels())
+        changes.append(await snapshot_read(store.database, counts.read_change))
+        counts.apply_change(changes[-1], AppLabels())
 
     for _ in range(30):
         await calls.make()
@@ -171,29 +171,29 @@ async def test_a_look_asks_for_what_has_changed_and_no_more(store: RunStore) -> 
 
 @pytest.mark.parametrize("lost", [(TOTALS,), (HOURS, TOTALS), (HOURS, TOTALS, STATE)])
 async def test_totals_that_are_lost_and_made_anew_move_no_counter(store: RunStore, lost: tuple[str, ...]) -> None:
-    calls = Calls(store, seed=4)
+    calls = RandomCalls(store, seed=4)
     for _ in range(30):
         await calls.make()
     await RollUp(store.database).run_pass(Counter())
-    living = Exporter(store)
-    before = await living.shown()
+    living = UsageExporter(store)
+    before = await living.scraped_values()
 
     for name in lost:
         await store.database[name].drop()
-    during = await living.shown()
+    during = await living.scraped_values()
     await RollUp(store.database).run_pass(Counter())
     await rebuild(store.database)
 
     assert during == before
-    assert await living.shown() == before == await Exporter(store).shown()
+    assert await living.scraped_values() == before == await UsageExporter(store).scraped_values()
 
 
-async def test_totals_that_begin_anew_are_read_anew_however_far_they_got_meanwhile(store: RunStore) -> None:
-    calls, counts, everybody = Calls(store, seed=9), UsageCounts(store.database), AppLabels(frozenset("abcde"))
+async def test_rebuilt_totals_are_read_again_however_far_they_have_got(store: RunStore) -> None:
+    calls, counts, everybody = RandomCalls(store, seed=9), UsageCounts(store.database), AppLabels(frozenset("abcde"))
 
     async def counted() -> int:
-        change = await at_one_moment(store.database, counts.look)
-        return sum(each.calls for each in counts.take(change, everybody))
+        change = await snapshot_read(store.database, counts.read_change)
+        return sum(each.calls for each in counts.apply_change(change, everybody))
 
     async def made_and_added(number: int) -> None:
         for _ in range(number):
@@ -212,7 +212,7 @@ async def test_totals_that_begin_anew_are_read_anew_however_far_they_got_meanwhi
 
 async def test_an_exporter_reads_totals_that_were_rebuilt_without_a_scheduler(store: RunStore) -> None:
     """`unattended usage --rebuild`, where the totals were lost with their indexes."""
-    calls, roll_up = Calls(store, seed=8), RollUp(store.database)
+    calls, roll_up = RandomCalls(store, seed=8), RollUp(store.database)
     for _ in range(20):
         await calls.make()
     await roll_up.run_pass(Counter())
@@ -221,35 +221,35 @@ async def test_an_exporter_reads_totals_that_were_rebuilt_without_a_scheduler(st
 
     await rebuild(store.database)
 
-    assert await Exporter(store).shown() == await of_ledger(store)
+    assert await UsageExporter(store).scraped_values() == await sums_of_ledger(store)
 
 
-async def test_a_call_that_was_given_up_and_is_answered_after_all_moves_no_counter_back(store: RunStore) -> None:
+async def test_a_late_answer_to_an_abandoned_call_moves_no_counter_back(store: RunStore) -> None:
     """Until the exporter ends it shows one more call without usage than there were."""
-    calls, roll_up = Calls(store, seed=5), RollUp(store.database)
+    calls, roll_up = RandomCalls(store, seed=5), RollUp(store.database)
     await calls.begin()
     await roll_up.run_pass(Counter())
-    living = Exporter(store)
-    given_up = await living.shown()
+    living = UsageExporter(store)
+    given_up = await living.scraped_values()
     for _ in range(20):  # of these, some have usage
         await calls.make()
     await calls.end()
     await roll_up.run_pass(Counter())
-    answered = await living.shown()
+    answered = await living.scraped_values()
 
     assert sum(given_up["unattended_usage_missing"].values()) == 1
     for name, series in given_up.items():
         assert all(answered[name][labels] >= count for labels, count in series.items()), name
-    assert await Exporter(store).shown() == await of_ledger(store)
+    assert await UsageExporter(store).scraped_values() == await sums_of_ledger(store)
 
 
 async def test_an_older_store_that_is_put_back_moves_no_counter_and_is_read_anew(store: RunStore) -> None:
-    calls, roll_up = Calls(store, seed=6), RollUp(store.database)
+    calls, roll_up = RandomCalls(store, seed=6), RollUp(store.database)
     counts, everybody = UsageCounts(store.database), AppLabels(frozenset("abcde"))
 
     async def counted() -> int:
-        change = await at_one_moment(store.database, counts.look)
-        return sum(each.calls for each in counts.take(change, everybody))
+        change = await snapshot_read(store.database, counts.read_change)
+        return sum(each.calls for each in counts.apply_change(change, everybody))
 
     await calls.make()
     await roll_up.run_pass(Counter())
@@ -257,13 +257,13 @@ async def test_an_older_store_that_is_put_back_moves_no_counter_and_is_read_anew
     for _ in range(5):
         await calls.make()
         await roll_up.run_pass(Counter())
-    living = Exporter(store)
-    newest, made = await living.shown(), await counted()
+    living = UsageExporter(store)
+    newest, made = await living.scraped_values(), await counted()
 
     for name, documents in kept.items():
         await store.database[name].delete_many({})
         await store.database[name].insert_many(documents)
 
-    assert await living.shown() == newest
+    assert await living.scraped_values() == newest
     assert (made, await counted()) == (6, 1)
-    assert await Exporter(store).shown() == await of_ledger(store)
+    assert await UsageExporter(store).scraped_values() == await sums_of_ledger(store)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.triggers import schedule_bench
 from tests.integration.triggers.protocol_server import new_loop, server
-from tests.integration.triggers.stream_bench import Bench
+from tests.integration.triggers.stream_bench import StreamBench
 from triggers.acceptance import Acceptance
 from triggers.change_stream import source, watcher
 from workers.settings import Settings
@@ -15,7 +15,7 @@ from workers.store.run_store import RunStore
 __all__ = ["new_loop", "server"]
 
 
-class Noted:
+class RecordedWakeups:
     def __init__(self) -> None:
         self.run_ids: list[str] = []
 
@@ -24,35 +24,35 @@ class Noted:
 
 
 @pytest.fixture
-def noted() -> Noted:
-    return Noted()
+def noted() -> RecordedWakeups:
+    return RecordedWakeups()
 
 
 @pytest.fixture
-def acceptance(store: RunStore, noted: Noted) -> Acceptance:
+def acceptance(store: RunStore, noted: RecordedWakeups) -> Acceptance:
     return Acceptance(store, noted)
 
 
 @pytest.fixture
 async def bench(
     settings: Settings, store: RunStore, acceptance: Acceptance, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[StreamBench]:
     # Shorter waits, the same steps: what a test waits for is that something is noticed.
     monkeypatch.setattr(watcher, "LOOK_AT_TRIGGERS_S", 0.3)
     monkeypatch.setattr(source, "MAX_AWAIT_MS", 100)
-    bench = Bench(settings, store, acceptance)
+    bench = StreamBench(settings, store, acceptance)
     await bench.triggers.ensure_indexes()
     yield bench
     await store.database.client.drop_database(bench.shop.name)
 
 
 @pytest.fixture
-def clock() -> schedule_bench.Clock:
-    return schedule_bench.Clock()
+def clock() -> schedule_bench.FakeClock:
+    return schedule_bench.FakeClock()
 
 
 @pytest.fixture
-async def schedules(store: RunStore, acceptance: Acceptance, clock: schedule_bench.Clock) -> schedule_bench.Bench:
-    schedules = schedule_bench.Bench(store, acceptance, clock)
+async def schedules(store: RunStore, acceptance: Acceptance, clock: schedule_bench.FakeClock) -> schedule_bench.ScheduleBench:
+    schedules = schedule_bench.ScheduleBench(store, acceptance, clock)
     await schedules.ensure_indexes()
     return schedules

@@ -19,12 +19,12 @@ from starlette.routing import BaseRoute
 from ulid import ULID
 
 from tests import webhook_senders
-from triggers.gateway.admission import PLACES, Admission, Route
+from triggers.gateway.admission import SLOTS, ConnectionAdmission, RouteGroup
 from triggers.gateway.app import create_app
 from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.serve import listening
+from triggers.gateway.serve import bind_socket
 from triggers.gateway.server import GatewayServer
-from triggers.role import TriggerGround, trigger_ground
+from triggers.role import RoleContext, open_role_context
 from workers.setting_values import Address
 from workers.settings import Settings
 
@@ -68,7 +68,7 @@ triggers:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    ground: TriggerGround
+    ground: RoleContext
     client: httpx.AsyncClient
     address: tuple[str, int]
 
@@ -76,7 +76,7 @@ class Gateway:
         return list(await self.ground.store.list())
 
 
-def with_package(settings: Settings, folder: Path) -> Settings:
+def settings_with_package(settings: Settings, folder: Path) -> Settings:
     package = folder / "packages" / "Sales"
     package.mkdir(parents=True)
     (package / "orchestrator.yaml").write_text(ORCHESTRATOR)
@@ -90,7 +90,7 @@ def with_package(settings: Settings, folder: Path) -> Settings:
     )
 
 
-def with_senders(settings: Settings, folder: Path, **changes: Any) -> Settings:
+def settings_with_senders(settings: Settings, folder: Path, **changes: Any) -> Settings:
     """A package with a trigger for each sender of webhooks."""
     package = folder / "packages" / webhook_senders.WORKFLOW
     package.mkdir(parents=True)
@@ -102,20 +102,20 @@ def with_senders(settings: Settings, folder: Path, **changes: Any) -> Settings:
 
 @asynccontextmanager
 async def running_gateway(settings: Settings, folder: Path) -> AsyncIterator[Gateway]:
-    async with trigger_ground(with_package(settings, folder)) as ground, serving(ground) as gateway:
+    async with open_role_context(settings_with_package(settings, folder)) as ground, serving(ground) as gateway:
         yield gateway
 
 
 @asynccontextmanager
 async def serving(
-    ground: TriggerGround, *, places: Mapping[Route, int] = PLACES, more_routes: Sequence[BaseRoute] = ()
+    ground: RoleContext, *, places: Mapping[RouteGroup, int] = SLOTS, more_routes: Sequence[BaseRoute] = ()
 ) -> AsyncIterator[Gateway]:
-    with listening(Address("127.0.0.1", 0)) as listener:
+    with bind_socket(Address("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         metrics = GatewayMetrics()
         app = create_app(ground, more_routes, metrics=metrics)
         limit = ground.settings.body_limit_bytes
-        server = GatewayServer(app, Admission(metrics, places=places), body_limit_bytes=limit)
+        server = GatewayServer(app, ConnectionAdmission(metrics, slots=places), body_limit_bytes=limit)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         limits = httpx.Limits(max_connections=60)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{address[1]}", limits=limits, timeout=20) as client:
@@ -126,7 +126,7 @@ async def serving(
         await task
 
 
-def github_signed(body: Any, *, delivery: str | None = None) -> dict[str, Any]:
+def sign_as_github(body: Any, *, delivery: str | None = None) -> dict[str, Any]:
     """Keyword arguments for a POST of exactly the signed bytes."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     signature = hmac.digest(GITHUB_SECRET.encode(), content, hashlib.sha256).hex()
@@ -134,7 +134,7 @@ def github_signed(body: Any, *, delivery: str | None = None) -> dict[str, Any]:
     return {"content": content, "headers": headers | ({"x-github-delivery": delivery} if delivery else {})}
 
 
-def standard_signed(body: str, *, delivery: str | None = None, age_s: int = 0) -> dict[str, Any]:
+def sign_as_standard(body: str, *, delivery: str | None = None, age_s: int = 0) -> dict[str, Any]:
     delivery = delivery or f"msg_{ULID()}"
     at = int(time.time()) - age_s
     signature = Webhook(STANDARD_SECRET).sign(msg_id=delivery, timestamp=datetime.fromtimestamp(at, UTC), data=body)

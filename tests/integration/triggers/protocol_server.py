@@ -9,10 +9,10 @@ import pytest
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from triggers.gateway.admission import MAX_CONNECTIONS, PLACES, Admission, Route
-from triggers.gateway.drain import DrainTooLarge
+from triggers.gateway.admission import MAX_CONNECTIONS, SLOTS, ConnectionAdmission, RouteGroup
+from triggers.gateway.drain import DrainMiddleware
 from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.serve import listening
+from triggers.gateway.serve import bind_socket
 from triggers.gateway.server import GatewayServer
 from workers.setting_values import Address
 
@@ -21,12 +21,12 @@ NewLoop = Callable[[], asyncio.AbstractEventLoop]
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Hold:
+class HoldingApp:
     """By the end of the path: `read` is answered when its body is there, `held` when the test says so, `large` with
     more than a kernel keeps, `refused` with 413, and anything else at once."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.request_arrived = threading.Event()
         self.answer = threading.Event()
         self.paths: list[str] = []
 
@@ -39,7 +39,7 @@ class Hold:
                 if not message["more_body"]:
                     break
         elif name == "held":
-            self.asked.set()
+            self.request_arrived.set()
             await asyncio.to_thread(self.answer.wait, 20)
         body = b"x" * (16 * MEGABYTE) if name == "large" else b"%d" % size
         headers = [(b"content-length", b"%d" % len(body))]
@@ -49,8 +49,8 @@ class Hold:
         await send({"type": "http.response.body", "body": body})
 
 
-class Server:
-    def __init__(self, app: Hold, address: tuple[str, int], metrics: GatewayMetrics, stop: Callable[[], None]) -> None:
+class ProtocolServer:
+    def __init__(self, app: HoldingApp, address: tuple[str, int], metrics: GatewayMetrics, stop: Callable[[], None]) -> None:
         self.app = app
         self.address = address
         self.stop = stop
@@ -58,7 +58,7 @@ class Server:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Pair]:
-        async with connected(self.address) as pair:
+        async with connect(self.address) as pair:
             yield pair
 
     def metric(self, name: str, **labels: str) -> float:
@@ -70,12 +70,12 @@ class Server:
 
 @contextmanager
 def serving_app(
-    new_loop: NewLoop, *, max_connections: int = MAX_CONNECTIONS, places: Mapping[Route, int] = PLACES
-) -> Iterator[Server]:
-    app, metrics = Hold(), GatewayMetrics()
-    with listening(Address("127.0.0.1", 0)) as listener:
-        admission = Admission(metrics, max_connections=max_connections, places=places)
-        serves = GatewayServer(DrainTooLarge(app), admission, body_limit_bytes=MEGABYTE)
+    new_loop: NewLoop, *, max_connections: int = MAX_CONNECTIONS, places: Mapping[RouteGroup, int] = SLOTS
+) -> Iterator[ProtocolServer]:
+    app, metrics = HoldingApp(), GatewayMetrics()
+    with bind_socket(Address("127.0.0.1", 0)) as listener:
+        admission = ConnectionAdmission(metrics, max_connections=max_connections, slots=places)
+        serves = GatewayServer(DrainMiddleware(app), admission, body_limit_bytes=MEGABYTE)
 
         def run() -> None:
             with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -89,7 +89,7 @@ def serving_app(
             thread.join(20)
 
         try:
-            yield Server(app, listener.getsockname(), metrics, stop)
+            yield ProtocolServer(app, listener.getsockname(), metrics, stop)
         finally:
             app.answer.set()
             stop()
@@ -102,13 +102,13 @@ def new_loop(request: pytest.FixtureRequest) -> NewLoop:
 
 
 @pytest.fixture
-def server(new_loop: NewLoop) -> Iterator[Server]:
+def server(new_loop: NewLoop) -> Iterator[ProtocolServer]:
     with serving_app(new_loop) as running:
         yield running
 
 
 @asynccontextmanager
-async def connected(address: tuple[str, int]) -> AsyncIterator[Pair]:
+async def connect(address: tuple[str, int]) -> AsyncIterator[Pair]:
     reader, writer = await asyncio.open_connection(*address)
     try:
         yield reader, writer
@@ -118,7 +118,7 @@ async def connected(address: tuple[str, int]) -> AsyncIterator[Pair]:
         assert all(each is None or isinstance(each, OSError) for each in with_error)
 
 
-async def everything(reader: asyncio.StreamReader) -> bytes:
+async def read_to_end(reader: asyncio.StreamReader) -> bytes:
     """What the server said until it closed the connection."""
     said = b""
     async with asyncio.timeout(20):
@@ -130,7 +130,7 @@ async def everything(reader: asyncio.StreamReader) -> bytes:
     return said
 
 
-async def answers(reader: asyncio.StreamReader, count: int = 1) -> list[bytes]:
+async def read_answers(reader: asyncio.StreamReader, count: int = 1) -> list[bytes]:
     async with asyncio.timeout(20):
         found = []
         for _ in range(count):

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from pymongo.asynchronous.database import AsyncDatabase
 
-from tests.trigger_packages import package_with
+from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
 from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger
@@ -35,7 +35,7 @@ class Ground:
     catalog: Catalog
 
 
-class Clock:
+class FakeClock:
     def __init__(self, now: datetime = START) -> None:
         self.now = now
 
@@ -43,12 +43,12 @@ class Clock:
         return self.now
 
 
-class Bench:
+class ScheduleBench:
     """One scheduler with what a test wants to turn and see."""
 
     def __init__(self, store: RunStore, acceptance: Acceptance, clock: Callable[[], datetime]) -> None:
         self.registry = CollectorRegistry()
-        self.packages: dict[str, Package] = package_with()
+        self.packages: dict[str, Package] = package_with_triggers()
         self.store = store
         self.triggers = TriggerStore(store.database)
         self.clock = clock
@@ -63,20 +63,20 @@ class Bench:
 
     def declare(self, **spec: Any) -> Trigger:
         declared = ScheduleSpec.model_validate({"name": "nightly", "apps": ("acme",), **spec})
-        self.packages = package_with(declared)
+        self.packages = package_with_triggers(declared)
         return Trigger("Digest", declared)
 
-    async def make(self, *, app_id: str = "acme", **spec: Any) -> Trigger:
+    async def create_schedule(self, *, app_id: str = "acme", **spec: Any) -> Trigger:
         """At run time, as API and CLI do."""
         made = Trigger("Digest", ScheduleSpec.model_validate({"name": "made", **spec}), app_id, revision=1)
-        await self.triggers.create(made, more=KIND.at_first(made, self.clock()))
+        await self.triggers.create(made, extra_fields=KIND.initial_fields(made, self.clock()))
         return made
 
-    async def ticks_at(self, clock: Clock, *times: datetime) -> None:
+    async def ticks_at(self, clock: FakeClock, *times: datetime) -> None:
         for time in times:
             clock.now = time
             await self.scheduler.tick()
-            await self.scheduler.settled()
+            await self.scheduler.wait_until_idle()
 
     def metric(self, name: str, *, trigger: str = "Digest/nightly", **labels: str) -> float | None:
         return self.registry.get_sample_value(f"unattended_{name}", {"trigger": trigger, **labels})
@@ -86,11 +86,11 @@ class Bench:
         assert found is not None
         return found
 
-    async def kept(self, id_: str = "Digest/nightly") -> dict[str, Any]:
+    async def stored_schedule(self, id_: str = "Digest/nightly") -> dict[str, Any]:
         kept: dict[str, Any] = (await self.document(id_))["schedule"]
         return kept
 
-    async def skipped(self, id_: str = "Digest/nightly") -> Mapping[str, int]:
+    async def skip_counts(self, id_: str = "Digest/nightly") -> Mapping[str, int]:
         found = await self.triggers.find(id_)
         assert found is not None
         return {
@@ -98,7 +98,7 @@ class Bench:
         }
 
 
-async def nominal(store: RunStore) -> list[datetime]:
+async def nominal_times(store: RunStore) -> list[datetime]:
     found = store.runs.find({}, {"trigger.nominal_at": 1}).sort("trigger.nominal_at", 1)
     return [run["trigger"]["nominal_at"] async for run in found]
 

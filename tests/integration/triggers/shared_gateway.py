@@ -29,12 +29,12 @@ async def shared_gateway(
     dropped(name)
 
 
-async def without_runs(gateway: Gateway) -> Gateway:
+async def delete_runs(gateway: Gateway) -> Gateway:
     await gateway.ground.store.runs.delete_many({})
     return gateway
 
 
-async def emptied(gateway: Gateway) -> Gateway:
+async def empty_collections(gateway: Gateway) -> Gateway:
     database = gateway.ground.database
     for name in await database.list_collection_names():
         await database[name].delete_many({})

@@ -10,17 +10,17 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
-from tests.integration.triggers.waiting import until
-from tests.trigger_packages import package_with
+from tests.integration.triggers.waiting import wait_until
+from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
 from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.serve import watcher_on
+from triggers.change_stream.serve import build_watcher
 from triggers.change_stream.watcher import Watcher
-from triggers.register.record import Record
+from triggers.register.record import TriggerRecord
 from triggers.register.store import TriggerStore
-from triggers.register.tally import Tally
+from triggers.register.tally import TriggerStats
 from triggers.register.trigger import Trigger
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 from workers.broker.wakeups import Wakeups
 from workers.settings import Settings
 from workers.store.run_store import RunStore
@@ -31,7 +31,7 @@ from workflows.package.trigger_specs.change import ChangeSpec
 Document = dict[str, Any]
 
 
-class Bench:
+class StreamBench:
     """What is shared by the watchers of one test: the shop's database, the packages, the runs."""
 
     def __init__(self, settings: Settings, store: RunStore, acceptance: Acceptance) -> None:
@@ -41,7 +41,7 @@ class Bench:
         self.orders: AsyncCollection[Document] = self.shop["orders"]
         self.streams: AsyncCollection[Document] = store.database["streams"]
         self.triggers = TriggerStore(store.database)
-        self.tally = Tally(self.triggers)
+        self.tally = TriggerStats(self.triggers)
         self.packages: dict[str, Package] = {}
         self.registry = CollectorRegistry()
         self._acceptance = acceptance
@@ -60,7 +60,7 @@ class Bench:
         return ChangeSpec.model_validate(given)
 
     def declare(self, *changes: Document) -> None:
-        self.packages = package_with(*(self.spec(**each) for each in changes), name="Orders")
+        self.packages = package_with_triggers(*(self.spec(**each) for each in changes), name="Orders")
 
     @property
     def trigger(self) -> Trigger:
@@ -68,7 +68,7 @@ class Bench:
         return Trigger("Orders", self.packages["Orders"].triggers[0])
 
     def watcher(self) -> Watcher:
-        ground = TriggerGround(
+        ground = RoleContext(
             self.settings,
             self.store.database,
             self.store,
@@ -78,7 +78,7 @@ class Bench:
             self.triggers,
             self.tally,
         )
-        return watcher_on(ground, self._metrics, packages=lambda: self.packages)
+        return build_watcher(ground, self._metrics, packages=lambda: self.packages)
 
     @asynccontextmanager
     async def watching(
@@ -96,7 +96,7 @@ class Bench:
             return found["resume_token"] is not None or found["state"] == "suspended" or "refused" in found
 
         try:
-            await until(has_position, "a first position")
+            await wait_until(has_position, "a first position")
             yield task
         finally:
             stop.set()
@@ -110,28 +110,28 @@ class Bench:
     async def run_inputs(self) -> list[Any]:
         return sorted(run["input"]["order"] for run in await self.store.list())
 
-    async def saw(self, *orders: Any) -> None:
+    async def wait_for_runs(self, *orders: Any) -> None:
         async def condition() -> bool:
             return len(await self.run_inputs()) >= len(orders)
 
-        await until(condition, f"runs for {len(orders)} orders")
+        await wait_until(condition, f"runs for {len(orders)} orders")
         assert await self.run_inputs() == sorted(orders)
 
-    async def record(self, trigger: Trigger | None = None) -> Record:
+    async def record(self, trigger: Trigger | None = None) -> TriggerRecord:
         """What `triggers show` can tell, once it is written."""
         await self.tally.write()
         record = await self.triggers.find((trigger or self.trigger).id)
         assert record is not None
         return record
 
-    async def skipped(self, reason: str, count: int, *, trigger: Trigger | None = None) -> list[Mapping[str, Any]]:
+    async def wait_for_skips(self, reason: str, count: int, *, trigger: Trigger | None = None) -> list[Mapping[str, Any]]:
         """The notes of that reason, once there are so many skips."""
         label = (trigger or self.trigger).label
 
         async def so_many() -> bool:
             return self.metric("stream_events_skipped_total", trigger=label, reason=reason) == count
 
-        await until(so_many, f"{count} skips for {reason}")
+        await wait_until(so_many, f"{count} skips for {reason}")
         record = await self.record(trigger)
         assert record.counts[f"skipped.{reason}"] == count
         return [note for note in record.notes if note["reason"] == reason]
@@ -139,14 +139,14 @@ class Bench:
     def metric(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"unattended_{name}", labels)
 
-    async def shows(self, metric: str, value: float, *, stream: str | None = None) -> None:
+    async def wait_for_metric(self, metric: str, value: float, *, stream: str | None = None) -> None:
         async def check() -> bool:
             return self.metric(metric, stream=stream or self.shop.name) == value
 
-        await until(check, f"{metric} is {value}")
+        await wait_until(check, f"{metric} is {value}")
 
-    async def reaches(self, condition: Callable[[Document], bool], what: str, *, stream: str | None = None) -> None:
+    async def wait_for_stream(self, condition: Callable[[Document], bool], what: str, *, stream: str | None = None) -> None:
         async def check() -> bool:
             return condition(await self.stream(stream))
 
-        await until(check, what)
+        await wait_until(check, what)

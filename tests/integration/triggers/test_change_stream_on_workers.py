@@ -7,7 +7,7 @@ import pytest
 
 from ops.supervisor import role_command
 from tests.integration.role_forks import FORKS
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
@@ -67,15 +67,15 @@ async def test_a_workflow_that_starts_itself_by_what_it_writes_is_stopped(stage:
         return (found.get("counts") or {}).get("skipped", {}).get("loop_guard") == 2
 
     try:
-        await until("the watcher has a position", reads)
+        await wait_until("the watcher has a position", reads)
         for name in ("c1", "c2"):
             await customers.update_one({"customer_id": name}, {"$set": {"visits": 1}})
-        await until("each customer's loop has been stopped", stopped_twice)
+        await wait_until("each customer's loop has been stopped", stopped_twice)
     finally:
         watcher.terminate()
         await asyncio.wait_for(watcher.wait(), 20)
 
-    runs = [await stage.ended(run["_id"]) for run in await stage.store.list()]
+    runs = [await stage.wait_for_end(run["_id"]) for run in await stage.store.list()]
     assert [run["state"] for run in runs] == ["succeeded"] * 8
     # The change that began it, and one by each run; the last one started nothing.
     assert [each["visits"] async for each in customers.find({})] == [5, 5]

@@ -12,7 +12,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from tests.integration.triggers.chromium import FAINT_TEXTS, HARD_TO_USE, WIDTH, chromium, watch
 from tests.integration.triggers.gateway_server import Gateway
-from tests.integration.triggers.shared_gateway import shared_gateway, without_runs
+from tests.integration.triggers.shared_gateway import shared_gateway, delete_runs
 from workers.services import Services
 from workflows.package.trigger_specs.form import FormInput, FormSpec
 
@@ -64,7 +64,7 @@ async def served(
 
 @pytest.fixture
 async def gateway(served: Gateway) -> Gateway:
-    return await without_runs(served)
+    return await delete_runs(served)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ async def test_errors_are_beside_the_fields_and_reached_by_keyboard(gateway: Gat
         "We write nowhere else. Error: This must be an email address, such as ada@example.com."
     )
     await expect(page.get_by_role("alert")).to_be_focused()
-    focused = [await tabbed_to(page) for _ in range(4)]
+    focused = [await tab_to(page) for _ in range(4)]
     assert focused == [
         "Work email – this must be an email address, such as ada@example.com",
         "Plan – this is required",
@@ -162,7 +162,7 @@ async def test_errors_are_beside_the_fields_and_reached_by_keyboard(gateway: Gat
     assert (run["input"]["email"], run["input"]["plan"], run["input"]["news"]) == ("ada@example.com", "Team", False)
 
 
-async def tabbed_to(page: Page) -> str:
+async def tab_to(page: Page) -> str:
     await page.keyboard.press("Tab")
     name: str = await page.evaluate("document.activeElement.name || document.activeElement.textContent")
     return name

@@ -11,14 +11,14 @@ import pytest
 from pymongo import AsyncMongoClient
 
 from ops.embedded.servers import embedded_servers
-from tests.integration.triggers.gateway_server import Gateway, serving, with_package
-from tests.integration.triggers.shared_gateway import shared_gateway, without_runs
-from tests.integration.triggers.waiting import until
-from tests.unit.triggers.form.parsed_page import ParsedPage, parsed_html
+from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_package
+from tests.integration.triggers.shared_gateway import shared_gateway, delete_runs
+from tests.integration.triggers.waiting import wait_until
+from tests.unit.triggers.form.parsed_page import ParsedPage, parse_html
 from triggers.acceptance import Acceptance
 from triggers.register.record import Pause
 from triggers.register.trigger import Trigger
-from triggers.role import ground_on
+from triggers.role import build_role_context
 from workers.broker.wakeups import Wakeups
 from workers.services import Services
 from workers.settings import Settings
@@ -61,7 +61,7 @@ async def served(
 
 @pytest.fixture
 async def gateway(served: Gateway) -> Gateway:
-    return await without_runs(served)
+    return await delete_runs(served)
 
 
 @pytest.fixture
@@ -72,10 +72,10 @@ async def fresh_gateway(servers: Services, dropped: Callable[[str], None], tmp_p
         yield running
 
 
-async def opened(gateway: Gateway, path: str = DEMO) -> ParsedPage:
+async def open_page(gateway: Gateway, path: str = DEMO) -> ParsedPage:
     answer = await gateway.client.get(path)
     assert answer.status_code == 200, answer.text
-    return parsed_html(answer.text)
+    return parse_html(answer.text)
 
 
 def delivery_of(page: ParsedPage) -> dict[str, str]:
@@ -95,13 +95,13 @@ async def test_a_form_is_a_page_at_its_own_address(gateway: Gateway) -> None:
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
         assert answer.headers["cache-control"] == "no-store"
-    assert [parsed_html(answer.text).one("h1").text for answer in answers] == ["Lead", "Request a demo"]
-    assert delivery_of(await opened(gateway)) != delivery_of(await opened(gateway))
+    assert [parse_html(answer.text).one("h1").text for answer in answers] == ["Lead", "Request a demo"]
+    assert delivery_of(await open_page(gateway)) != delivery_of(await open_page(gateway))
     assert await gateway.runs() == []
 
 
 async def test_a_form_that_is_filled_in_becomes_a_run(gateway: Gateway) -> None:
-    page = await opened(gateway)
+    page = await open_page(gateway)
 
     sent = await gateway.client.post(DEMO, data={**ADA, "note": "one\r\ntwo", **delivery_of(page)})
 
@@ -115,13 +115,13 @@ async def test_a_form_that_is_filled_in_becomes_a_run(gateway: Gateway) -> None:
 
 
 async def test_errors_come_as_the_page_with_what_was_written(gateway: Gateway) -> None:
-    page = await opened(gateway)
+    page = await open_page(gateway)
 
     sent = await gateway.client.post(
         DEMO, data={"email": "ada", "note": "far " * 6, "news": "true", **delivery_of(page)}
     )
 
-    shown = parsed_html(sent.text)
+    shown = parse_html(sent.text)
     assert (sent.status_code, sent.headers["content-type"]) == (422, "text/html; charset=utf-8")
     assert [each.text for each in shown.all("a")] == [
         "Email – this must be an email address, such as ada@example.com",
@@ -143,10 +143,10 @@ async def test_a_program_gets_problems_where_a_browser_gets_pages(gateway: Gatew
         assert answer.json()["errors"].keys() == {"email", "terms"}
     answer = await gateway.client.post(DEMO, json={"email": 5})
     assert (answer.status_code, answer.headers["content-type"]) == (422, "text/html; charset=utf-8")
-    assert parsed_html(answer.text).by_id("field-1-error").text == "Error: This must be text."
+    assert parse_html(answer.text).by_id("field-1-error").text == "Error: This must be text."
 
 
-async def test_every_error_of_a_body_is_told_with_those_of_its_fields(gateway: Gateway) -> None:
+async def test_every_error_of_a_body_is_listed_with_those_of_its_fields(gateway: Gateway) -> None:
     answer = await gateway.client.post(
         DEMO, data={"note": ["a", "b"]}, files={"cv": ("cv.pdf", b"%PDF")}, headers=PROGRAM
     )
@@ -160,7 +160,7 @@ async def test_every_error_of_a_body_is_told_with_those_of_its_fields(gateway: G
 
 
 async def test_a_page_that_is_sent_twice_makes_one_run(gateway: Gateway) -> None:
-    filled_in = {**ADA, **delivery_of(await opened(gateway))}
+    filled_in = {**ADA, **delivery_of(await open_page(gateway))}
 
     answers = await asyncio.gather(*(gateway.client.post(DEMO, data=filled_in) for _ in range(10)))
 
@@ -170,7 +170,7 @@ async def test_a_page_that_is_sent_twice_makes_one_run(gateway: Gateway) -> None
 
 
 async def test_going_back_and_correcting_an_answer_makes_another_run(gateway: Gateway) -> None:
-    delivery = delivery_of(await opened(gateway))
+    delivery = delivery_of(await open_page(gateway))
 
     await gateway.client.post(DEMO, data={**ADA, **delivery})
     await gateway.client.post(DEMO, data={**ADA, "email": "ada@example.org", **delivery})
@@ -179,31 +179,31 @@ async def test_going_back_and_correcting_an_answer_makes_another_run(gateway: Ga
 
 
 async def test_two_people_with_the_same_answers_make_two_runs(gateway: Gateway) -> None:
-    for delivery in (delivery_of(await opened(gateway)), delivery_of(await opened(gateway)), {}, {"_delivery": "x"}):
+    for delivery in (delivery_of(await open_page(gateway)), delivery_of(await open_page(gateway)), {}, {"_delivery": "x"}):
         assert (await gateway.client.post(DEMO, data={**ADA, **delivery})).status_code == 303
 
     assert len(await gateway.runs()) == 4
 
 
-async def test_a_form_that_is_paused_while_somebody_fills_it_in_gives_the_answers_back(fresh_gateway: Gateway) -> None:
+async def test_a_form_paused_while_being_filled_in_gives_the_answers_back(fresh_gateway: Gateway) -> None:
     client, triggers = fresh_gateway.client, fresh_gateway.ground.triggers
-    filled_in = {**ADA, "note": "by noon", **delivery_of(await opened(fresh_gateway))}
+    filled_in = {**ADA, "note": "by noon", **delivery_of(await open_page(fresh_gateway))}
     await triggers.pause(DEMO_FORM, Pause(datetime.now(UTC), by="ops", note="secret reason"))
 
     async def is_closed() -> bool:
         return (await client.get(DEMO)).status_code == 503
 
-    await until(is_closed, "the pause is felt")
+    await wait_until(is_closed, "the pause is felt")
     looked = await client.get(DEMO)
     sent = await client.post(DEMO, data=filled_in)
     called = await client.post(DEMO, json=ADA, headers=PROGRAM)
 
     assert {each.status_code for each in (looked, sent, called)} == {503}
     assert {each.headers["retry-after"] for each in (looked, sent, called)} == {"60"}
-    assert "closed at the moment" in parsed_html(looked.text).one("h1").text
+    assert "closed at the moment" in parse_html(looked.text).one("h1").text
     assert called.headers["content-type"] == "application/problem+json"
     assert "secret reason" not in looked.text + sent.text + called.text
-    shown = parsed_html(sent.text)
+    shown = parse_html(sent.text)
     assert "closed at the moment" in shown.one("h2").text
     assert shown.control("email").attributes["value"] == ADA["email"]
     assert shown.control("note").text.strip() == "by noon"
@@ -219,7 +219,7 @@ async def test_a_form_that_is_paused_while_somebody_fills_it_in_gives_the_answer
     async def taken() -> bool:
         return (await client.post(DEMO, data=filled_in)).status_code == 303
 
-    await until(taken, "it is open again")
+    await wait_until(taken, "it is open again")
     assert len(await fresh_gateway.runs()) == 1
 
 
@@ -229,7 +229,7 @@ async def test_an_unknown_form_is_a_small_page_for_a_browser(gateway: Gateway, p
     called = await gateway.client.get(path, headers={"accept": "application/json"})
 
     assert looked.status_code == called.status_code == 404
-    assert parsed_html(looked.text).one("h1").text == "There is no such page"
+    assert parse_html(looked.text).one("h1").text == "There is no such page"
     assert called.headers["content-type"] == "application/problem+json"
 
 
@@ -244,10 +244,10 @@ async def test_a_body_that_cannot_be_taken_is_a_page_for_a_browser(gateway: Gate
 
     assert [answer.status_code for answer in answers] == [413, 415, 400]
     for answer in answers:
-        assert "could not be sent" in parsed_html(answer.text).one("h1").text
+        assert "could not be sent" in parse_html(answer.text).one("h1").text
 
 
-async def test_another_method_is_told_which_ones_there_are(gateway: Gateway) -> None:
+async def test_another_method_gets_the_list_of_allowed_ones(gateway: Gateway) -> None:
     answer = await gateway.client.put(DEMO, json=ADA)
 
     assert answer.status_code == 405
@@ -255,7 +255,7 @@ async def test_another_method_is_told_which_ones_there_are(gateway: Gateway) -> 
 
 
 async def test_looking_at_a_form_is_no_call_and_a_refused_one_is_counted(fresh_gateway: Gateway) -> None:
-    await opened(fresh_gateway)
+    await open_page(fresh_gateway)
     await fresh_gateway.client.post(DEMO, data={"email": "ada"})
     await fresh_gateway.client.post(DEMO, data=ADA)
 
@@ -263,7 +263,7 @@ async def test_looking_at_a_form_is_no_call_and_a_refused_one_is_counted(fresh_g
     assert 'unattended_webhook_seconds_count{endpoint="form"} 2.0' in metrics
     assert 'unattended_webhook_requests_total{endpoint="form",result="invalid"} 1.0' in metrics
     assert 'unattended_webhook_requests_total{endpoint="form",result="accepted"} 1.0' in metrics
-    await fresh_gateway.ground.tally.write()
+    await fresh_gateway.ground.stats.write()
     record = await fresh_gateway.ground.triggers.find(DEMO_FORM.id)
     assert record is not None
     assert record.counts == {"accepted": 1, "refused.invalid": 1}
@@ -273,12 +273,12 @@ async def test_looking_at_a_form_is_no_call_and_a_refused_one_is_counted(fresh_g
 async def short_of_patience(tmp_path: Path) -> AsyncIterator[Gateway]:
     """A gateway on a MongoDB of its own, which gives up soon."""
     async with embedded_servers(tmp_path / "data", redis=False) as services:
-        settings = with_package(Settings(mongodb_url=services.mongodb_url), tmp_path)
+        settings = settings_with_package(Settings(mongodb_url=services.mongodb_url), tmp_path)
         client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
             services.mongodb_url, tz_aware=True, serverSelectionTimeoutMS=200, serverMonitoringMode="poll"
         )
         catalog = Catalog(package_directories(settings.packages))
-        ground = ground_on(client["unattended"], settings, catalog=catalog, wakeups=Wakeups(lambda _: None))
+        ground = build_role_context(client["unattended"], settings, catalog=catalog, wakeups=Wakeups(lambda _: None))
         await ground.store.ensure_indexes()
         await ground.triggers.ensure_indexes()
         async with serving(ground) as running:
@@ -293,12 +293,12 @@ def kill_mongod(data_dir: Path) -> None:
             process.kill()
 
 
-async def test_while_the_store_is_away_a_browser_keeps_its_answers_and_sends_them_again(
+async def test_while_the_store_is_away_a_browser_keeps_and_resends_its_answers(
     short_of_patience: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = short_of_patience.client
     client.headers.update(BROWSER)
-    filled_in = {"email": "ada@example.com", "seats": "3", **delivery_of(await opened(short_of_patience, LEAD))}
+    filled_in = {"email": "ada@example.com", "seats": "3", **delivery_of(await open_page(short_of_patience, LEAD))}
     kill_mongod(tmp_path)
 
     # Of the first form it is still remembered that it is not paused; the second one was never asked for.
@@ -308,11 +308,11 @@ async def test_while_the_store_is_away_a_browser_keeps_its_answers_and_sends_the
 
     assert [sent.status_code, looked.status_code] == [503, 503]
     assert [sent.headers["retry-after"], looked.headers["retry-after"]] == ["5", "5"]
-    assert parsed_html(looked.text).one("h1").text == "We cannot answer just now"
+    assert parse_html(looked.text).one("h1").text == "We cannot answer just now"
     monkeypatch.setattr("triggers.register.lookup.REMEMBERED_S", 0.0)
     sent = await client.post(LEAD, data=filled_in)  # whether it is paused is not known by now
     assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")
-    shown = parsed_html(sent.text)
+    shown = parse_html(sent.text)
     assert "send it again" in shown.one("main").text
     again = {each.attributes["name"]: each.attributes["value"] for each in shown.controls if each.tag == "input"}
     assert {**again, **delivery_of(shown)} == {**filled_in, "newsletter": "true"}
@@ -321,7 +321,7 @@ async def test_while_the_store_is_away_a_browser_keeps_its_answers_and_sends_the
     async def taken() -> bool:
         return (await client.post(LEAD, data={**again, **delivery_of(shown)})).status_code == 303
 
-    await until(taken, "the store is back")
+    await wait_until(taken, "the store is back")
     assert await inputs(short_of_patience) == [{"email": "ada@example.com", "seats": 3, "newsletter": False}]
 
 
@@ -338,8 +338,8 @@ async def test_while_the_store_is_frozen_a_browser_keeps_its_answers_too(
     sent = await served.client.post(DEMO, data={**ADA, "note": "by noon"}, headers=BROWSER)
 
     assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")
-    assert "send it again" in parsed_html(sent.text).one("main").text
-    assert parsed_html(sent.text).one("textarea").text.strip() == "by noon"
+    assert "send it again" in parse_html(sent.text).one("main").text
+    assert parse_html(sent.text).one("textarea").text.strip() == "by noon"
 
 
 async def test_a_form_whose_answers_name_the_app_runs_for_that_app_alone(fresh_gateway: Gateway) -> None:
@@ -351,12 +351,12 @@ async def test_a_form_whose_answers_name_the_app_runs_for_that_app_alone(fresh_g
         answer = await fresh_gateway.client.post("/forms/acme/Sales/routed", data={"tenant": "acme"}, headers=PROGRAM)
         return answer.status_code == 202
 
-    await until(taken, "the package is read again")
+    await wait_until(taken, "the package is read again")
     elsewhere = "/forms/globex/Sales/routed"
     called = await fresh_gateway.client.post(elsewhere, data={"tenant": "acme"}, headers=PROGRAM)
     sent = await fresh_gateway.client.post(elsewhere, data={"tenant": "acme"})
     assert (called.status_code, sent.status_code) == (404, 404)
-    assert parsed_html(sent.text).control("tenant").attributes["value"] == "acme"
+    assert parse_html(sent.text).control("tenant").attributes["value"] == "acme"
     assert [run["app_id"] for run in await fresh_gateway.runs()] == ["acme"]
 
 

@@ -15,19 +15,19 @@ import httpx
 import psutil
 import pytest
 
-from ops.free_ports import free_address
+from ops.free_ports import find_free_address
 from ops.supervisor import role_command
-from tests.chaos.lengths import length, told
-from tests.integration.triggers.gateway_server import with_senders
-from tests.integration.triggers.test_gateway_process import until_ready
-from tests.integration.triggers.waiting import until
+from tests.chaos.lengths import by_length, add_summary_line
+from tests.integration.triggers.gateway_server import settings_with_senders
+from tests.integration.triggers.test_gateway_process import wait_until_ready
+from tests.integration.triggers.waiting import wait_until
 from tests.webhook_senders import BY_NAME
 from workers.settings import Settings, as_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 GITHUB = BY_NAME["github"]
-SILENT = length(short=2_000, long=10_000)
+SILENT = by_length(short=2_000, long=10_000)
 TRICKLING = 50
 ENDLESS = 4
 CALLS = 200
@@ -41,9 +41,9 @@ async def gateway_process(
     settings: Settings, folder: Path, *, descriptors: int | None = None
 ) -> AsyncIterator[tuple[psutil.Process, str, int]]:
     """As in production, so that its memory is its own; with `ulimit -n` where `descriptors` are given."""
-    address = free_address()
+    address = find_free_address()
     bounded = () if descriptors is None else ("sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh")
-    environment = as_environment(replace(with_senders(settings, folder), listen=address))
+    environment = as_environment(replace(settings_with_senders(settings, folder), listen=address))
     process = await asyncio.create_subprocess_exec(
         *bounded,
         *role_command("gateway"),
@@ -53,14 +53,14 @@ async def gateway_process(
     )
     try:
         async with httpx.AsyncClient(base_url=f"http://{address}") as client:
-            await until_ready(client)
+            await wait_until_ready(client)
         yield psutil.Process(process.pid), address.host, address.port
     finally:
         process.send_signal(signal.SIGTERM)
         await process.wait()
 
 
-class Nuisance:
+class NuisanceCallers:
     """Callers that want nothing but to be in the way. They go on until the test ends."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -70,16 +70,16 @@ class Nuisance:
         self.sent = 0
 
     async def begin(self) -> None:
-        jobs = [self._silent() for _ in range(SILENT)]
-        jobs += [self._trickling() for _ in range(TRICKLING)]
+        jobs = [self._stay_silent() for _ in range(SILENT)]
+        jobs += [self._trickle() for _ in range(TRICKLING)]
         jobs += [
-            self._endless(head)
+            self._send_endlessly(head)
             for head in (b"transfer-encoding: chunked", b"content-length: %d" % ENDLESS_BYTES) * (ENDLESS // 2)
         ]
         self._tasks = [asyncio.create_task(job) for job in jobs]
-        await until(self._all_connected, "every nuisance is connected", within_s=60)
+        await wait_until(self._are_all_connected, "every nuisance is connected", within_s=60)
 
-    async def _all_connected(self) -> bool:
+    async def _are_all_connected(self) -> bool:
         return self.connected == len(self._tasks)
 
     async def end(self) -> None:
@@ -89,7 +89,7 @@ class Nuisance:
             assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _connect(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         reader, writer = await asyncio.open_connection(*self._where)
         self.connected += 1
         try:
@@ -100,22 +100,22 @@ class Nuisance:
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
-    async def _silent(self) -> None:
-        async with self._connected() as (reader, _):
+    async def _stay_silent(self) -> None:
+        async with self._connect() as (reader, _):
             await reader.read()
 
-    async def _trickling(self) -> None:
-        async with self._connected() as (_, writer):
+    async def _trickle(self) -> None:
+        async with self._connect() as (_, writer):
             writer.write(POST + b"content-length: 9999\r\n\r\n")
             while True:
                 writer.write(b" ")
                 await writer.drain()
                 await asyncio.sleep(0.1)
 
-    async def _endless(self, head: bytes) -> None:
+    async def _send_endlessly(self, head: bytes) -> None:
         chunk = b"x" * 65_536
         piece = b"10000\r\n" + chunk + b"\r\n" if b"chunked" in head else chunk
-        async with self._connected() as (_, writer):
+        async with self._connect() as (_, writer):
             writer.write(POST + head + b"\r\n\r\n")
             for _ in range(ENDLESS_BYTES // len(chunk)):
                 writer.write(piece)
@@ -123,7 +123,7 @@ class Nuisance:
                 self.sent += len(piece)
 
 
-async def calls(host: str, port: int, *, name: str) -> list[float]:
+async def send_calls(host: str, port: int, *, name: str) -> list[float]:
     """How long each took, five at a time."""
     seconds: list[float] = []
     async with httpx.AsyncClient(base_url=f"http://{host}:{port}", timeout=30) as client:
@@ -139,21 +139,21 @@ async def calls(host: str, port: int, *, name: str) -> list[float]:
     return sorted(seconds)
 
 
-async def test_silent_trickling_and_endless_callers_hurt_nobody_else(settings: Settings, tmp_path: Path) -> None:
+async def test_silent_trickling_and_endless_callers_harm_no_other_caller(settings: Settings, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, SILENT + 2_000), hard), hard))
     async with gateway_process(settings, tmp_path) as (process, host, port):
-        await calls(host, port, name="warm")
-        before, memory = await calls(host, port, name="before"), process.memory_info().rss
-        nuisance = Nuisance(host, port)
+        await send_calls(host, port, name="warm")
+        before, memory = await send_calls(host, port, name="before"), process.memory_info().rss
+        nuisance = NuisanceCallers(host, port)
         await nuisance.begin()
         try:
-            during, grown = await calls(host, port, name="during"), process.memory_info().rss - memory
+            during, grown = await send_calls(host, port, name="during"), process.memory_info().rss - memory
         finally:
             await nuisance.end()
 
     p99_before_s, p99_during_s = (each[int(len(each) * 0.99)] for each in (before, during))
-    told(
+    add_summary_line(
         f"{SILENT} silent, {TRICKLING} trickling, {ENDLESS} endless callers",
         p99_ms_before=round(p99_before_s * 1000),
         p99_ms_during=round(p99_during_s * 1000),

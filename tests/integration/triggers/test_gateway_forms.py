@@ -42,7 +42,7 @@ async def test_three_ways_to_send_a_form_are_one(gateway: Gateway) -> None:
     assert {run["trigger"]["type"] for run in runs} == {"form_submit"}
 
 
-async def test_every_error_is_told_at_once(gateway: Gateway) -> None:
+async def test_all_errors_are_reported_at_once(gateway: Gateway) -> None:
     for sent in ({"data": {"seats": "many", "admin": "1"}}, {"json": {"seats": "many", "admin": 1}}):
         answer = await gateway.client.post(LEAD, **sent)
 
@@ -107,7 +107,7 @@ async def test_an_idempotency_key_that_cannot_be_one_is_refused(gateway: Gateway
     assert answer.status_code == 400
 
 
-async def test_a_browser_is_sent_to_a_page_that_says_thank_you(gateway: Gateway) -> None:
+async def test_a_browser_is_redirected_to_a_thank_you_page(gateway: Gateway) -> None:
     sent = await gateway.client.post(LEAD, data=ADA_TEXT, headers=BROWSER)
 
     [run] = await gateway.runs()

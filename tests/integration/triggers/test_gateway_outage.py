@@ -13,10 +13,10 @@ import pytest
 
 from ops.embedded.servers import embedded_servers
 from tests.chaos.own_servers import kill_listener, listener
-from tests.integration.triggers.gateway_server import Gateway, serving, with_senders
-from tests.integration.triggers.waiting import until
+from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_senders
+from tests.integration.triggers.waiting import wait_until
 from tests.webhook_senders import BY_NAME
-from triggers.role import trigger_ground
+from triggers.role import open_role_context
 from workers.settings import Settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -27,7 +27,7 @@ SENDERS_AT_ONCE = 20
 
 @asynccontextmanager
 async def gateway_on(settings: Settings, folder: Path) -> AsyncIterator[Gateway]:
-    async with trigger_ground(with_senders(settings, folder)) as ground, serving(ground) as running:
+    async with open_role_context(settings_with_senders(settings, folder)) as ground, serving(ground) as running:
         yield running
 
 
@@ -36,19 +36,19 @@ class Deliveries:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self.taken: dict[str, str] = {}
+        self.accepted: dict[str, str] = {}
         self.statuses: Counter[int] = Counter()
         self.seconds: list[float] = []
         self.without_retry_after = 0
 
     async def deliver(self, delivery: str) -> None:
-        while delivery not in self.taken:
+        while delivery not in self.accepted:
             began = time.monotonic()
             answer = await self._gateway.client.post(GITHUB.path, **GITHUB.call(delivery=delivery))
             self.seconds.append(time.monotonic() - began)
             self.statuses[answer.status_code] += 1
             if answer.is_success:
-                self.taken[delivery] = answer.json()["run_id"]
+                self.accepted[delivery] = answer.json()["run_id"]
             else:
                 self.without_retry_after += "retry-after" not in answer.headers
                 await asyncio.sleep(0.05)
@@ -65,10 +65,10 @@ class Deliveries:
         await asyncio.gather(over, *(keep_sending(sender) for sender in range(SENDERS_AT_ONCE)))
 
 
-async def all_are_there(gateway: Gateway, deliveries: Deliveries) -> bool:
+async def are_all_stored(gateway: Gateway, deliveries: Deliveries) -> bool:
     runs = {run["trigger"]["id"]: run["_id"] async for run in gateway.ground.store.runs.find({}, {"trigger.id": 1})}
-    assert runs == deliveries.taken
-    assert await gateway.ground.store.runs.count_documents({}) == len(deliveries.taken)
+    assert runs == deliveries.accepted
+    assert await gateway.ground.store.runs.count_documents({}) == len(deliveries.accepted)
     return True
 
 
@@ -81,20 +81,20 @@ async def test_a_mongodb_that_is_killed_loses_nothing_that_was_accepted(tmp_path
             async def killed_three_times() -> None:
                 for _ in range(3):
                     kill_listener(services.mongodb_url)
-                    await taken(deliveries, len(deliveries.taken) + 40)
+                    await has_accepted(deliveries, len(deliveries.accepted) + 40)
 
             await deliveries.deliver_while(killed_three_times(), name="killed")
 
             assert set(deliveries.statuses) <= {200, 202, 503}
             assert deliveries.without_retry_after == 0
-            assert await all_are_there(gateway, deliveries)
+            assert await are_all_stored(gateway, deliveries)
 
 
-async def more_than(deliveries: Deliveries, count: int) -> bool:
-    return len(deliveries.taken) > count
+async def has_more_than(deliveries: Deliveries, count: int) -> bool:
+    return len(deliveries.accepted) > count
 
 
-async def test_a_mongodb_that_is_frozen_is_503_in_time_and_a_repeated_delivery_is_one_run(
+async def test_a_frozen_mongodb_is_503_in_time_and_a_repeated_delivery_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triggers.gateway.reception.STORE_PATIENCE_S", 0.5)
@@ -108,7 +108,7 @@ async def test_a_mongodb_that_is_frozen_is_503_in_time_and_a_repeated_delivery_i
             async def frozen_for_a_while() -> None:
                 mongod.send_signal(signal.SIGSTOP)
                 try:
-                    await until(lambda: refused(deliveries, 100), "calls are told to come again")
+                    await wait_until(lambda: has_refused(deliveries, 100), "calls are told to come again")
                 finally:
                     mongod.send_signal(signal.SIGCONT)
 
@@ -116,10 +116,10 @@ async def test_a_mongodb_that_is_frozen_is_503_in_time_and_a_repeated_delivery_i
 
             assert set(deliveries.statuses) == {200, 202, 503} or set(deliveries.statuses) == {202, 503}
             assert deliveries.without_retry_after == 0
-            assert await all_are_there(gateway, deliveries)
+            assert await are_all_stored(gateway, deliveries)
 
 
-async def refused(deliveries: Deliveries, count: int) -> bool:
+async def has_refused(deliveries: Deliveries, count: int) -> bool:
     return deliveries.statuses[503] >= count
 
 
@@ -130,29 +130,29 @@ async def test_a_redis_that_is_away_delays_no_answer(settings: Settings, tmp_pat
         gateway_on(replace(settings, redis_url=services.redis_url), tmp_path) as gateway,
     ):
         deliveries = Deliveries(gateway)
-        await deliveries.deliver_while(taken(deliveries, 100), name="before")
-        usual_s, slowest_before_s = middle(deliveries.seconds), max(deliveries.seconds)
+        await deliveries.deliver_while(has_accepted(deliveries, 100), name="before")
+        usual_s, slowest_before_s = median_s(deliveries.seconds), max(deliveries.seconds)
         deliveries.seconds.clear()
 
-        async with away(services.redis_url, how):
-            await deliveries.deliver_while(taken(deliveries, len(deliveries.taken) + 200), name="away")
+        async with redis_outage(services.redis_url, how):
+            await deliveries.deliver_while(has_accepted(deliveries, len(deliveries.accepted) + 200), name="away")
 
         assert set(deliveries.statuses) == {202}
-        assert middle(deliveries.seconds) < 3 * usual_s + 0.1
+        assert median_s(deliveries.seconds) < 3 * usual_s + 0.1
         assert max(deliveries.seconds) < 3 * slowest_before_s + 1
-        assert await all_are_there(gateway, deliveries)
+        assert await are_all_stored(gateway, deliveries)
 
 
-async def taken(deliveries: Deliveries, count: int) -> None:
-    await until(lambda: more_than(deliveries, count), f"{count} deliveries are taken", within_s=40)
+async def has_accepted(deliveries: Deliveries, count: int) -> None:
+    await wait_until(lambda: has_more_than(deliveries, count), f"{count} deliveries are taken", within_s=40)
 
 
-def middle(seconds: list[float]) -> float:
+def median_s(seconds: list[float]) -> float:
     return sorted(seconds)[len(seconds) // 2]
 
 
 @asynccontextmanager
-async def away(redis_url: str | None, how: str) -> AsyncIterator[None]:
+async def redis_outage(redis_url: str | None, how: str) -> AsyncIterator[None]:
     """Its keeper starts a killed one again; it is killed again at once."""
     if how == "frozen":
         redis = listener(redis_url)

@@ -14,13 +14,13 @@ from tests.integration.triggers.protocol_server import (
     MEGABYTE,
     NewLoop,
     Pair,
-    Server,
-    answers,
-    everything,
+    ProtocolServer,
+    read_answers,
+    read_to_end,
     serving_app,
 )
-from tests.integration.triggers.waiting import until
-from triggers.gateway.admission import PLACES
+from tests.integration.triggers.waiting import wait_until
+from triggers.gateway.admission import SLOTS
 from triggers.gateway.connection import MIN_BODY_BYTES_PER_S
 
 pytestmark = pytest.mark.integration
@@ -34,7 +34,7 @@ def post(path: str, length: int, *lines: str) -> bytes:
 
 
 @asynccontextmanager
-async def callers(server: Server, count: int, head: bytes = b"") -> AsyncIterator[list[Pair]]:
+async def callers(server: ProtocolServer, count: int, head: bytes = b"") -> AsyncIterator[list[Pair]]:
     async with AsyncExitStack() as stack:
         pairs = [await stack.enter_async_context(server.connection()) for _ in range(count)]
         for _, writer in pairs:
@@ -42,38 +42,38 @@ async def callers(server: Server, count: int, head: bytes = b"") -> AsyncIterato
         yield pairs
 
 
-async def waiting(server: Server, count: int) -> None:
+async def wait_for_callers(server: ProtocolServer, count: int) -> None:
     async def are_there() -> bool:
         return server.waiting_for_body() == count
 
-    await until(are_there, f"{count} wait for their bodies")
+    await wait_until(are_there, f"{count} wait for their bodies")
 
 
-async def are_begun(server: Server, count: int) -> None:
+async def wait_for_begun(server: ProtocolServer, count: int) -> None:
     async def are_held() -> bool:
         return server.app.paths == ["/held"] * count
 
-    await until(are_held, f"{count} requests are worked on")
+    await wait_until(are_held, f"{count} requests are worked on")
 
 
-async def test_a_request_begins_when_its_body_has_arrived(server: Server) -> None:
+async def test_a_request_begins_when_its_body_has_arrived(server: ProtocolServer) -> None:
     async with server.connection() as (reader, writer):
         for _ in range(2):  # also the second one of a connection
             writer.write(post("/hooks/read", 9) + b"1")
-            await waiting(server, 1)
+            await wait_for_callers(server, 1)
             assert server.app.paths == []
             writer.write(b"23456789")
-            assert await answers(reader) == [b"200 9"]
+            assert await read_answers(reader) == [b"200 9"]
             assert server.waiting_for_body() == 0
             server.app.paths.clear()
 
 
-async def test_callers_without_their_bodies_take_no_place(new_loop: NewLoop) -> None:
-    with serving_app(new_loop, places={**PLACES, "hooks": 1}) as server:
+async def test_callers_without_their_bodies_take_no_slot(new_loop: NewLoop) -> None:
+    with serving_app(new_loop, places={**SLOTS, "hooks": 1}) as server:
         async with callers(server, 20, post("/hooks/read", 9) + b"1"), server.connection() as (reader, writer):
-            await waiting(server, 20)
+            await wait_for_callers(server, 20)
             writer.write(post("/hooks/read", 2) + b"ab")
-            assert await answers(reader) == [b"200 2"]
+            assert await read_answers(reader) == [b"200 2"]
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ async def test_callers_without_their_bodies_take_no_place(new_loop: NewLoop) -> 
         ("/console/read", "text/html", b"text/html; charset=utf-8"),
     ],
 )
-async def test_a_full_share_tells_to_come_back_and_the_others_have_room(
+async def test_a_full_share_gets_retry_after_and_the_others_have_room(
     new_loop: NewLoop, path: str, accept: str, kind: bytes
 ) -> None:
     full = "/".join(path.split("/")[:2]) + "/held"
-    with serving_app(new_loop, places=dict.fromkeys(PLACES, 1)) as server:
+    with serving_app(new_loop, places=dict.fromkeys(SLOTS, 1)) as server:
         async with server.connection() as (holding, holder), server.connection() as (reader, writer):
             holder.write(post(full, 0))
-            assert await asyncio.to_thread(server.app.asked.wait, 20)
+            assert await asyncio.to_thread(server.app.request_arrived.wait, 20)
 
             writer.write(post(path, 1, f"accept: {accept}", "connection: close") + b"x")
-            head, _, body = (await everything(reader)).partition(b"\r\n\r\n")
+            head, _, body = (await read_to_end(reader)).partition(b"\r\n\r\n")
 
             assert head.startswith(b"HTTP/1.1 503 ")
             assert b"content-type: " + kind in head
@@ -104,24 +104,24 @@ async def test_a_full_share_tells_to_come_back_and_the_others_have_room(
             for other in ("/hooks/read", "/forms/read", "/v1/read", "/console/read", "/read", "/healthz", "/metrics"):
                 async with server.connection() as (another, asking):
                     asking.write(post(other, 1) + b"x")
-                    [answer] = await answers(another)
+                    [answer] = await read_answers(another)
                     is_full = other == path
                     assert answer.startswith(b"503" if is_full else b"200"), other
             server.app.answer.set()
-            assert await answers(holding) == [b"200 0"]
+            assert await read_answers(holding) == [b"200 0"]
         async with server.connection() as (reader, writer):
             writer.write(post(path, 1) + b"x")
-            assert await answers(reader) == [b"200 1"]
+            assert await read_answers(reader) == [b"200 1"]
 
 
-async def test_a_body_that_is_too_slow_is_told_so_after_its_time(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+async def test_a_body_that_is_too_slow_gets_an_error_after_its_time(
+    server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triggers.gateway.connection.RATE_INTERVAL_S", 0.1)
     monkeypatch.setattr("triggers.gateway.connection.READ_TIMEOUT_S", 0.3)
     async with server.connection() as (reader, writer):
         writer.write(post("/hooks/read", 9) + b"1")
-        answer = await everything(reader)
+        answer = await read_to_end(reader)
 
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert server.app.paths == []
@@ -129,33 +129,33 @@ async def test_a_body_that_is_too_slow_is_told_so_after_its_time(
 
 
 async def test_a_large_body_begins_while_it_arrives_fast_enough(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triggers.gateway.connection.RATE_INTERVAL_S", 0.2)
     enough = MIN_BODY_BYTES_PER_S // 5 + 1
     async with server.connection() as (reader, writer), server.connection() as (_, slow):
         slow.write(post("/hooks/read", 50_000) + b"x" * (enough // 3))
         writer.write(post("/hooks/held", 50_000) + b"x" * enough)
-        assert await asyncio.to_thread(server.app.asked.wait, 20)
+        assert await asyncio.to_thread(server.app.request_arrived.wait, 20)
         assert server.app.paths == ["/hooks/held"]
         assert server.waiting_for_body() == 2  # it may still be closed to make room
         server.app.answer.set()
-        assert await answers(reader) == [b"200 0"]
+        assert await read_answers(reader) == [b"200 0"]
 
 
-async def test_a_body_that_arrives_gives_its_place_to_one_that_has_arrived(new_loop: NewLoop) -> None:
-    with serving_app(new_loop, places={**PLACES, "hooks": 1}) as server:
+async def test_an_arriving_body_yields_its_slot_to_an_arrived_one(new_loop: NewLoop) -> None:
+    with serving_app(new_loop, places={**SLOTS, "hooks": 1}) as server:
         async with server.connection() as (arriving, uploader), server.connection() as (reader, writer):
             uploader.write(post("/hooks/read", MEGABYTE) + b"x" * 200_000)
 
             async def has_begun() -> bool:
                 return server.app.paths == ["/hooks/read"]
 
-            await until(has_begun, "the large body is being read")
+            await wait_until(has_begun, "the large body is being read")
             writer.write(post("/hooks/read", 2) + b"ab")
 
-            assert await answers(reader) == [b"200 2"]
-            assert (await everything(arriving)).startswith(b"HTTP/1.1 503 ")
+            assert await read_answers(reader) == [b"200 2"]
+            assert (await read_to_end(arriving)).startswith(b"HTTP/1.1 503 ")
             assert server.metric("connections_closed_total", reason="crowded") == 1
 
 
@@ -164,54 +164,54 @@ async def test_the_oldest_that_waits_makes_room_and_what_is_served_lives_on(new_
         async with AsyncExitStack() as stack:
             held, holder = await stack.enter_async_context(server.connection())
             holder.write(HELD + post("/hooks/read", 9))  # what waits behind it changes nothing for it
-            assert await asyncio.to_thread(server.app.asked.wait, 20)
+            assert await asyncio.to_thread(server.app.request_arrived.wait, 20)
             strangers = await stack.enter_async_context(callers(server, 40, post("/hooks/read", 9)))
             for _ in range(3):
                 async with server.connection() as (reader, writer):
                     writer.write(post("/hooks/read", 2) + b"ab")
-                    assert await answers(reader) == [b"200 2"]
+                    assert await read_answers(reader) == [b"200 2"]
             oldest, _ = strangers[0]
-            said = await everything(oldest)
+            said = await read_to_end(oldest)
             assert not said or said.startswith(b"HTTP/1.1 503 ")  # nothing if its head was not read yet
             assert server.metric("connections_closed_total", reason="crowded") >= 25
             server.app.answer.set()
-            assert await answers(held) == [b"200 0"]
+            assert await read_answers(held) == [b"200 0"]
 
 
 async def test_accepting_stops_while_all_are_served_and_goes_on_after(new_loop: NewLoop) -> None:
     with serving_app(new_loop, max_connections=2) as server:
         async with callers(server, 1, HELD) as first:
-            await are_begun(server, 1)  # before that it would make room for the other
+            await wait_for_begun(server, 1)  # before that it would make room for the other
             async with callers(server, 1, HELD) as second:
-                await are_begun(server, 2)
+                await wait_for_begun(server, 2)
                 async with server.connection() as (reader, writer):
                     writer.write(UNREAD)
 
                     async def has_stopped() -> bool:
                         return server.metric("accept_pauses_total") == 1
 
-                    await until(has_stopped, "no further connection is accepted")
+                    await wait_until(has_stopped, "no further connection is accepted")
                     assert server.app.paths == ["/held"] * 2
                     server.app.answer.set()
                     for reader_of_held, closing in (*first, *second):
-                        assert await answers(reader_of_held) == [b"200 0"]
+                        assert await read_answers(reader_of_held) == [b"200 0"]
                         closing.close()
-                    assert await answers(reader) == [b"200 0"]
+                    assert await read_answers(reader) == [b"200 0"]
 
 
 @pytest.mark.parametrize("sends", [b"", b"x" * 200_000], ids=["head-only", "goes-on"])
-async def test_what_declares_too_much_is_refused_at_once_and_holds_no_place(new_loop: NewLoop, sends: bytes) -> None:
-    with serving_app(new_loop, places={**PLACES, "hooks": 0}) as server:
+async def test_a_call_that_declares_too_much_is_refused_and_holds_no_slot(new_loop: NewLoop, sends: bytes) -> None:
+    with serving_app(new_loop, places={**SLOTS, "hooks": 0}) as server:
         async with server.connection() as (reader, writer):
             writer.write(post("/hooks/refused", MEGABYTE + 1) + sends)
-            assert await answers(reader) == [b"413 0"]
+            assert await read_answers(reader) == [b"413 0"]
             began = time.monotonic()
             writer.write(b"x" * 100_000)  # still read, and dropped
-            assert await everything(reader) == b""
+            assert await read_to_end(reader) == b""
             assert time.monotonic() - began < 10
 
 
-async def test_a_caller_that_reads_no_answers_is_closed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_reads_no_answers_is_closed(server: ProtocolServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triggers.gateway.connection.UNREAD_TIMEOUT_S", 0.2)
     with socket.socket() as caller:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -221,7 +221,7 @@ async def test_a_caller_that_reads_no_answers_is_closed(server: Server, monkeypa
         async def is_closed() -> bool:
             return server.metric("connections_closed_total", reason="unread_answer") == 1
 
-        await until(is_closed, "its connection is closed")
+        await wait_until(is_closed, "its connection is closed")
         assert server.app.paths == ["/large"]  # a request behind an unread answer is not begun
 
 
@@ -237,20 +237,20 @@ async def test_a_connection_that_only_waits_to_be_read_makes_room(new_loop: NewL
         async def are_answered() -> bool:
             return len(server.app.paths) == 3
 
-        await until(are_answered, "all are answered")
+        await wait_until(are_answered, "all are answered")
         async with server.connection() as (reader, writer):
             writer.write(UNREAD)
-            assert await answers(reader) == [b"200 0"]
+            assert await read_answers(reader) == [b"200 0"]
         assert server.metric("connections_closed_total", reason="crowded") >= 1
 
 
 async def test_what_waits_costs_a_few_kilobytes(new_loop: NewLoop) -> None:
     with serving_app(new_loop) as server:
         async with callers(server, 50, post("/hooks/read", 9)):
-            await waiting(server, 50)
+            await wait_for_callers(server, 50)
             before = psutil.Process().memory_info().rss
             async with callers(server, 500, post("/hooks/read", 9)):
-                await waiting(server, 550)
+                await wait_for_callers(server, 550)
                 # Both ends are in this process: the server's is less than half of it.
                 assert (psutil.Process().memory_info().rss - before) / 500 < 60_000
 
@@ -258,8 +258,8 @@ async def test_what_waits_costs_a_few_kilobytes(new_loop: NewLoop) -> None:
 async def test_a_server_that_stops_waits_for_no_body(new_loop: NewLoop) -> None:
     with serving_app(new_loop) as server:
         async with callers(server, 3, post("/hooks/read", 9)) as pairs:
-            await waiting(server, 3)
+            await wait_for_callers(server, 3)
             began = time.monotonic()
             await asyncio.to_thread(server.stop)
             assert time.monotonic() - began < 5
-            assert [await everything(reader) for reader, _ in pairs] == [b""] * 3
+            assert [await read_to_end(reader) for reader, _ in pairs] == [b""] * 3

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.triggers.gateway_server import standard_signed, with_package
-from tests.integration.triggers.waiting import until
+from tests.integration.triggers.gateway_server import sign_as_standard, settings_with_package
+from tests.integration.triggers.waiting import wait_until
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 from workers.store.run_store import RunStore, connect
@@ -49,7 +49,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-async def until_ready(client: httpx.AsyncClient, *, within_s: float = 20) -> None:
+async def wait_until_ready(client: httpx.AsyncClient, *, within_s: float = 20) -> None:
     give_up_at = time.monotonic() + within_s
     while True:
         try:
@@ -66,10 +66,10 @@ async def test_a_gateway_accepts_and_stops_in_order(
     settings: Settings, tmp_path: Path, stop: signal.Signals, how: str
 ) -> None:
     port = free_port()
-    process = await start(with_package(settings, tmp_path), port, how=how)
+    process = await start(settings_with_package(settings, tmp_path), port, how=how)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-        await until_ready(client)
-        answer = await client.post("/hooks/acme/Sales/paid", **standard_signed("{}"))
+        await wait_until_ready(client)
+        answer = await client.post("/hooks/acme/Sales/paid", **sign_as_standard("{}"))
         process.send_signal(stop)
     _, errors = await asyncio.wait_for(process.communicate(), 15)
 
@@ -84,9 +84,9 @@ async def test_a_gateway_accepts_and_stops_in_order(
 
 async def test_what_became_of_calls_is_written_while_the_gateway_runs(settings: Settings, tmp_path: Path) -> None:
     port = free_port()
-    process = await start(with_package(settings, tmp_path), port)
+    process = await start(settings_with_package(settings, tmp_path), port)
     database = connect(settings.mongodb_url or "", database=settings.database)
-    call = standard_signed("{}")
+    call = sign_as_standard("{}")
     kind = {"content-type": "multipart/form-data; boundary=x"}
 
     async def is_told() -> bool:
@@ -94,9 +94,9 @@ async def test_what_became_of_calls_is_written_while_the_gateway_runs(settings: 
         return document is not None and document["counts"] == {"accepted": 1, "duplicate": 1}
 
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-        await until_ready(client)
+        await wait_until_ready(client)
         assert [(await client.post("/hooks/acme/Sales/paid", **call)).status_code for _ in range(2)] == [202, 200]
-        await until(is_told, "both calls are counted in the trigger's document")
+        await wait_until(is_told, "both calls are counted in the trigger's document")
         assert (await client.post("/forms/acme/Sales/lead", content=b"--x\r\n\xff", headers=kind)).status_code == 400
     process.send_signal(signal.SIGTERM)
     _, log = await asyncio.wait_for(process.communicate(), 15)
@@ -107,7 +107,7 @@ async def test_what_became_of_calls_is_written_while_the_gateway_runs(settings: 
 async def test_a_taken_port_is_one_clear_line(settings: Settings, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        process = await start(with_package(settings, tmp_path), port)
+        process = await start(settings_with_package(settings, tmp_path), port)
         _, errors = await asyncio.wait_for(process.communicate(), 15)
 
     assert process.returncode == 1

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.gateway_server import Gateway, serving, with_senders
+from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_senders
 from tests.integration.triggers.test_gateway_webhooks import is_problem
-from tests.integration.triggers.waiting import until
+from tests.integration.triggers.waiting import wait_until
 from tests.webhook_senders import BY_NAME, SENDERS, WORKFLOW
-from triggers.register.record import Pause, Record
+from triggers.register.record import Pause, TriggerRecord
 from triggers.register.trigger import Trigger
-from triggers.role import trigger_ground
+from triggers.role import open_role_context
 from workers.settings import Settings
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
@@ -29,7 +29,7 @@ PICKY = f"/hooks/acme/{WORKFLOW}/picky"
 
 @pytest.fixture
 async def gateway(settings: Settings, tmp_path: Path) -> AsyncIterator[Gateway]:
-    async with trigger_ground(with_senders(settings, tmp_path)) as ground, serving(ground) as running:
+    async with open_role_context(settings_with_senders(settings, tmp_path)) as ground, serving(ground) as running:
         yield running
 
 
@@ -43,14 +43,14 @@ def packages_trigger(gateway: Gateway, name: str) -> Trigger:
     return Trigger(WORKFLOW, next(spec for spec in specs if spec.name == name))
 
 
-async def record_of(gateway: Gateway, trigger: Trigger) -> Record:
-    await gateway.ground.tally.write()
+async def record_of(gateway: Gateway, trigger: Trigger) -> TriggerRecord:
+    await gateway.ground.stats.write()
     record = await gateway.ground.triggers.find(trigger.id)
     assert record is not None
     return record
 
 
-async def test_fifty_identical_deliveries_are_one_run_and_one_answer_whoever_sends_them(gateway: Gateway) -> None:
+async def test_fifty_identical_deliveries_are_one_run_and_one_answer(gateway: Gateway) -> None:
     for sender in SENDERS:
         call = sender.call(delivery=f"evt {sender.name}")
 
@@ -94,7 +94,7 @@ async def test_a_sender_that_waits_to_be_asked_for_its_secret_is_asked(
     assert answer.headers.get("www-authenticate") == asks
 
 
-async def test_slack_is_told_its_challenge_when_it_has_signed_it_and_nothing_runs(gateway: Gateway) -> None:
+async def test_slack_gets_its_signed_challenge_back_and_nothing_runs(gateway: Gateway) -> None:
     slack = BY_NAME["slack"]
     call = slack.call({"type": "url_verification", "challenge": "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"})
 
@@ -162,7 +162,7 @@ async def test_a_form_and_a_text_are_events_too(gateway: Gateway) -> None:
     ]
 
 
-async def test_what_is_skipped_or_cannot_be_read_is_told_with_its_reason(gateway: Gateway) -> None:
+async def test_a_skipped_or_unreadable_call_gets_the_reason(gateway: Gateway) -> None:
     assert is_problem(await gateway.client.post(PICKY, data={"n": "1"}), 415)
     for content, delivery in ((b'{"n": 1}', "d-1"), (b'{"n": "x"', "d-2"), (b'{"n": 2}', "d-3"), (b'{"n": 2}', "d-3")):
         await gateway.client.post(PICKY, **github_call(content, delivery))
@@ -175,7 +175,7 @@ async def test_what_is_skipped_or_cannot_be_read_is_told_with_its_reason(gateway
     assert told == [("when", "acme", "d-1"), ("invalid_body", "acme", None), ("duplicate", "acme", "d-3")]
 
 
-async def test_calls_above_the_rate_of_an_app_are_told_when_to_come_back(gateway: Gateway) -> None:
+async def test_calls_above_the_rate_of_an_app_get_a_retry_after(gateway: Gateway) -> None:
     answers = [await gateway.client.post(LIMITED, **github_call(b"{}", f"d-{number}")) for number in range(4)]
     other = await gateway.client.post(LIMITED.replace("acme", "globex"), **github_call(b"{}", "d-9"))
 
@@ -188,7 +188,7 @@ async def test_calls_above_the_rate_of_an_app_are_told_when_to_come_back(gateway
     assert record.counts["refused.rate"] == 1
 
 
-async def test_a_paused_trigger_tells_its_sender_to_come_back_and_strangers_nothing(gateway: Gateway) -> None:
+async def test_a_paused_trigger_asks_its_sender_to_retry_and_hides_from_others(gateway: Gateway) -> None:
     trigger, call = packages_trigger(gateway, "github"), GITHUB.call()
     other_app = GITHUB.path.replace("acme", "globex")
     await gateway.ground.triggers.pause(trigger, Pause(datetime.now(UTC), "ada", "maintenance"), app_id="acme")
@@ -209,11 +209,11 @@ async def test_a_paused_trigger_tells_its_sender_to_come_back_and_strangers_noth
         return (await gateway.client.post(GITHUB.path, **call)).status_code == 202
 
     await gateway.ground.triggers.resume(trigger, app_id="acme")
-    await until(accepted, "what was sent again is taken after the pause", within_s=2)
+    await wait_until(accepted, "what was sent again is taken after the pause", within_s=2)
     assert len(await gateway.runs()) == 2
 
 
-async def test_a_webhook_made_at_run_time_works_within_a_second_and_stops_within_one(gateway: Gateway) -> None:
+async def test_a_webhook_made_at_run_time_starts_and_stops_within_a_second(gateway: Gateway) -> None:
     spec = WebhookSpec.model_validate({"name": "made", "verify": GITHUB.verify, "input": {"n": "=n"}})
     trigger, path = Trigger(WORKFLOW, spec, "acme"), f"/hooks/acme/{WORKFLOW}/made"
 
@@ -222,11 +222,11 @@ async def test_a_webhook_made_at_run_time_works_within_a_second_and_stops_within
 
     assert await answers(404)
     await gateway.ground.triggers.create(trigger)
-    await until(lambda: answers(202), "the new trigger takes a call", within_s=1.5)
+    await wait_until(lambda: answers(202), "the new trigger takes a call", within_s=1.5)
     assert await answers(200)
     assert (await gateway.client.post(path.replace("acme", "globex"), **GITHUB.call())).status_code == 404
     await gateway.ground.triggers.remove(trigger.id)
-    await until(lambda: answers(404), "the removed trigger takes none", within_s=1.5)
+    await wait_until(lambda: answers(404), "the removed trigger takes none", within_s=1.5)
 
     [run] = await gateway.runs()
     assert (run["app_id"], run["trigger"]["name"], run["input"]) == ("acme", "made", {"n": 1})

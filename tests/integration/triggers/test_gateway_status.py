@@ -13,11 +13,11 @@ from tests.integration.triggers.gateway_server import (
     Gateway,
     running_gateway,
     serving,
-    standard_signed,
-    with_package,
+    sign_as_standard,
+    settings_with_package,
 )
 from triggers.api_keys import ApiKeys
-from triggers.role import ground_on
+from triggers.role import build_role_context
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
 from workers.settings import Settings
@@ -36,20 +36,20 @@ async def gateway(settings: Settings, tmp_path: Path) -> AsyncIterator[Gateway]:
 async def gateway_without_store(settings: Settings, tmp_path: Path) -> AsyncIterator[Gateway]:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed_port = taken.getsockname()[1]
-    settings = with_package(settings, tmp_path)
+    settings = settings_with_package(settings, tmp_path)
     client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(
         "127.0.0.1", closed_port, serverSelectionTimeoutMS=200
     )
     database = client["nowhere"]
     wakeups = Wakeups(celery_publisher(configure(settings)))
-    ground = ground_on(database, settings, catalog=Catalog(settings.packages), wakeups=wakeups)
+    ground = build_role_context(database, settings, catalog=Catalog(settings.packages), wakeups=wakeups)
     async with serving(ground) as running:
         yield running
     await client.close()
 
 
 async def make_run(gateway: Gateway, app: str) -> str:
-    answer = await gateway.client.post(f"/hooks/{app}/Sales/paid", **standard_signed('{"order": {"id": 1}}'))
+    answer = await gateway.client.post(f"/hooks/{app}/Sales/paid", **sign_as_standard('{"order": {"id": 1}}'))
     return str(answer.json()["run_id"])
 
 
@@ -119,20 +119,20 @@ async def test_keys_are_kept_as_hashes_and_listed_without(gateway: Gateway) -> N
     assert await keys.verify(plaintext) is None
 
 
-async def test_a_healthy_gateway_says_so(gateway: Gateway) -> None:
+async def test_a_healthy_gateway_reports_ok(gateway: Gateway) -> None:
     assert (await gateway.client.get("/healthz")).json() == {"status": "alive"}
     assert (await gateway.client.get("/readyz")).json() == {"status": "ready"}
     nowhere = await gateway.client.get("/nowhere")
     assert (nowhere.status_code, nowhere.headers["content-type"]) == (404, "application/problem+json")
 
 
-async def test_without_its_store_a_gateway_accepts_nothing_and_says_when_to_retry(
+async def test_without_its_store_a_gateway_accepts_nothing_and_sends_retry_after(
     gateway_without_store: Gateway,
 ) -> None:
     client = gateway_without_store.client
 
     answers = await asyncio.gather(
-        client.post("/hooks/acme/Sales/paid", **standard_signed("{}")),
+        client.post("/hooks/acme/Sales/paid", **sign_as_standard("{}")),
         client.post("/forms/acme/Sales/lead", json={"email": "ada@example.com"}),
         client.get("/v1/runs/run_1", headers=bearer("ua_" + "x" * 43)),
         client.get("/readyz"),

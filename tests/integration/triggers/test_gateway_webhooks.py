@@ -12,9 +12,9 @@ import pytest
 from tests.integration.triggers.gateway_server import (
     BODY_LIMIT,
     Gateway,
-    github_signed,
+    sign_as_github,
     running_gateway,
-    standard_signed,
+    sign_as_standard,
 )
 from workers.settings import Settings
 
@@ -40,7 +40,7 @@ def is_problem(answer: Any, status: int) -> bool:
 
 @pytest.mark.design("D4-88")
 async def test_an_accepted_call_is_a_durable_run(gateway: Gateway) -> None:
-    answer = await gateway.client.post(PAID, **standard_signed('{"order": {"id": 7}}', delivery="msg_7"))
+    answer = await gateway.client.post(PAID, **sign_as_standard('{"order": {"id": 7}}', delivery="msg_7"))
 
     assert answer.status_code == 202
     run_id = answer.json()["run_id"]
@@ -55,7 +55,7 @@ async def test_an_accepted_call_is_a_durable_run(gateway: Gateway) -> None:
 
 
 async def test_fifty_identical_deliveries_are_one_run_and_one_answer(gateway: Gateway) -> None:
-    call = standard_signed('{"order": {"id": 7}}')
+    call = sign_as_standard('{"order": {"id": 7}}')
 
     answers = await asyncio.gather(*(gateway.client.post(PAID, **call) for _ in range(50)))
 
@@ -71,7 +71,7 @@ async def test_fifty_identical_deliveries_are_one_run_and_one_answer(gateway: Ga
 
 
 async def test_one_delivery_to_two_apps_is_two_runs(gateway: Gateway) -> None:
-    call = standard_signed("{}")
+    call = sign_as_standard("{}")
 
     await gateway.client.post(PAID, **call)
     await gateway.client.post(PAID.replace("acme", "globex"), **call)
@@ -83,13 +83,13 @@ async def test_the_signature_is_over_the_raw_bytes(gateway: Gateway) -> None:
     raw = '{ "order":{"id":1.0},\n"x":"\\u00e9é" }\n'
     again = json.dumps(json.loads(raw)).encode()
 
-    assert (await gateway.client.post(PAID, **standard_signed(raw))).status_code == 202
-    assert is_problem(await gateway.client.post(PAID, **(standard_signed(raw) | {"content": again})), 401)
+    assert (await gateway.client.post(PAID, **sign_as_standard(raw))).status_code == 202
+    assert is_problem(await gateway.client.post(PAID, **(sign_as_standard(raw) | {"content": again})), 401)
 
 
 @pytest.mark.parametrize("age_s", [-400, 400])
 async def test_a_call_outside_the_tolerance_is_refused(gateway: Gateway, age_s: int) -> None:
-    assert is_problem(await gateway.client.post(PAID, **standard_signed("{}", age_s=age_s)), 401)
+    assert is_problem(await gateway.client.post(PAID, **sign_as_standard("{}", age_s=age_s)), 401)
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ async def test_a_call_that_is_not_signed_is_refused_without_detail(gateway: Gate
     ],
 )
 async def test_what_is_not_there_is_not_found(gateway: Gateway, path: str) -> None:
-    assert is_problem(await gateway.client.post(path, **github_signed({"action": "opened"})), 404)
+    assert is_problem(await gateway.client.post(path, **sign_as_github({"action": "opened"})), 404)
 
 
 async def test_the_app_in_the_body_must_be_the_one_in_the_address(gateway: Gateway) -> None:
     ours, theirs = ({"tenant": tenant, "numbers": [1, 2]} for tenant in ("acme", "globex"))
 
-    assert (await gateway.client.post(ROUTED, **github_signed(ours))).status_code == 202
-    assert is_problem(await gateway.client.post(ROUTED, **github_signed(theirs)), 404)
+    assert (await gateway.client.post(ROUTED, **sign_as_github(ours))).status_code == 202
+    assert is_problem(await gateway.client.post(ROUTED, **sign_as_github(theirs)), 404)
 
     [run] = await gateway.runs()
     assert (run["app_id"], run["input"]) == ("acme", {"sum": 3})
@@ -142,14 +142,14 @@ async def test_the_app_in_the_body_must_be_the_one_in_the_address(gateway: Gatew
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""])
 async def test_other_content_types_are_refused(gateway: Gateway, kind: str) -> None:
-    call = github_signed({"action": "opened"})
+    call = sign_as_github({"action": "opened"})
     call["headers"]["content-type"] = kind
     assert is_problem(await gateway.client.post(OPENED, **call), 415)
 
 
 async def test_json_suffixes_and_parameters_are_taken(gateway: Gateway) -> None:
     for kind in ("application/vnd.shop+json", "Application/JSON; charset=utf-8"):
-        call = github_signed({"action": "closed"})
+        call = sign_as_github({"action": "closed"})
         call["headers"]["content-type"] = kind
         assert (await gateway.client.post(OPENED, **call)).status_code == 200
 
@@ -158,16 +158,16 @@ async def test_json_suffixes_and_parameters_are_taken(gateway: Gateway) -> None:
     "body", [b"", b"{", b"NaN", b'{"a": "\xff"}', b"[" * 5000, b'{"tenant": "acme", "numbers": 1}']
 )
 async def test_signed_nonsense_is_a_bad_request(gateway: Gateway, body: bytes) -> None:
-    assert is_problem(await gateway.client.post(ROUTED, **github_signed(body)), 400)
+    assert is_problem(await gateway.client.post(ROUTED, **sign_as_github(body)), 400)
 
 
 async def test_what_cannot_be_kept_is_a_bad_request(gateway: Gateway) -> None:
     body = {"action": "opened", "title": "x", "number": {"$where": "1"}}
-    assert is_problem(await gateway.client.post(OPENED, **github_signed(body, delivery="d")), 400)
+    assert is_problem(await gateway.client.post(OPENED, **sign_as_github(body, delivery="d")), 400)
 
 
 async def test_a_condition_that_does_not_hold_skips(gateway: Gateway) -> None:
-    answer = await gateway.client.post(OPENED, **github_signed({"action": "closed"}))
+    answer = await gateway.client.post(OPENED, **sign_as_github({"action": "closed"}))
 
     assert (answer.status_code, answer.json()) == (200, {"skipped": True})
     assert await gateway.runs() == []
@@ -178,8 +178,8 @@ async def test_a_condition_that_does_not_hold_skips(gateway: Gateway) -> None:
 async def test_without_a_delivery_id_the_dedupe_expression_names_the_event(gateway: Gateway) -> None:
     body = {"action": "opened", "number": 12, "title": "a bug"}
 
-    first = await gateway.client.post(OPENED, **github_signed(body))
-    second = await gateway.client.post(OPENED, **github_signed({**body, "title": "an edited bug"}))
+    first = await gateway.client.post(OPENED, **sign_as_github(body))
+    second = await gateway.client.post(OPENED, **sign_as_github({**body, "title": "an edited bug"}))
 
     assert (first.status_code, second.status_code) == (202, 200)
     assert first.json() == second.json()

@@ -9,11 +9,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ops.embedded.servers import embedded_servers
-from tests.integration.triggers.waiting import until
-from tests.trigger_packages import package_with
+from tests.integration.triggers.waiting import wait_until
+from tests.trigger_packages import package_with_triggers
 from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.serve import watcher_on
-from triggers.role import TriggerGround, ground_on
+from triggers.change_stream.serve import build_watcher
+from triggers.role import RoleContext, build_role_context
 from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 from triggers.service_loop import repeat
@@ -26,18 +26,18 @@ from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 pytestmark = pytest.mark.integration
 
-PACKAGES = package_with(
+PACKAGES = package_with_triggers(
     ScheduleSpec.model_validate({"name": "fast", "every": "1s", "overlap": "allow", "apps": ("acme",)}),
     ChangeSpec(name="order", database="shop", collection="orders", apps=("acme",), input={"id": "=documentKey._id"}),
 )
 
 
 @pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[TriggerGround]:
+async def ground(tmp_path: Path) -> AsyncIterator[RoleContext]:
     async with embedded_servers(tmp_path, redis=False) as services:
         database = connect(services.mongodb_url or "", database="unattended")
         settings = Settings(mongodb_url=services.mongodb_url, lease_s=3)
-        ground = ground_on(database, settings, catalog=Catalog(()), wakeups=Wakeups(lambda _: None))
+        ground = build_role_context(database, settings, catalog=Catalog(()), wakeups=Wakeups(lambda _: None))
         await ground.store.ensure_indexes()
         await ground.triggers.ensure_indexes()
         yield ground
@@ -56,10 +56,10 @@ def kill_mongod(data_dir: Path) -> None:
         process.kill()
 
 
-async def test_no_tick_and_no_change_is_lost_when_mongodb_is_killed(ground: TriggerGround, tmp_path: Path) -> None:
+async def test_no_tick_and_no_change_is_lost_when_mongodb_is_killed(ground: RoleContext, tmp_path: Path) -> None:
     stop = asyncio.Event()
     scheduler = Scheduler(ground, metrics=ScheduleMetrics(CollectorRegistry()), packages=lambda: PACKAGES)
-    watcher = watcher_on(ground, StreamMetrics(CollectorRegistry()), packages=lambda: PACKAGES)
+    watcher = build_watcher(ground, StreamMetrics(CollectorRegistry()), packages=lambda: PACKAGES)
     orders = ground.database.client["shop"]["orders"]
 
     async def position() -> bool:
@@ -71,14 +71,14 @@ async def test_no_tick_and_no_change_is_lost_when_mongodb_is_killed(ground: Trig
         return changes == list(range(40)) and ticks >= 3
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(repeat(scheduler.tick, what="tick", stop=stop))
+        tasks.create_task(repeat(scheduler.tick, step_name="tick", stop=stop))
         tasks.create_task(watcher.run(stop))
-        await until(position, "a first position")
+        await wait_until(position, "a first position")
         for number in range(40):
             if number == 20:
                 kill_mongod(tmp_path)
             await orders.insert_one({"_id": number})
-        await until(all_there, "all changes and some ticks", within_s=60)
+        await wait_until(all_there, "all changes and some ticks", within_s=60)
         stop.set()
 
     nominal = sorted([run["trigger"]["nominal_at"] async for run in ground.store.runs.find({"trigger.name": "fast"})])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.triggers.waiting import until
+from tests.integration.triggers.waiting import wait_until
 from workers.settings import Settings, as_environment
 from workers.store.matching import Matching
 from workers.store.run_store import RunStore
@@ -50,7 +50,7 @@ def packages(settings: Settings, tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def running(role: str, settings: Settings, packages: Path) -> AsyncIterator[tuple[Process, str]]:
+async def running_role(role: str, settings: Settings, packages: Path) -> AsyncIterator[tuple[Process, str]]:
     """The process and the address of its metrics, once it says that it is ready."""
     variables = {
         **os.environ,
@@ -79,14 +79,14 @@ async def running(role: str, settings: Settings, packages: Path) -> AsyncIterato
             await process.communicate()
 
 
-async def stopped(process: Process) -> str:
+async def stop_process(process: Process) -> str:
     process.send_signal(signal.SIGTERM)
     output, said = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode == 0, said.decode()
     return output.decode().strip()
 
 
-async def scraped(address: str, path: str = "/metrics") -> str:
+async def scrape(address: str, path: str = "/metrics") -> str:
     """HTTPError unless it answers 200."""
 
     def read() -> bytes:
@@ -96,18 +96,18 @@ async def scraped(address: str, path: str = "/metrics") -> str:
     return (await asyncio.to_thread(read)).decode()
 
 
-async def test_the_scheduler_fires_measures_and_stops_when_told(
+async def test_the_scheduler_fires_measures_and_stops_on_sigterm(
     settings: Settings, packages: Path, store: RunStore
 ) -> None:
-    async with running("schedule", settings, packages) as (process, address):
+    async with running_role("schedule", settings, packages) as (process, address):
 
         async def fired() -> bool:
             return len(await store.list(Matching(workflow="Tick"))) >= 2
 
-        await until(fired, "two ticks")
-        text = await scraped(address)
-        probed = [await scraped(address, path) for path in ("/healthz", "/readyz")]
-        loaded = await stopped(process)
+        await wait_until(fired, "two ticks")
+        text = await scrape(address)
+        probed = [await scrape(address, path) for path in ("/healthz", "/readyz")]
+        loaded = await stop_process(process)
 
     assert loaded == ""
     assert probed == ['{"status": "ok"}\n'] * 2
@@ -117,19 +117,19 @@ async def test_the_scheduler_fires_measures_and_stops_when_told(
     assert len(set(nominal)) == len(nominal)
 
 
-async def test_the_watcher_delivers_measures_and_stops_when_told(
+async def test_the_watcher_delivers_measures_and_stops_on_sigterm(
     settings: Settings, packages: Path, store: RunStore
 ) -> None:
-    async with running("change_stream", settings, packages) as (process, address):
+    async with running_role("change_stream", settings, packages) as (process, address):
 
         async def delivered() -> bool:
             await store.database["orders"].insert_one({})
             return bool(await store.list(Matching(workflow="Tick")))
 
-        await until(delivered, "a run for an inserted document")
-        text = await scraped(address)
-        probed = [await scraped(address, path) for path in ("/healthz", "/readyz")]
-        loaded = await stopped(process)
+        await wait_until(delivered, "a run for an inserted document")
+        text = await scrape(address)
+        probed = [await scrape(address, path) for path in ("/healthz", "/readyz")]
+        loaded = await stop_process(process)
 
     assert loaded == ""
     assert probed == ['{"status": "ok"}\n'] * 2

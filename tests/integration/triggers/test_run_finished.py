@@ -7,9 +7,9 @@ import pytest
 from ulid import ULID
 
 from tests.integration.stage import Stage, relay
-from tests.integration.triggers.stream_bench import Bench
-from tests.integration.triggers.waiting import until
-from tests.trigger_packages import package_with
+from tests.integration.triggers.stream_bench import StreamBench
+from tests.integration.triggers.waiting import wait_until
+from tests.trigger_packages import package_with_triggers
 from triggers.register.record import Pause
 from triggers.register.trigger import Trigger
 from triggers.run_finished.kind import KIND
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 Document = dict[str, Any]
 
 
-class Silent:
+class SilentWakeups:
     def send(self, run_id: str) -> None:
         """Nobody works here."""
 
@@ -31,7 +31,7 @@ class Silent:
 class Chains:
     """Triggers of `Orders` on the ends of runs, and runs that end by hand."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: StreamBench) -> None:
         self.bench = bench
         self.store = bench.store
         self.stream = f"{bench.store.database.name}.runs"
@@ -39,24 +39,24 @@ class Chains:
 
     def declare(self, *changes: Document, workflow: str = "Orders") -> None:
         specs = [RunFinishedSpec.model_validate({"name": "after", "workflow": "Digest", **each}) for each in changes]
-        self.bench.packages = package_with(*specs, name=workflow)
+        self.bench.packages = package_with_triggers(*specs, name=workflow)
 
     @property
     def trigger(self) -> Trigger:
         return Trigger("Orders", self.bench.packages["Orders"].triggers[0])
 
-    async def accepted(self, workflow: str = "Digest", *, app_id: str = "acme", **request: Any) -> str:
+    async def accept_run(self, workflow: str = "Digest", *, app_id: str = "acme", **request: Any) -> str:
         event = TriggerEvent("api", "test", str(ULID()), fired_at=datetime.now(UTC))
         return (await self.store.insert(RunRequest(app_id, workflow, event, **request))).run_id
 
-    async def ends(self, run_id: str, state: str = "succeeded", *, kind: str = "completed") -> None:
+    async def end_run(self, run_id: str, state: str = "succeeded", *, kind: str = "completed") -> None:
         end = {"state": state, "outcome": {"kind": kind, "reason": None, "error": None}, "context": {"n": 5}}
         await self.store.runs.update_one({"_id": run_id}, {"$set": {"state": "running"}})
         await self.store.runs.update_one({"_id": run_id}, {"$set": {**end, "finished_at": datetime.now(UTC)}})
 
-    async def ended(self, state: str = "succeeded", *, kind: str = "completed", **request: Any) -> str:
-        run_id = await self.accepted(**request)
-        await self.ends(run_id, state, kind=kind)
+    async def accept_and_end_run(self, state: str = "succeeded", *, kind: str = "completed", **request: Any) -> str:
+        run_id = await self.accept_run(**request)
+        await self.end_run(run_id, state, kind=kind)
         return run_id
 
     async def followers(self) -> list[Document]:
@@ -66,24 +66,24 @@ class Chains:
         async def all_there() -> bool:
             return len(await self.followers()) >= len(parents)
 
-        await until(all_there, f"{len(parents)} runs that follow")
+        await wait_until(all_there, f"{len(parents)} runs that follow")
         followers = await self.followers()
         assert sorted(run["parent_run_id"] for run in followers) == sorted(parents)
         return followers
 
 
 @pytest.fixture
-def chains(bench: Bench) -> Chains:
+def chains(bench: StreamBench) -> Chains:
     return Chains(bench)
 
 
-async def test_a_chain_behind_a_workflow_of_no_package_is_said_and_goes_on_all_the_same(
+async def test_a_chain_behind_an_unknown_workflow_is_reported_and_still_works(
     chains: Chains, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another machine may have it."""
     chains.declare({}, {"name": "own", "workflow": "Orders"})
     async with chains.bench.watching(chains.stream):
-        await chains.follow(await chains.ended())
+        await chains.follow(await chains.accept_and_end_run())
 
     said = [record for record in caplog.records if record.message == "chain_waits_in_vain"]
     assert [(vars(record)["trigger"], vars(record)["workflow"]) for record in said] == [("Orders/after", "Digest")]
@@ -97,8 +97,8 @@ async def test_the_end_of_a_run_starts_another_one_with_what_the_trigger_maps(ch
         }
     )
     async with chains.bench.watching(chains.stream):
-        parent = await chains.ended(input={"report": "weekly"}, correlation_id="order-7")
-        other = await chains.ended(workflow="Other")
+        parent = await chains.accept_and_end_run(input={"report": "weekly"}, correlation_id="order-7")
+        other = await chains.accept_and_end_run(workflow="Other")
         (run,) = await chains.follow(parent)
 
     assert other
@@ -117,10 +117,10 @@ async def test_only_ends_with_a_wanted_outcome_and_that_hold_start_runs(chains: 
         {"name": "any", "outcome": "any", "when": "input.n > `1`"},
     )
     async with chains.bench.watching(chains.stream):
-        failed = await chains.ended("failed", kind="tool_error")
-        await chains.ended()
-        long = await chains.ended(kind="max_turns")
-        wanted = await chains.ended(input={"n": 2})
+        failed = await chains.accept_and_end_run("failed", kind="tool_error")
+        await chains.accept_and_end_run()
+        long = await chains.accept_and_end_run(kind="max_turns")
+        wanted = await chains.accept_and_end_run(input={"n": 2})
         runs = await chains.follow(failed, long, wanted)
 
     names = {run["parent_run_id"]: run["trigger"]["name"] for run in runs}
@@ -132,7 +132,7 @@ async def test_a_chain_stays_in_its_app_and_serves_only_those_it_names(chains: C
     made = RunFinishedSpec.model_validate({"name": "made", "workflow": "Digest"})
     await chains.bench.triggers.create(Trigger("Orders", made, app_id="initech"))
     async with chains.bench.watching(chains.stream):
-        parents = [await chains.ended(app_id=app) for app in ("acme", "globex", "initech", "umbrella", "acme")]
+        parents = [await chains.accept_and_end_run(app_id=app) for app in ("acme", "globex", "initech", "umbrella", "acme")]
         runs = await chains.follow(*(parents[at] for at in (0, 1, 2, 4)))
 
     app_of = dict(zip(parents, ("acme", "globex", "initech", "umbrella", "acme"), strict=True))
@@ -140,18 +140,18 @@ async def test_a_chain_stays_in_its_app_and_serves_only_those_it_names(chains: C
     assert [run["trigger"]["name"] for run in runs if run["app_id"] == "initech"] == ["made"]
 
 
-async def test_what_ends_while_nobody_watches_is_followed_afterwards_and_once(chains: Chains) -> None:
+async def test_runs_that_end_without_a_watcher_are_followed_once_later(chains: Chains) -> None:
     async with chains.bench.watching(chains.stream):
         start = (await chains.bench.stream(chains.stream))["resume_token"]
-        first = await chains.ended()
+        first = await chains.accept_and_end_run()
         await chains.follow(first)
-    second = await chains.ended()
+    second = await chains.accept_and_end_run()
 
     async with chains.bench.watching(chains.stream):
         await chains.follow(first, second)
     await chains.bench.streams.update_one({"_id": chains.stream}, {"$set": {"resume_token": start}})
     async with chains.bench.watching(chains.stream):
-        third = await chains.ended()
+        third = await chains.accept_and_end_run()
         await chains.follow(first, second, third)
 
     assert chains.bench.metric("duplicates_dropped_total", trigger="Orders/after") == 2
@@ -160,10 +160,10 @@ async def test_what_ends_while_nobody_watches_is_followed_afterwards_and_once(ch
 async def test_a_cycle_is_cut_when_a_trigger_comes_round_to_itself(chains: Chains) -> None:
     chains.declare({"workflow": "Orders"})
     async with chains.bench.watching(chains.stream):
-        first = await chains.ended("succeeded", workflow="Orders")
+        first = await chains.accept_and_end_run("succeeded", workflow="Orders")
         (second,) = await chains.follow(first)
-        await chains.ends(second["_id"])
-        notes = await chains.bench.skipped("cycle", 1, trigger=chains.trigger)
+        await chains.end_run(second["_id"])
+        notes = await chains.bench.wait_for_skips("cycle", 1, trigger=chains.trigger)
         await chains.follow(first)
 
     assert notes[0]["detail"] == "Orders/after"
@@ -172,16 +172,16 @@ async def test_a_cycle_is_cut_when_a_trigger_comes_round_to_itself(chains: Chain
 
 async def test_a_chain_of_more_than_ten_links_is_cut(chains: Chains) -> None:
     async with chains.bench.watching(chains.stream):
-        deep = await chains.ended(chain=tuple(f"W{number}/t" for number in range(10)))
-        notes = await chains.bench.skipped("too_deep", 1, trigger=chains.trigger)
-        less = await chains.ended(chain=tuple(f"W{number}/t" for number in range(9)))
+        deep = await chains.accept_and_end_run(chain=tuple(f"W{number}/t" for number in range(10)))
+        notes = await chains.bench.wait_for_skips("too_deep", 1, trigger=chains.trigger)
+        less = await chains.accept_and_end_run(chain=tuple(f"W{number}/t" for number in range(9)))
         (run,) = await chains.follow(less)
 
     assert deep in notes[0]["event_id"]
     assert len(run["chain"]) == 10
 
 
-async def test_a_run_that_parks_ends_once_by_its_outcome_and_again_only_as_cancelled(chains: Chains) -> None:
+async def test_a_parking_run_ends_once_by_its_outcome_and_later_as_cancelled(chains: Chains) -> None:
     chains.declare(
         {"name": "any", "outcome": "any"},
         {"name": "kind", "outcome": ["model_error"]},
@@ -189,11 +189,11 @@ async def test_a_run_that_parks_ends_once_by_its_outcome_and_again_only_as_cance
         {"name": "cancelled", "outcome": ["cancelled"]},
     )
     async with chains.bench.watching(chains.stream):
-        parked = await chains.ended("parked", kind="model_error")
+        parked = await chains.accept_and_end_run("parked", kind="model_error")
         await chains.follow(parked, parked, parked)
         await discard(chains.store, parked, by="ada")
         runs = await chains.follow(parked, parked, parked, parked)
-        waiting = await chains.accepted()
+        waiting = await chains.accept_run()
         await cancel(chains.store, waiting, by="ada")
         await chains.follow(*[parked] * 4, waiting, waiting)
 
@@ -204,33 +204,33 @@ async def test_a_run_that_parks_ends_once_by_its_outcome_and_again_only_as_cance
 async def test_a_replay_is_a_chain_of_its_own(chains: Chains) -> None:
     chains.declare({"workflow": "Orders"})
     async with chains.bench.watching(chains.stream):
-        first = await chains.ended(workflow="Orders")
+        first = await chains.accept_and_end_run(workflow="Orders")
         (second,) = await chains.follow(first)
-        await chains.ends(second["_id"])
-        again = await replay(chains.store, Silent(), second["_id"], by="ada")
+        await chains.end_run(second["_id"])
+        again = await replay(chains.store, SilentWakeups(), second["_id"], by="ada")
         assert again.new_run_id is not None
-        await chains.ends(again.new_run_id)
+        await chains.end_run(again.new_run_id)
 
         async def followed() -> bool:
             return await chains.store.runs.find_one({"parent_run_id": again.new_run_id}) is not None
 
-        await until(followed, "a run that follows the replay")
+        await wait_until(followed, "a run that follows the replay")
 
 
 async def test_a_paused_trigger_and_a_mapping_that_fails_are_noted(chains: Chains) -> None:
     chains.declare({}, {"name": "maps", "input": {"n": "=abs(state)"}})
     await chains.bench.triggers.pause(chains.trigger, Pause(datetime.now(UTC), "ada", "stocktaking"), app_id="acme")
     async with chains.bench.watching(chains.stream):
-        await chains.ended()
-        notes = await chains.bench.skipped("paused", 1, trigger=chains.trigger)
-        other = await chains.ended(app_id="globex")
+        await chains.accept_and_end_run()
+        notes = await chains.bench.wait_for_skips("paused", 1, trigger=chains.trigger)
+        other = await chains.accept_and_end_run(app_id="globex")
         await chains.follow(other)
 
     assert notes[0]["detail"] == "stocktaking"
     assert chains.bench.metric("stream_events_skipped_total", trigger="Orders/maps", reason="unmappable") == 2
 
 
-async def test_a_run_that_was_removed_before_its_end_was_seen_is_noted_and_named_to_no_other_app(
+async def test_a_run_removed_before_its_end_was_seen_is_noted_only_in_its_app(
     chains: Chains,
 ) -> None:
     made = RunFinishedSpec.model_validate({"name": "made", "workflow": "Digest"})
@@ -238,11 +238,11 @@ async def test_a_run_that_was_removed_before_its_end_was_seen_is_noted_and_named
     await chains.bench.triggers.create(others)
     async with chains.bench.watching(chains.stream):
         pass
-    gone = await chains.ended()
+    gone = await chains.accept_and_end_run()
     await chains.store.runs.delete_one({"_id": gone})
 
     async with chains.bench.watching(chains.stream):
-        notes = await chains.bench.skipped("gone", 1, trigger=chains.trigger)
+        notes = await chains.bench.wait_for_skips("gone", 1, trigger=chains.trigger)
 
     assert gone in notes[0]["event_id"]
     (told,) = (await chains.bench.record(others)).notes
@@ -253,7 +253,7 @@ async def test_a_run_that_was_removed_before_its_end_was_seen_is_noted_and_named
 async def test_the_end_of_a_run_of_many_megabytes_is_followed(chains: Chains) -> None:
     chains.declare({"input": {"n": "=length(context.text)"}})
     async with chains.bench.watching(chains.stream):
-        run_id = await chains.accepted()
+        run_id = await chains.accept_run()
         large = {"state": "succeeded", "context": {"text": "x" * 9_000_000}}
         await chains.store.runs.update_one({"_id": run_id}, {"$set": large})
         (run,) = await chains.follow(run_id)
@@ -261,9 +261,9 @@ async def test_the_end_of_a_run_of_many_megabytes_is_followed(chains: Chains) ->
     assert run["input"] == {"n": 9_000_000}
 
 
-async def test_the_outlook_tells_of_the_stream_of_ended_runs(chains: Chains) -> None:
+async def test_the_description_shows_the_stream_of_ended_runs(chains: Chains) -> None:
     async with chains.bench.watching(chains.stream):
-        told = await KIND.outlook(chains.trigger, None, chains.store.database, chains.bench.settings)
+        told = await KIND.describe(chains.trigger, None, chains.store.database, chains.bench.settings)
 
     assert told["stream"] == chains.stream
     assert told["state"] == "running"
@@ -278,7 +278,7 @@ async def test_a_worker_ends_a_run_and_the_chain_goes_on(stage: Stage, chains: C
         first = await stage.accept("Digest")
         (second,) = await chains.follow(first.run_id)
         stage.wakeups.send(second["_id"])
-        end = await stage.ended(second["_id"])
+        end = await stage.wait_for_end(second["_id"])
 
     assert end["state"] == "succeeded"
     assert end["input"] == {"after": first.run_id, "tokens": 10}

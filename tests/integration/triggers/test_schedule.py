@@ -4,34 +4,34 @@ from datetime import timedelta
 
 import pytest
 
-from tests.integration.triggers.schedule_bench import NOON, SECOND, Bench, Clock, finish_all, nominal
+from tests.integration.triggers.schedule_bench import NOON, SECOND, ScheduleBench, FakeClock, finish_all, nominal_times
 from triggers.acceptance import Acceptance
-from triggers.schedule.scheduler import IDLE_S
+from triggers.schedule.scheduler import IDLE_INTERVAL_S
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
 
-async def test_a_schedule_first_fires_at_its_next_nominal_time_and_not_when_it_is_first_seen(
-    schedules: Bench, store: RunStore, clock: Clock
+async def test_a_schedule_first_fires_at_its_next_nominal_time_not_when_seen(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *")
 
-    assert await schedules.scheduler.tick() == IDLE_S
-    assert await nominal(store) == []
+    assert await schedules.scheduler.tick() == IDLE_INTERVAL_S
+    assert await nominal_times(store) == []
 
     clock.now = NOON
     await schedules.scheduler.tick()
-    assert await nominal(store) == [NOON]
-    document = await schedules.kept()
+    assert await nominal_times(store) == [NOON]
+    document = await schedules.stored_schedule()
     assert document["last_at"] == NOON
     assert document["next_at"] == NOON + timedelta(minutes=1)
 
 
 @pytest.mark.design("U-8", "D4-86")
 async def test_a_tick_starts_one_run_for_each_app_with_what_the_trigger_maps(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(
         cron="* * * * *",
@@ -54,7 +54,7 @@ async def test_a_tick_starts_one_run_for_each_app_with_what_the_trigger_maps(
     assert schedules.metric("schedule_next_fire_timestamp_seconds") == (NOON + timedelta(minutes=1)).timestamp()
 
 
-async def test_the_pause_until_the_next_look_ends_when_the_next_one_is_due(schedules: Bench, clock: Clock) -> None:
+async def test_the_pause_until_the_next_look_ends_when_the_next_one_is_due(schedules: ScheduleBench, clock: FakeClock) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
 
@@ -64,26 +64,26 @@ async def test_the_pause_until_the_next_look_ends_when_the_next_one_is_due(sched
 
 
 async def test_three_schedulers_with_skewed_clocks_fire_each_nominal_time_once(
-    store: RunStore, acceptance: Acceptance, clock: Clock
+    store: RunStore, acceptance: Acceptance, clock: FakeClock
 ) -> None:
     skews = (timedelta(0), timedelta(seconds=3), timedelta(seconds=-3))
-    benches = [Bench(store, acceptance, lambda skew=skew: clock.now + skew) for skew in skews]  # type: ignore[misc]  # -- mypy cannot infer a lambda with a default
+    benches = [ScheduleBench(store, acceptance, lambda skew=skew: clock.now + skew) for skew in skews]  # type: ignore[misc]  # -- mypy cannot infer a lambda with a default
     for bench in benches:
         bench.declare(every="1s", overlap="allow")
     await benches[0].scheduler.tick()
-    first = (await benches[0].kept())["next_at"]
+    first = (await benches[0].stored_schedule())["next_at"]
 
     for _ in range(100):
         clock.now += SECOND
-        await together(bench.scheduler.tick() for bench in benches)
+        await gather_all(bench.scheduler.tick() for bench in benches)
     await benches[1].scheduler.tick()  # what it had to leave in the last round, when another one was faster
 
     expected = [first + number * SECOND for number in range(int((clock.now + 3 * SECOND - first) / SECOND) + 1)]
-    assert await nominal(store) == expected
+    assert await nominal_times(store) == expected
 
 
 async def test_a_crash_between_accept_and_advance_repeats_nothing(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
@@ -93,12 +93,12 @@ async def test_a_crash_between_accept_and_advance_repeats_nothing(
     await schedules.triggers.triggers.update_one({}, {"$set": {"schedule.next_at": NOON}})
     await schedules.scheduler.tick()
 
-    assert await nominal(store) == [NOON]
-    assert (await schedules.kept())["next_at"] == NOON + timedelta(minutes=1)
+    assert await nominal_times(store) == [NOON]
+    assert (await schedules.stored_schedule())["next_at"] == NOON + timedelta(minutes=1)
 
 
 async def test_an_overlap_is_skipped_and_recorded_with_its_reason(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
@@ -107,8 +107,8 @@ async def test_an_overlap_is_skipped_and_recorded_with_its_reason(
         await schedules.scheduler.tick()
 
     document = await schedules.document()
-    assert await nominal(store) == [NOON]
-    assert await schedules.skipped() == {"overlap": 2}
+    assert await nominal_times(store) == [NOON]
+    assert await schedules.skip_counts() == {"overlap": 2}
     [skip] = document["notes"]
     assert (skip["reason"], skip["app_id"], skip["times"]) == ("overlap", "acme", 2)
     assert (skip["nominal_at"], skip["until"]) == (NOON + timedelta(minutes=1), NOON + timedelta(minutes=2))
@@ -117,20 +117,20 @@ async def test_an_overlap_is_skipped_and_recorded_with_its_reason(
     await finish_all(store)
     clock.now = NOON + timedelta(minutes=3)
     await schedules.scheduler.tick()
-    assert await nominal(store) == [NOON, clock.now]
+    assert await nominal_times(store) == [NOON, clock.now]
 
 
 async def test_of_many_schedulers_one_counts_what_came_of_a_tick(
-    store: RunStore, acceptance: Acceptance, clock: Clock, schedules: Bench
+    store: RunStore, acceptance: Acceptance, clock: FakeClock, schedules: ScheduleBench
 ) -> None:
-    benches = [schedules, *(Bench(store, acceptance, clock) for _ in range(3))]
+    benches = [schedules, *(ScheduleBench(store, acceptance, clock) for _ in range(3))]
     for bench in benches:
         bench.declare(cron="* * * * *")
     await schedules.scheduler.tick()
 
     for minute in range(3):
         clock.now = NOON + timedelta(minutes=minute)
-        await together(bench.scheduler.tick() for bench in benches)
+        await gather_all(bench.scheduler.tick() for bench in benches)
 
     document = await schedules.document()
     assert document["counts"] == {"accepted": 1, "skipped": {"overlap": 2}}
@@ -139,7 +139,7 @@ async def test_of_many_schedulers_one_counts_what_came_of_a_tick(
 
 
 async def test_one_apps_unfinished_run_does_not_hold_up_another_app(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *", apps=("acme", "globex"))
     await schedules.scheduler.tick()
@@ -154,7 +154,7 @@ async def test_one_apps_unfinished_run_does_not_hold_up_another_app(
 
 
 async def test_overlap_allow_starts_a_run_beside_an_unfinished_one(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *", overlap="allow")
     await schedules.scheduler.tick()
@@ -166,7 +166,7 @@ async def test_overlap_allow_starts_a_run_beside_an_unfinished_one(
 
 
 async def test_after_downtime_the_policy_decides_and_the_rest_is_recorded(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="0 * * * *", overlap="allow", misfire={"policy": "all", "max": 2, "grace": "60s"})
     await schedules.scheduler.tick()
@@ -175,15 +175,15 @@ async def test_after_downtime_the_policy_decides_and_the_rest_is_recorded(
     await schedules.scheduler.tick()
 
     document = await schedules.document()
-    assert await nominal(store) == [NOON + timedelta(hours=4), NOON + timedelta(hours=5)]
-    assert await schedules.skipped() == {"over_max": 4}
+    assert await nominal_times(store) == [NOON + timedelta(hours=4), NOON + timedelta(hours=5)]
+    assert await schedules.skip_counts() == {"over_max": 4}
     assert document["notes"][0]["until"] == NOON + timedelta(hours=3)
     assert schedules.metric("schedule_misfires_total", reason="over_max") == 4
     assert schedules.metric("schedule_misfires_total", reason="late_fired") == 2
 
 
-async def test_a_schedule_without_apps_is_inactive_and_said_once(
-    schedules: Bench, store: RunStore, clock: Clock, caplog: pytest.LogCaptureFixture
+async def test_a_schedule_without_apps_is_inactive_and_logged_once(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     schedules.declare(cron="* * * * *", apps=())
     for _ in range(3):
@@ -195,7 +195,7 @@ async def test_a_schedule_without_apps_is_inactive_and_said_once(
 
 
 async def test_a_tick_that_cannot_be_mapped_is_skipped_and_the_next_one_comes(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *", input={"bad": "=abs(app_id)"})
     await schedules.scheduler.tick()
@@ -204,24 +204,24 @@ async def test_a_tick_that_cannot_be_mapped_is_skipped_and_the_next_one_comes(
 
     document = await schedules.document()
     assert await store.list() == []
-    assert await schedules.skipped() == {"unmappable": 1}
+    assert await schedules.skip_counts() == {"unmappable": 1}
     assert document["schedule"]["next_at"] == NOON + timedelta(minutes=1)
 
 
-async def test_a_schedule_whose_last_time_is_skipped_has_ended(schedules: Bench, store: RunStore, clock: Clock) -> None:
+async def test_a_schedule_whose_last_time_is_skipped_has_ended(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
     schedules.declare(cron="* * * * *", end=NOON + timedelta(minutes=1))
     await schedules.scheduler.tick()
     for minute in range(2):
         clock.now = NOON + timedelta(minutes=minute)
         await schedules.scheduler.tick()
 
-    kept = await schedules.kept()
-    assert (await schedules.skipped(), await nominal(store)) == ({"overlap": 1}, [NOON])
+    kept = await schedules.stored_schedule()
+    assert (await schedules.skip_counts(), await nominal_times(store)) == ({"overlap": 1}, [NOON])
     assert (kept["ended_at"], kept.get("next_at")) == (clock.now, None)
 
 
 async def test_skips_for_one_reason_are_one_note_and_all_are_counted(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
@@ -233,5 +233,5 @@ async def test_skips_for_one_reason_are_one_note_and_all_are_counted(
     assert [(note["times"], note["first_at"], note["at"]) for note in document["notes"]] == [
         (24, NOON + timedelta(minutes=1), NOON + timedelta(minutes=24))
     ]
-    assert await schedules.skipped() == {"overlap": 24}
+    assert await schedules.skip_counts() == {"overlap": 24}
     assert len(await store.list()) == 1

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tests.integration.triggers.schedule_bench import NOON, Bench, Clock, nominal
+from tests.integration.triggers.schedule_bench import NOON, ScheduleBench, FakeClock, nominal_times
 from triggers.register.trigger import Trigger
 from triggers.schedule import backfill as backfilling
-from triggers.schedule.backfill import BackfillError, backfill, plan_backfill
+from triggers.schedule.backfill import BackfillError, make_backfill_runs, plan_backfill
 from workers.control.cancelling import cancel
 from workers.store.run_store import RunStore
 from workflows.package.trigger_specs.schedule import ScheduleSpec
@@ -26,40 +26,40 @@ async def test_a_plan_counts_and_changes_nothing(store: RunStore) -> None:
     plan = await plan_backfill(hourly(apps=("acme", "globex")), start=NOON, end=NOON + 4 * HOUR, store=store)
 
     assert list(plan.times) == HOURS
-    assert (plan.runs, plan.new) == (10, 10)
-    assert await nominal(store) == []
+    assert (plan.runs, plan.new_runs) == (10, 10)
+    assert await nominal_times(store) == []
 
 
-async def test_what_ran_at_its_time_is_not_run_again(schedules: Bench, store: RunStore, clock: Clock) -> None:
+async def test_what_ran_at_its_time_is_not_run_again(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
     trigger = schedules.declare(cron="0 * * * *", misfire={"policy": "skip"})
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, HOURS[2])
-    ran = await nominal(store)
+    ran = await nominal_times(store)
 
     plan = await plan_backfill(trigger, start=NOON, end=HOURS[4], store=store)
-    done = await backfill(plan, schedules.ground.acceptance)
-    again = await backfill(plan, schedules.ground.acceptance)
+    done = await make_backfill_runs(plan, schedules.ground.acceptance)
+    again = await make_backfill_runs(plan, schedules.ground.acceptance)
 
     assert ran == [HOURS[2]]
-    assert (plan.there_already, plan.new) == (1, 4)
+    assert (plan.there_already, plan.new_runs) == (1, 4)
     assert (done.created, done.there_already) == (4, 1)
     assert (again.created, again.there_already) == (0, 5)
-    assert await nominal(store) == HOURS
+    assert await nominal_times(store) == HOURS
 
 
-async def test_the_tick_itself_finds_what_a_backfill_has_made(schedules: Bench, store: RunStore, clock: Clock) -> None:
+async def test_the_tick_itself_finds_what_a_backfill_has_made(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
     trigger = schedules.declare(cron="0 * * * *", overlap="allow")
     await schedules.scheduler.tick()
-    await backfill(await plan_backfill(trigger, start=NOON, end=NOON, store=store), schedules.ground.acceptance)
+    await make_backfill_runs(await plan_backfill(trigger, start=NOON, end=NOON, store=store), schedules.ground.acceptance)
 
     await schedules.ticks_at(clock, NOON)
 
-    assert await nominal(store) == [NOON]
+    assert await nominal_times(store) == [NOON]
 
 
-async def test_runs_of_an_app_go_one_after_another_from_the_oldest_on(schedules: Bench, store: RunStore) -> None:
+async def test_runs_of_an_app_go_one_after_another_from_the_oldest_on(schedules: ScheduleBench, store: RunStore) -> None:
     plan = await plan_backfill(hourly(apps=("acme", "globex")), start=NOON, end=HOURS[4], store=store)
-    await backfill(plan, schedules.ground.acceptance)
+    await make_backfill_runs(plan, schedules.ground.acceptance)
 
     for number in range(5):
         ready = await store.runs.find({"lane": {"$exists": True}}).to_list(None)
@@ -71,11 +71,11 @@ async def test_runs_of_an_app_go_one_after_another_from_the_oldest_on(schedules:
             await cancel(store, run["_id"], by="a test")
 
 
-async def test_with_overlap_allowed_all_may_start_at_once(schedules: Bench, store: RunStore) -> None:
+async def test_with_overlap_allowed_all_may_start_at_once(schedules: ScheduleBench, store: RunStore) -> None:
     told: list[int] = []
     plan = await plan_backfill(hourly(apps=("acme",)), start=NOON, end=HOURS[4], store=store)
 
-    await backfill(plan, schedules.ground.acceptance, overlap="allow", told=told.append)
+    await make_backfill_runs(plan, schedules.ground.acceptance, overlap="allow", on_progress=told.append)
 
     assert await store.runs.count_documents({"lane": "acme"}) == 5
     assert told == [5]
@@ -124,14 +124,14 @@ async def test_apps_of_a_collection_and_one_of_them(store: RunStore) -> None:
         ({"apps": ("acme",), "input": {"bad": "=abs(app_id)"}}, {}, "no run can be made of 2026-06-01T12:00"),
     ],
 )
-async def test_what_cannot_be_done_is_said_before_anything_is_made(
+async def test_an_impossible_backfill_is_refused_before_any_run_is_made(
     store: RunStore, spec: dict[str, object], asked: dict[str, object], said: str
 ) -> None:
     given = {"start": NOON, "end": HOURS[1], "now": datetime(2026, 7, 1, tzinfo=UTC), **asked}
 
     with pytest.raises(BackfillError, match=said):
         await plan_backfill(hourly(**spec), store=store, **given)  # type: ignore[arg-type]  # -- a table of arguments
-    assert await nominal(store) == []
+    assert await nominal_times(store) == []
 
 
 async def test_more_apps_than_runs_may_be_are_refused(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:

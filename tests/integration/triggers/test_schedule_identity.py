@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, START, Bench, Clock, nominal
-from tests.trigger_packages import package_with
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, START, ScheduleBench, FakeClock, nominal_times
+from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
 from triggers.schedule.scheduler import SYNC_INTERVAL
 from triggers.schedule.store import ROLLOUT
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 pytestmark = pytest.mark.integration
@@ -24,37 +24,37 @@ def minutely(name: str, **spec: object) -> ScheduleSpec:
 
 
 async def test_a_redeployment_during_a_tick_neither_doubles_nor_loses_one(
-    store: RunStore, acceptance: Acceptance, clock: Clock, schedules: Bench
+    store: RunStore, acceptance: Acceptance, clock: FakeClock, schedules: ScheduleBench
 ) -> None:
-    other = Bench(store, acceptance, clock)
+    other = ScheduleBench(store, acceptance, clock)
     for bench in (schedules, other):
-        bench.packages = package_with(minutely("nightly"))
+        bench.packages = package_with_triggers(minutely("nightly"))
     await schedules.scheduler.tick()
 
     for minute in range(5):
         clock.now = NOON + minute * MINUTE
-        other.packages = package_with(minutely("nightly", input={"version": minute}))
-        await together([schedules.scheduler.tick(), other.scheduler.tick()])
+        other.packages = package_with_triggers(minutely("nightly", input={"version": minute}))
+        await gather_all([schedules.scheduler.tick(), other.scheduler.tick()])
 
-    assert await nominal(store) == [NOON + minute * MINUTE for minute in range(5)]
+    assert await nominal_times(store) == [NOON + minute * MINUTE for minute in range(5)]
 
 
 async def test_a_rename_goes_on_under_the_new_name_from_the_next_time_on(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
-    schedules.packages = package_with(minutely("old"))
+    schedules.packages = package_with_triggers(minutely("old"))
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, NOON)
 
-    schedules.packages = package_with(minutely("new"))
+    schedules.packages = package_with_triggers(minutely("new"))
     await schedules.ticks_at(clock, NOON + SECOND, NOON + MINUTE, NOON + 2 * MINUTE)
 
     runs = await store.runs.find({}).sort("trigger.nominal_at", 1).to_list(None)
     assert [run["trigger"]["name"] for run in runs] == ["old", "new", "new"]
 
 
-async def test_the_same_clock_under_two_names_is_two_schedules(schedules: Bench, store: RunStore, clock: Clock) -> None:
-    schedules.packages = package_with(minutely("one"), minutely("two"))
+async def test_the_same_clock_under_two_names_is_two_schedules(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+    schedules.packages = package_with_triggers(minutely("one"), minutely("two"))
     await schedules.scheduler.tick()
 
     await schedules.ticks_at(clock, NOON)
@@ -62,25 +62,25 @@ async def test_the_same_clock_under_two_names_is_two_schedules(schedules: Bench,
     assert sorted(run["trigger"]["name"] for run in await store.list()) == ["one", "two"]
 
 
-async def test_an_edit_there_and_back_fires_nothing_twice(schedules: Bench, store: RunStore, clock: Clock) -> None:
-    schedules.packages = package_with(minutely("nightly"))
+async def test_an_edit_there_and_back_fires_nothing_twice(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+    schedules.packages = package_with_triggers(minutely("nightly"))
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, NOON)
 
-    schedules.packages = package_with(minutely("nightly", cron="30 18 * * *"))
+    schedules.packages = package_with_triggers(minutely("nightly", cron="30 18 * * *"))
     await schedules.ticks_at(clock, NOON + SECOND)
-    schedules.packages = package_with(minutely("nightly"))
+    schedules.packages = package_with_triggers(minutely("nightly"))
     await schedules.ticks_at(clock, NOON + 2 * SECOND, NOON + MINUTE)
 
-    assert await nominal(store) == [NOON, NOON + MINUTE]
+    assert await nominal_times(store) == [NOON, NOON + MINUTE]
 
 
 async def test_documents_that_are_deleted_or_damaged_at_random_are_armed_again(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     chance = random.Random(6)
     names = [f"s{number}" for number in range(12)]
-    schedules.packages = package_with(*(minutely(name) for name in names))
+    schedules.packages = package_with_triggers(*(minutely(name) for name in names))
     await schedules.scheduler.tick()
     triggers = schedules.triggers.triggers
     for number in range(30):
@@ -105,13 +105,13 @@ async def test_documents_that_are_deleted_or_damaged_at_random_are_armed_again(
     assert sorted(fired) == sorted(names)
 
 
-async def test_a_schedule_keeps_its_place_when_another_package_version_hides_it_for_a_moment(
-    store: RunStore, acceptance: Acceptance, clock: Clock, schedules: Bench
+async def test_a_schedule_keeps_its_position_while_another_version_hides_it(
+    store: RunStore, acceptance: Acceptance, clock: FakeClock, schedules: ScheduleBench
 ) -> None:
     """A rollout: the old schedulers do not know the new trigger, the new ones not the old."""
-    other = Bench(store, acceptance, clock)
-    schedules.packages = package_with(minutely("old"), minutely("both"))
-    other.packages = package_with(minutely("new"), minutely("both"))
+    other = ScheduleBench(store, acceptance, clock)
+    schedules.packages = package_with_triggers(minutely("old"), minutely("both"))
+    other.packages = package_with_triggers(minutely("new"), minutely("both"))
     await schedules.scheduler.tick()
     await other.scheduler.tick()
     for second in range(31, 151):
@@ -126,36 +126,36 @@ async def test_a_schedule_keeps_its_place_when_another_package_version_hides_it_
 
 
 async def test_a_rollout_that_changes_the_clock_loses_no_time_of_either(
-    store: RunStore, acceptance: Acceptance, clock: Clock, schedules: Bench
+    store: RunStore, acceptance: Acceptance, clock: FakeClock, schedules: ScheduleBench
 ) -> None:
     """Old and new schedulers look at their packages in turns, and each sees a clock that is not its own."""
-    other = Bench(store, acceptance, clock)
-    schedules.packages = package_with(minutely("nightly"))
-    other.packages = package_with(minutely("nightly", cron="30 * * * * *"))
+    other = ScheduleBench(store, acceptance, clock)
+    schedules.packages = package_with_triggers(minutely("nightly"))
+    other.packages = package_with_triggers(minutely("nightly", cron="30 * * * * *"))
     await schedules.scheduler.tick()
     for half_minutes in range(1, 13):
         for bench, late in ((other, 12), (schedules, 27)):  # the other one had it when its time came
             bench.packages = dict(bench.packages)
             await bench.ticks_at(clock, START + half_minutes * 30 * SECOND + late * SECOND)
 
-    assert await nominal(store) == [NOON + number * 30 * SECOND for number in range(12)]
+    assert await nominal_times(store) == [NOON + number * 30 * SECOND for number in range(12)]
     assert "skipped" not in (await schedules.document())["counts"]
 
 
 @pytest.mark.parametrize("edit", [{"end": "2026-07-01T00:00"}, {"timezone": "Europe/London"}, {"cron": "0 12 * * *"}])
-async def test_an_edit_keeps_what_is_due_at_this_moment_and_a_time_of_the_new_clock_too(
-    schedules: Bench, store: RunStore, clock: Clock, edit: dict[str, str]
+async def test_an_edit_keeps_what_is_due_now_and_adds_the_new_clocks_time(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock, edit: dict[str, str]
 ) -> None:
-    schedules.packages = package_with(minutely("nightly"))
+    schedules.packages = package_with_triggers(minutely("nightly"))
     await schedules.scheduler.tick()
 
-    schedules.packages = package_with(minutely("nightly", **{**edit, "timezone": edit.get("timezone", "UTC")}))
+    schedules.packages = package_with_triggers(minutely("nightly", **{**edit, "timezone": edit.get("timezone", "UTC")}))
     await schedules.ticks_at(clock, NOON + SECOND)
 
-    assert await nominal(store) == [NOON]
+    assert await nominal_times(store) == [NOON]
 
 
-async def test_an_edited_cron_fires_next_by_the_new_one(schedules: Bench, store: RunStore, clock: Clock) -> None:
+async def test_an_edited_cron_fires_next_by_the_new_one(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
 
@@ -163,11 +163,11 @@ async def test_an_edited_cron_fires_next_by_the_new_one(schedules: Bench, store:
     clock.now = NOON + SECOND
     await schedules.scheduler.tick()
 
-    assert await nominal(store) == []
-    assert (await schedules.kept())["next_at"] == datetime(2026, 6, 1, 18, 30, tzinfo=UTC)
+    assert await nominal_times(store) == []
+    assert (await schedules.stored_schedule())["next_at"] == datetime(2026, 6, 1, 18, 30, tzinfo=UTC)
 
 
-async def test_an_edit_of_anything_else_keeps_the_next_time(schedules: Bench, store: RunStore, clock: Clock) -> None:
+async def test_an_edit_of_anything_else_keeps_the_next_time(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
 
@@ -175,18 +175,18 @@ async def test_an_edit_of_anything_else_keeps_the_next_time(schedules: Bench, st
     clock.now = NOON + SECOND
     await schedules.scheduler.tick()
 
-    assert await nominal(store) == [NOON]
+    assert await nominal_times(store) == [NOON]
 
 
-async def test_a_removed_schedule_stays_as_inactive_and_starts_anew_when_it_comes_back_late(
-    schedules: Bench, store: RunStore, clock: Clock
+async def test_a_removed_schedule_stays_inactive_and_restarts_when_it_returns(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
     schedules.packages = {}
     clock.now = NOON + SECOND
     await schedules.scheduler.tick()
-    assert "next_at" not in await schedules.kept()
+    assert "next_at" not in await schedules.stored_schedule()
     assert schedules.metric("schedule_next_fire_timestamp_seconds") is None
 
     schedules.declare(cron="* * * * *")
@@ -196,11 +196,11 @@ async def test_a_removed_schedule_stays_as_inactive_and_starts_anew_when_it_come
     document = await schedules.document()
     assert document["schedule"]["declared"] is True
     assert document["schedule"]["next_at"] > clock.now
-    assert await nominal(store) == []
+    assert await nominal_times(store) == []
 
 
 async def test_a_schedule_that_another_scheduler_hid_for_a_moment_loses_no_tick(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
@@ -211,10 +211,10 @@ async def test_a_schedule_that_another_scheduler_hid_for_a_moment_loses_no_tick(
     clock.now = NOON + SECOND
     await schedules.scheduler.tick()
 
-    assert await nominal(store) == [NOON]
+    assert await nominal_times(store) == [NOON]
 
 
-async def test_a_deleted_document_is_armed_again(schedules: Bench, clock: Clock) -> None:
+async def test_a_deleted_document_is_armed_again(schedules: ScheduleBench, clock: FakeClock) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
     await schedules.triggers.triggers.delete_many({})
@@ -222,4 +222,4 @@ async def test_a_deleted_document_is_armed_again(schedules: Bench, clock: Clock)
     clock.now = START + timedelta(seconds=31)
     await schedules.scheduler.tick()
 
-    assert (await schedules.kept())["next_at"] == NOON + timedelta(minutes=1)
+    assert (await schedules.stored_schedule())["next_at"] == NOON + timedelta(minutes=1)

@@ -8,13 +8,13 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from pymongo import InsertOne
 
-from tests.chaos.lengths import length
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, START, Bench, Clock, nominal
+from tests.chaos.lengths import by_length
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, START, ScheduleBench, FakeClock, nominal_times
 from triggers.acceptance import Acceptance
 from triggers.schedule.kind import KIND
-from triggers.schedule.mending import Mender
-from triggers.schedule.metrics import MOST_AT_RUN_TIME
-from triggers.schedule.scheduler import IDLE_S
+from triggers.schedule.mending import ScheduleRepair
+from triggers.schedule.metrics import MAX_RUNTIME_TRIGGERS
+from triggers.schedule.scheduler import IDLE_INTERVAL_S
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 from workflows.package.trigger_specs.schedule import ScheduleSpec
@@ -25,9 +25,9 @@ MADE = "Digest/made@acme"
 
 
 async def test_it_fires_for_its_app_and_is_counted_in_its_document(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
-    await schedules.make(cron="* * * * *", input={"at": "=nominal_at", "who": "=app_id"})
+    await schedules.create_schedule(cron="* * * * *", input={"at": "=nominal_at", "who": "=app_id"})
 
     await schedules.ticks_at(clock, START, NOON)
 
@@ -43,97 +43,97 @@ async def test_it_fires_for_its_app_and_is_counted_in_its_document(
 
 
 async def test_a_moment_fires_once_and_has_ended_then(
-    schedules: Bench, store: RunStore, clock: Clock, settings: Settings
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock, settings: Settings
 ) -> None:
-    made = await schedules.make(at="2026-06-01T14:00", timezone="Europe/Berlin")
+    made = await schedules.create_schedule(at="2026-06-01T14:00", timezone="Europe/Berlin")
 
     await schedules.ticks_at(clock, START, NOON, NOON + MINUTE)
 
-    assert await nominal(store) == [NOON]
-    kept = await schedules.kept(MADE)
+    assert await nominal_times(store) == [NOON]
+    kept = await schedules.stored_schedule(MADE)
     assert "next_at" not in kept
     assert kept["ended_at"] == NOON
     assert schedules.metric("schedule_next_fire_timestamp_seconds", trigger="Digest/made") is None
-    outlook = await KIND.outlook(made, await schedules.triggers.find(MADE), store.database, settings)
+    outlook = await KIND.describe(made, await schedules.triggers.find(MADE), store.database, settings)
     assert outlook["nothing_next"] == "its last time has passed"
 
     await schedules.triggers.triggers.update_one({"_id": MADE}, {"$set": {"schedule.next_at": NOON}})
     await schedules.ticks_at(clock, NOON + 2 * MINUTE)
-    assert await nominal(store) == [NOON]
+    assert await nominal_times(store) == [NOON]
 
 
-async def test_it_fires_between_start_and_end(schedules: Bench, store: RunStore, clock: Clock) -> None:
-    await schedules.make(every="1m", start="2026-06-01T12:02", end="2026-06-01T12:04", overlap="allow")
+async def test_it_fires_between_start_and_end(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+    await schedules.create_schedule(every="1m", start="2026-06-01T12:02", end="2026-06-01T12:04", overlap="allow")
 
     await schedules.ticks_at(clock, *(NOON + number * MINUTE for number in range(8)))
 
-    assert await nominal(store) == [NOON + number * MINUTE for number in (2, 3, 4)]
-    assert "ended_at" in await schedules.kept(MADE)
+    assert await nominal_times(store) == [NOON + number * MINUTE for number in (2, 3, 4)]
+    assert "ended_at" in await schedules.stored_schedule(MADE)
 
 
-async def test_an_edit_means_its_next_time_and_not_at_once(schedules: Bench, store: RunStore, clock: Clock) -> None:
-    made = await schedules.make(cron="* * * * *")
+async def test_an_edit_means_its_next_time_and_not_at_once(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+    made = await schedules.create_schedule(cron="* * * * *")
     edited = replace(made, spec=ScheduleSpec(name="made", cron="30 18 * * *"))
-    await schedules.triggers.replace(edited, expected=1, more=KIND.at_first(edited, clock()))
+    await schedules.triggers.replace(edited, expected_revision=1, extra_fields=KIND.initial_fields(edited, clock()))
 
     await schedules.ticks_at(clock, NOON + SECOND)
 
-    assert await nominal(store) == []
-    assert (await schedules.kept(MADE))["next_at"] == datetime(2026, 6, 1, 18, 30, tzinfo=UTC)
+    assert await nominal_times(store) == []
+    assert (await schedules.stored_schedule(MADE))["next_at"] == datetime(2026, 6, 1, 18, 30, tzinfo=UTC)
 
 
-async def test_a_removed_one_fires_no_more(schedules: Bench, store: RunStore, clock: Clock) -> None:
-    await schedules.make(cron="* * * * *")
+async def test_a_removed_one_fires_no_more(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+    await schedules.create_schedule(cron="* * * * *")
     await schedules.ticks_at(clock, NOON)
     await schedules.triggers.remove(MADE)
 
     await schedules.ticks_at(clock, NOON + MINUTE)
 
-    assert await nominal(store) == [NOON]
+    assert await nominal_times(store) == [NOON]
     assert await schedules.triggers.find(MADE) is None
 
 
 async def test_a_packages_trigger_of_the_same_name_for_the_app_goes_before_it(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
-    await schedules.make(name="nightly", cron="* * * * *")
-    await schedules.make(name="nightly", cron="* * * * *", app_id="globex")
+    await schedules.create_schedule(name="nightly", cron="* * * * *")
+    await schedules.create_schedule(name="nightly", cron="* * * * *", app_id="globex")
     schedules.declare(cron="0 18 * * *", apps=("acme",))
     await schedules.scheduler.tick()
 
     await schedules.ticks_at(clock, NOON)
 
     assert [run["app_id"] for run in await store.list()] == ["globex"]
-    assert await schedules.skipped("Digest/nightly@acme") == {"shadowed": 1}
+    assert await schedules.skip_counts("Digest/nightly@acme") == {"shadowed": 1}
 
 
-async def test_without_its_workflow_it_is_left_to_other_schedulers_for_a_while_and_then_skipped(
-    schedules: Bench, store: RunStore, clock: Clock
+async def test_without_its_workflow_it_waits_for_other_schedulers_then_skips(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
-    await schedules.make(cron="* * * * *")
+    await schedules.create_schedule(cron="* * * * *")
     schedules.packages = {}
 
     await schedules.ticks_at(clock, NOON, NOON + 30 * SECOND, NOON + 59 * SECOND)
-    assert (await schedules.kept(MADE))["next_at"] == NOON
+    assert (await schedules.stored_schedule(MADE))["next_at"] == NOON
     await schedules.ticks_at(clock, NOON + MINUTE)
 
-    assert await nominal(store) == []
-    assert await schedules.skipped(MADE) == {"no_workflow": 2}
-    assert (await schedules.kept(MADE))["next_at"] == NOON + 2 * MINUTE
+    assert await nominal_times(store) == []
+    assert await schedules.skip_counts(MADE) == {"no_workflow": 2}
+    assert (await schedules.stored_schedule(MADE))["next_at"] == NOON + 2 * MINUTE
 
 
 async def test_after_an_outage_a_scheduler_that_has_its_workflow_goes_first(
-    schedules: Bench, store: RunStore, acceptance: Acceptance, clock: Clock
+    schedules: ScheduleBench, store: RunStore, acceptance: Acceptance, clock: FakeClock
 ) -> None:
-    await schedules.make(cron="0 12 * * *")
-    older = Bench(store, acceptance, clock)
+    await schedules.create_schedule(cron="0 12 * * *")
+    older = ScheduleBench(store, acceptance, clock)
     older.packages = {}
     await older.ticks_at(clock, START)
 
     for bench in (older, schedules):
         await bench.ticks_at(clock, NOON + 5 * MINUTE)
 
-    assert await nominal(store) == [NOON]
+    assert await nominal_times(store) == [NOON]
 
 
 @pytest.mark.parametrize(
@@ -150,29 +150,29 @@ async def test_after_an_outage_a_scheduler_that_has_its_workflow_goes_first(
     ],
 )
 async def test_one_that_waits_for_no_time_is_armed_again(
-    schedules: Bench, store: RunStore, clock: Clock, damage: dict[str, Any]
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock, damage: dict[str, Any]
 ) -> None:
     for app_id in ("acme", "globex", "initech"):
-        await schedules.make(cron="* * * * *", app_id=app_id)
+        await schedules.create_schedule(cron="* * * * *", app_id=app_id)
     await schedules.triggers.triggers.update_one({"_id": "Digest/made@globex"}, damage)
 
-    mender = Mender(store.database, clock=clock, at_once=2)
+    mender = ScheduleRepair(store.database, clock=clock, batch_size=2)
     for _ in range(2):
-        await mender.look()
+        await mender.repair_next_batch()
     await schedules.ticks_at(clock, NOON)
 
     assert sorted(run["app_id"] for run in await store.list()) == ["acme", "globex", "initech"]
 
 
 async def test_one_that_has_ended_or_is_unreadable_is_left_as_it_is(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
-    await schedules.make(at="2020-01-01T00:00")
-    await schedules.make(name="newer", cron="* * * * *")
+    await schedules.create_schedule(at="2020-01-01T00:00")
+    await schedules.create_schedule(name="newer", cron="* * * * *")
     newer = {"$set": {"spec.json": '{"name": "newer", "solar": "sunset"}'}, "$unset": {"schedule": ""}}
     await schedules.triggers.triggers.update_one({"_id": "Digest/newer@acme"}, newer)
 
-    await Mender(store.database, clock=clock).look()
+    await ScheduleRepair(store.database, clock=clock).repair_next_batch()
 
     assert await store.database["triggers"].count_documents({"schedule.next_at": {"$exists": True}}) == 0
 
@@ -190,11 +190,11 @@ async def test_one_that_has_ended_or_is_unreadable_is_left_as_it_is(
         {"$set": {"schedule.next_at": DatetimeMS(-(10**15))}},
     ],
 )
-async def test_a_damaged_one_stops_no_other_and_is_told_once(
-    schedules: Bench, store: RunStore, clock: Clock, damage: dict[str, Any], caplog: pytest.LogCaptureFixture
+async def test_a_damaged_schedule_stops_no_other_and_is_logged_once(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock, damage: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    await schedules.make(cron="* * * * *")
-    await schedules.make(cron="* * * * *", app_id="globex", overlap="allow")
+    await schedules.create_schedule(cron="* * * * *")
+    await schedules.create_schedule(cron="* * * * *", app_id="globex", overlap="allow")
     await schedules.triggers.triggers.update_one({"_id": MADE}, damage)
 
     await schedules.ticks_at(clock, *(NOON + number * MINUTE for number in range(3)))
@@ -204,25 +204,25 @@ async def test_a_damaged_one_stops_no_other_and_is_told_once(
     assert len(told) == 1 or set(told) == {"schedules_not_written"}
 
 
-async def test_an_idle_look_examines_nothing_however_many_there_are(schedules: Bench, clock: Clock) -> None:
-    made = await schedules.make(cron="0 18 * * *")
+async def test_an_idle_look_examines_nothing_however_many_there_are(schedules: ScheduleBench, clock: FakeClock) -> None:
+    made = await schedules.create_schedule(cron="0 18 * * *")
     document = await schedules.document(MADE)
-    more = range(length(short=10_000, long=100_000))
+    more = range(by_length(short=10_000, long=100_000))
     for some in range(0, len(more), 10_000):
         copies = [{**document, "_id": f"{made.id}-{number}"} for number in more[some : some + 10_000]]
         await schedules.triggers.triggers.bulk_write([InsertOne(copy) for copy in copies], ordered=False)
 
-    assert await schedules.scheduler.tick() == IDLE_S
+    assert await schedules.scheduler.tick() == IDLE_INTERVAL_S
 
-    look = {"schedule.next_at": {"$lte": clock.now + timedelta(seconds=IDLE_S)}}
+    look = {"schedule.next_at": {"$lte": clock.now + timedelta(seconds=IDLE_INTERVAL_S)}}
     found = schedules.triggers.triggers.find(look, {"notes": 0, "counts": 0}).sort("schedule.next_at", 1)
     plan = (await found.explain())["executionStats"]
     assert (plan["totalKeysExamined"], plan["totalDocsExamined"]) == (0, 0)
 
 
-async def test_metrics_name_only_so_many_of_them(schedules: Bench, clock: Clock) -> None:
-    for number in range(MOST_AT_RUN_TIME + 5):
-        await schedules.make(name=f"made{number}", cron="* * * * *")
+async def test_metrics_name_only_so_many_of_them(schedules: ScheduleBench, clock: FakeClock) -> None:
+    for number in range(MAX_RUNTIME_TRIGGERS + 5):
+        await schedules.create_schedule(name=f"made{number}", cron="* * * * *")
 
     await schedules.ticks_at(clock, NOON, NOON + MINUTE)
 
@@ -232,5 +232,5 @@ async def test_metrics_name_only_so_many_of_them(schedules: Bench, clock: Clock)
         for sample in metric.samples
         if sample.name == "unattended_schedule_skips_total"
     ]
-    assert len(skips) == MOST_AT_RUN_TIME + 1
+    assert len(skips) == MAX_RUNTIME_TRIGGERS + 1
     assert schedules.metric("schedule_skips_total", trigger="_other", reason="overlap") == 5

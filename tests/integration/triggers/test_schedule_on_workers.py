@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from tests.integration.stage import Stage, relay, until
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, Bench, Clock
+from tests.integration.stage import Stage, relay, wait_until
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, ScheduleBench, FakeClock
 from triggers.acceptance import Acceptance
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize(("overlap", "ended"), [("buffer_one", "succeeded"), ("cancel_previous", "cancelled")])
-async def test_the_next_run_starts_when_the_one_before_has_let_go(stage: Stage, overlap: str, ended: str) -> None:
+async def test_the_next_run_starts_when_the_one_before_is_released(stage: Stage, overlap: str, ended: str) -> None:
     stage.package("Digest", relay("Digest", ["Writer"]))
     stage.answers({"Writer": [{"text": "done", "delay_s": 1.5}]})
-    clock = Clock()
-    bench = Bench(stage.store, Acceptance(stage.store, stage.wakeups), clock)
+    clock = FakeClock()
+    bench = ScheduleBench(stage.store, Acceptance(stage.store, stage.wakeups), clock)
     await bench.ensure_indexes()
     bench.declare(cron="* * * * *", overlap=overlap)
     await bench.scheduler.tick()
@@ -26,13 +26,13 @@ async def test_the_next_run_starts_when_the_one_before_has_let_go(stage: Stage, 
         return await stage.store.runs.find_one({"trigger.nominal_at": NOON, "state": "running"})
 
     await bench.ticks_at(clock, NOON)
-    await until("the first run is at work", first)
+    await wait_until("the first run is at work", first)
     await bench.ticks_at(clock, NOON + MINUTE)
     second = await stage.store.runs.find_one({"trigger.nominal_at": NOON + MINUTE})
     assert second is not None
     assert second["hold"] == "concurrency"
 
-    done = await stage.ended(second["_id"])
+    done = await stage.wait_for_end(second["_id"])
     before = await stage.store.runs.find_one({"trigger.nominal_at": NOON})
     assert before is not None
     assert (before["state"], done["state"]) == (ended, "succeeded")

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, Bench, Clock, finish_all, nominal
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, ScheduleBench, FakeClock, finish_all, nominal_times
 from triggers.register.record import Pause
-from triggers.schedule.backfill import backfill, plan_backfill
-from triggers.schedule.starting import Starter
+from triggers.schedule.backfill import make_backfill_runs, plan_backfill
+from triggers.schedule.starting import TickStarter
 from triggers.schedule.ticks import Tick
 from workers.control.cancelling import cancel
 from workers.store.run_store import RunStore
@@ -23,8 +23,8 @@ async def states(store: RunStore) -> list[tuple[str, str | None]]:
     return [(run["state"], run["hold"]) async for run in found]
 
 
-async def test_buffer_one_lets_one_wait_behind_the_one_at_work_and_skips_the_next(
-    schedules: Bench, store: RunStore, clock: Clock
+async def test_buffer_one_queues_one_behind_the_running_one_and_skips_the_next(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *", overlap="buffer_one")
     await schedules.scheduler.tick()
@@ -32,7 +32,7 @@ async def test_buffer_one_lets_one_wait_behind_the_one_at_work_and_skips_the_nex
     await schedules.ticks_at(clock, *MINUTES[:4])
 
     assert await states(store) == [("queued", None), ("queued", "concurrency")]
-    assert await schedules.skipped() == {"buffer_full": 2}
+    assert await schedules.skip_counts() == {"buffer_full": 2}
     [note] = (await schedules.document())["notes"]
     assert [note["nominal_at"], note["until"]] == MINUTES[2:4]
 
@@ -44,8 +44,8 @@ async def test_buffer_one_lets_one_wait_behind_the_one_at_work_and_skips_the_nex
     assert await states(store) == [("cancelled", None), ("queued", None), ("queued", "concurrency")]
 
 
-async def test_cancel_previous_stops_what_runs_and_starts_when_it_has_let_go(
-    schedules: Bench, store: RunStore, clock: Clock
+async def test_cancel_previous_stops_the_running_run_and_starts_after_its_end(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *", overlap="cancel_previous")
     await schedules.scheduler.tick()
@@ -62,14 +62,14 @@ async def test_cancel_previous_stops_what_runs_and_starts_when_it_has_let_go(
     await schedules.ticks_at(clock, MINUTES[2])
 
     assert await states(store) == [("running", None), ("cancelled", None), ("queued", "concurrency")]
-    assert await schedules.skipped() == {}
+    assert await schedules.skip_counts() == {}
 
 
 async def test_cancel_previous_leaves_other_apps_and_other_triggers_alone(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     schedules.declare(cron="* * * * *", overlap="cancel_previous", apps=("acme", "globex"))
-    await schedules.make(app_id="acme", cron="* * * * *", overlap="allow")
+    await schedules.create_schedule(app_id="acme", cron="* * * * *", overlap="allow")
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, NOON)
     await store.runs.update_many({"app_id": "globex"}, {"$set": {"state": "succeeded"}})
@@ -82,7 +82,7 @@ async def test_cancel_previous_leaves_other_apps_and_other_triggers_alone(
 
 
 async def test_a_tick_that_is_repeated_neither_skips_nor_cancels_its_own_run(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     for overlap in ("skip", "buffer_one", "cancel_previous"):
         schedules.declare(name=overlap, cron="* * * * *", overlap=overlap)
@@ -92,32 +92,32 @@ async def test_a_tick_that_is_repeated_neither_skips_nor_cancels_its_own_run(
         await schedules.triggers.triggers.update_one({"_id": f"Digest/{overlap}"}, {"$set": {"schedule.next_at": NOON}})
         await schedules.scheduler.tick()
 
-        assert await schedules.skipped(f"Digest/{overlap}") == {}
+        assert await schedules.skip_counts(f"Digest/{overlap}") == {}
 
     assert await states(store) == [("queued", None)] * 3
 
 
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "cancel_previous"])
-async def test_a_run_that_another_scheduler_makes_meanwhile_is_no_overlap_of_itself(
-    schedules: Bench, store: RunStore, clock: Clock, overlap: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_made_by_another_scheduler_meanwhile_is_no_self_overlap(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock, overlap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def not_yet(_starter: Starter, _ticks: object) -> set[Tick]:
+    async def not_yet(_starter: TickStarter, _ticks: object) -> set[Tick]:
         return set()
 
     schedules.declare(cron="* * * * *", overlap=overlap)
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, NOON)
-    monkeypatch.setattr(Starter, "_there_already", not_yet)
+    monkeypatch.setattr(TickStarter, "_there_already", not_yet)
 
     await schedules.triggers.triggers.update_one({}, {"$set": {"schedule.next_at": NOON}})
     await schedules.scheduler.tick()
 
     assert await states(store) == [("queued", None)]
-    assert await schedules.skipped() == {}
+    assert await schedules.skip_counts() == {}
 
 
 async def test_jitter_delays_the_start_and_neither_the_run_nor_its_key(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     clock.now = noon = datetime(2050, 6, 1, 12, 0, tzinfo=UTC)  # what is to start later is told only until then
     apps = tuple(f"app{number}" for number in range(20))
@@ -133,26 +133,26 @@ async def test_jitter_delays_the_start_and_neither_the_run_nor_its_key(
     assert noon + MINUTE <= min(starts) <= max(starts) < noon + 2 * MINUTE
 
 
-async def test_a_paused_tick_is_recorded_and_never_made_up_for(schedules: Bench, store: RunStore, clock: Clock) -> None:
+async def test_a_paused_tick_is_recorded_and_never_made_up_for(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
     trigger = schedules.declare(cron="* * * * *", overlap="allow", misfire={"policy": "all", "grace": "10m"})
     await schedules.scheduler.tick()
     await schedules.triggers.pause(trigger, Pause(clock(), "ann", "maintenance"))
 
     await schedules.ticks_at(clock, *MINUTES[:3])
 
-    assert await nominal(store) == []
-    assert await schedules.skipped() == {"paused": 3}
+    assert await nominal_times(store) == []
+    assert await schedules.skip_counts() == {"paused": 3}
     assert schedules.metric("schedule_skips_total", reason="paused") == 3
 
     await schedules.triggers.resume(trigger)
     await schedules.triggers.triggers.update_one({}, {"$set": {"resumed_at": MINUTES[2] + SECOND}})
     await schedules.ticks_at(clock, MINUTES[3])
 
-    assert await nominal(store) == [MINUTES[3]]
+    assert await nominal_times(store) == [MINUTES[3]]
 
 
-async def test_what_passed_during_a_pause_is_not_made_up_for_though_no_scheduler_ran(
-    schedules: Bench, store: RunStore, clock: Clock
+async def test_ticks_of_a_pause_are_not_made_up_even_without_a_scheduler(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
     trigger = schedules.declare(cron="* * * * *", overlap="allow", misfire={"policy": "latest"})
     await schedules.scheduler.tick()
@@ -162,11 +162,11 @@ async def test_what_passed_during_a_pause_is_not_made_up_for_though_no_scheduler
 
     await schedules.ticks_at(clock, MINUTES[5])
 
-    assert await nominal(store) == MINUTES[3:6]
-    assert await schedules.skipped() == {"paused": 3}
+    assert await nominal_times(store) == MINUTES[3:6]
+    assert await schedules.skip_counts() == {"paused": 3}
 
 
-async def test_a_pause_for_one_app_leaves_the_others(schedules: Bench, store: RunStore, clock: Clock) -> None:
+async def test_a_pause_for_one_app_leaves_the_others(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
     trigger = schedules.declare(cron="* * * * *", apps=("acme", "globex"))
     await schedules.scheduler.tick()
     await schedules.triggers.pause(trigger, Pause(clock(), "ann"), app_id="acme")
@@ -178,7 +178,7 @@ async def test_a_pause_for_one_app_leaves_the_others(schedules: Bench, store: Ru
 
 
 async def test_failures_in_a_row_pause_that_app_until_it_is_resumed(
-    schedules: Bench, store: RunStore, clock: Clock, caplog: pytest.LogCaptureFixture
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)  # failures before it was resumed count no more
     clock.now = now - 5 * MINUTE
@@ -195,7 +195,7 @@ async def test_failures_in_a_row_pause_that_app_until_it_is_resumed(
     assert record is not None
     pause = record.paused_apps["acme"]
     assert (pause.reason, pause.note) == ("failures", "its last 2 runs failed")
-    assert await schedules.skipped() == {"paused": 2}
+    assert await schedules.skip_counts() == {"paused": 2}
     assert [record.message for record in caplog.records].count("trigger_paused_after_failures") == 1
 
     await schedules.triggers.resume(trigger, app_id="acme")
@@ -204,7 +204,7 @@ async def test_failures_in_a_row_pause_that_app_until_it_is_resumed(
     assert await store.runs.count_documents({"app_id": "acme", "state": "queued"}) == 1
 
 
-async def test_a_success_between_failures_pauses_nothing(schedules: Bench, store: RunStore, clock: Clock) -> None:
+async def test_a_success_between_failures_pauses_nothing(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
     schedules.declare(cron="* * * * *", pause_after_failures=2)
     await schedules.scheduler.tick()
     for number, state in enumerate(["failed", "succeeded", "failed", "cancelled", "parked"]):
@@ -213,14 +213,14 @@ async def test_a_success_between_failures_pauses_nothing(schedules: Bench, store
 
     await schedules.ticks_at(clock, MINUTES[5])
 
-    assert len(await nominal(store)) == 5
+    assert len(await nominal_times(store)) == 5
     assert (await schedules.document())["paused_apps"]["acme"]["pause"]["reason"] == "failures"
 
 
 async def test_one_that_was_made_at_run_time_is_paused_as_a_whole(
-    schedules: Bench, store: RunStore, clock: Clock
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
-    made = await schedules.make(every="1m", pause_after_failures=1)
+    made = await schedules.create_schedule(every="1m", pause_after_failures=1)
     await schedules.ticks_at(clock, NOON)
     await finish_all(store, "failed")
 
@@ -234,15 +234,15 @@ async def test_one_that_was_made_at_run_time_is_paused_as_a_whole(
 
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "cancel_previous"])
 async def test_a_backfill_goes_on_beside_the_ticks(
-    schedules: Bench, store: RunStore, clock: Clock, overlap: str
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock, overlap: str
 ) -> None:
     trigger = schedules.declare(cron="* * * * *", overlap=overlap)
     await schedules.scheduler.tick()
     plan = await plan_backfill(trigger, start=NOON - 5 * MINUTE, end=NOON - MINUTE, store=store)
-    await backfill(plan, schedules.ground.acceptance)
+    await make_backfill_runs(plan, schedules.ground.acceptance)
 
     await schedules.ticks_at(clock, NOON)
 
     assert await store.runs.count_documents({"state": "queued", "correlation_id": {"$regex": "^backfill_"}}) == 5
     assert await store.runs.count_documents({"state": "queued", "trigger.nominal_at": NOON, "hold": None}) == 1
-    assert await schedules.skipped() == {}
+    assert await schedules.skip_counts() == {}

@@ -29,28 +29,28 @@ async def triggers(store: RunStore) -> TriggerStore:
     return found
 
 
-def made(spec: TriggerSpec = HOURLY, app_id: str = "acme") -> Trigger:
+def made_trigger(spec: TriggerSpec = HOURLY, app_id: str = "acme") -> Trigger:
     return Trigger("Digest", spec, app_id, 1)
 
 
 async def test_one_identity_is_made_once_also_by_many_at_once(triggers: TriggerStore) -> None:
     async def attempt() -> bool:
         try:
-            await triggers.create(made())
+            await triggers.create(made_trigger())
         except TriggerExistsError:
             return False
         return True
 
     assert sum(await asyncio.gather(*(attempt() for _ in range(20)))) == 1
-    await triggers.create(made(app_id="globex"))
-    assert [each.id async for each in triggers.made_at_run_time()] == ["Digest/tick@acme", "Digest/tick@globex"]
+    await triggers.create(made_trigger(app_id="globex"))
+    assert [each.id async for each in triggers.iter_runtime_triggers()] == ["Digest/tick@acme", "Digest/tick@globex"]
 
 
-async def test_of_two_edits_of_one_revision_one_is_lost_and_told(triggers: TriggerStore) -> None:
-    await triggers.create(made())
-    edited = made(HOURLY.model_copy(update={"overlap": "allow"}))
+async def test_of_two_edits_of_one_revision_the_second_is_refused(triggers: TriggerStore) -> None:
+    await triggers.create(made_trigger())
+    edited = made_trigger(HOURLY.model_copy(update={"overlap": "allow"}))
 
-    answers = await asyncio.gather(*(triggers.replace(edited, expected=1) for _ in range(2)))
+    answers = await asyncio.gather(*(triggers.replace(edited, expected_revision=1) for _ in range(2)))
 
     assert sorted(answers) == [False, True]
     record = await triggers.find(edited.id)
@@ -58,7 +58,7 @@ async def test_of_two_edits_of_one_revision_one_is_lost_and_told(triggers: Trigg
     assert (record.revision, record.spec) == (2, edited.spec)
 
 
-async def test_a_packages_trigger_has_a_document_once_there_is_something_to_say(triggers: TriggerStore) -> None:
+async def test_a_packages_trigger_has_a_document_once_there_is_state_to_store(triggers: TriggerStore) -> None:
     trigger = Trigger("Digest", HOURLY)
     assert await triggers.find(trigger.id) is None
 
@@ -96,8 +96,8 @@ async def test_the_newest_notes_are_kept_and_all_are_counted(triggers: TriggerSt
     trigger = Trigger("Digest", HOURLY)
     for number in range(MAX_NOTES + 3):
         note = {"reason": "unmappable", "detail": f"${number}", "at": NOW, "number": number}
-        await triggers.note(trigger, counts={"skipped.unmappable": 1}, notes=[note], fired_at=NOW - number * MINUTE)
-    await triggers.note(trigger, counts={"accepted": 1}, notes=[], fired_at=NOW - MINUTE)
+        await triggers.add_stats(trigger, counts={"skipped.unmappable": 1}, notes=[note], fired_at=NOW - number * MINUTE)
+    await triggers.add_stats(trigger, counts={"accepted": 1}, notes=[], fired_at=NOW - MINUTE)
 
     record = await triggers.find(trigger.id)
     assert record is not None
@@ -133,7 +133,7 @@ async def test_equal_notes_in_a_row_are_one_whichever_write_brought_them(
         some = Notes()
         for note in given[begin : begin + in_one_write]:
             some.add(note)
-        await triggers.note(trigger, counts={"skipped.x": len(some)}, notes=list(some), fired_at=None)
+        await triggers.add_stats(trigger, counts={"skipped.x": len(some)}, notes=list(some), fired_at=None)
 
     record = await triggers.find(trigger.id)
     assert record is not None
@@ -153,12 +153,12 @@ async def test_equal_notes_in_a_row_are_one_whichever_write_brought_them(
 
 
 async def test_writers_at_once_lose_no_note_of_each_other(triggers: TriggerStore) -> None:
-    trigger = made(HOOK)
+    trigger = made_trigger(HOOK)
     await triggers.create(trigger)
     note = {"reason": "paused", "app_id": "acme", "at": NOW, "times": 3}
 
     await asyncio.gather(
-        *(triggers.note(trigger, counts={"refused.paused": 3}, notes=[note], fired_at=None) for _ in range(20))
+        *(triggers.add_stats(trigger, counts={"refused.paused": 3}, notes=[note], fired_at=None) for _ in range(20))
     )
 
     record = await triggers.find(trigger.id)
@@ -167,15 +167,15 @@ async def test_writers_at_once_lose_no_note_of_each_other(triggers: TriggerStore
     assert (record.counts, record.spec) == ({"refused.paused": 60}, HOOK)
 
 
-async def test_one_that_was_removed_stays_removed_whatever_is_still_said_of_it(triggers: TriggerStore) -> None:
-    await triggers.create(made(HOOK))
-    assert not await triggers.remove(made(HOOK).id, expected=7)
-    assert await triggers.remove(made(HOOK).id)
+async def test_a_removed_trigger_stays_removed_despite_later_notes(triggers: TriggerStore) -> None:
+    await triggers.create(made_trigger(HOOK))
+    assert not await triggers.remove(made_trigger(HOOK).id, expected_revision=7)
+    assert await triggers.remove(made_trigger(HOOK).id)
 
-    await triggers.note(made(HOOK), counts={"accepted": 1}, notes=[], fired_at=NOW)
-    await triggers.pause(made(HOOK), PAUSE)
+    await triggers.add_stats(made_trigger(HOOK), counts={"accepted": 1}, notes=[], fired_at=NOW)
+    await triggers.pause(made_trigger(HOOK), PAUSE)
 
-    assert await triggers.find(made(HOOK).id) is None
+    assert await triggers.find(made_trigger(HOOK).id) is None
 
 
 async def test_what_is_of_a_package_is_neither_edited_nor_removed(triggers: TriggerStore) -> None:
@@ -183,17 +183,17 @@ async def test_what_is_of_a_package_is_neither_edited_nor_removed(triggers: Trig
     await triggers.pause(trigger, PAUSE)
 
     assert not await triggers.remove(trigger.id)
-    assert not await triggers.replace(trigger, expected=0)
-    assert [each async for each in triggers.made_at_run_time()] == []
+    assert not await triggers.replace(trigger, expected_revision=0)
+    assert [each async for each in triggers.iter_runtime_triggers()] == []
 
 
 async def test_a_page_goes_on_behind_the_last_id_and_stays_in_its_app(triggers: TriggerStore) -> None:
     for number in range(5):
         for app_id in ("acme", "globex"):
-            await triggers.create(made(HOURLY.model_copy(update={"name": f"t{number}"}), app_id))
+            await triggers.create(made_trigger(HOURLY.model_copy(update={"name": f"t{number}"}), app_id))
 
-    first = [each.id async for each in triggers.made_at_run_time(app_id="acme", limit=2)]
-    rest = [each.id async for each in triggers.made_at_run_time(app_id="acme", after=first[-1])]
+    first = [each.id async for each in triggers.iter_runtime_triggers(app_id="acme", limit=2)]
+    rest = [each.id async for each in triggers.iter_runtime_triggers(app_id="acme", after=first[-1])]
 
     assert first + rest == [f"Digest/t{number}@acme" for number in range(5)]
-    assert [each async for each in triggers.made_at_run_time(kind="webhook")] == []
+    assert [each async for each in triggers.iter_runtime_triggers(kind="webhook")] == []

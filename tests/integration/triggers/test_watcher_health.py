@@ -8,21 +8,21 @@ from functools import partial
 
 import pytest
 
-from tests.integration.triggers.stream_bench import Bench
-from tests.integration.triggers.waiting import until
+from tests.integration.triggers.stream_bench import StreamBench
+from tests.integration.triggers.waiting import wait_until
 from triggers.change_stream import watcher as watching
-from triggers.change_stream.starting import Starting, Wish
-from workers.process.health import Steps
+from triggers.change_stream.starting import RunStarter, RunIntent
+from workers.process.health import StepWatch
 
 pytestmark = pytest.mark.integration
 
 
 async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: StreamBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, let_go, start = asyncio.Event(), asyncio.Event(), Starting.start
+    held, let_go, start = asyncio.Event(), asyncio.Event(), RunStarter.start
 
-    async def held_up(self: Starting, wishes: Sequence[Wish]) -> None:
+    async def held_up(self: RunStarter, wishes: Sequence[RunIntent]) -> None:
         held.set()
         await let_go.wait()
         await start(self, wishes)
@@ -33,27 +33,27 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
     watcher = bench.watcher()
 
     async def named() -> bool:
-        return bool(watcher.late_streams())
+        return bool(watcher.overdue_streams())
 
     async def well() -> bool:
-        return not watcher.late_streams()
+        return not watcher.overdue_streams()
 
     async with bench.watching(watcher=watcher):
         assert await well()
-        monkeypatch.setattr(Starting, "start", held_up)
+        monkeypatch.setattr(RunStarter, "start", held_up)
         await bench.orders.insert_one({"_id": 1})
         await held.wait()
-        await until(named, "the stream is late")
-        [words] = watcher.late_streams()
+        await wait_until(named, "the stream is late")
+        [words] = watcher.overdue_streams()
         let_go.set()
-        await until(well, "the stream gets on")
-        await bench.saw(1)
+        await wait_until(well, "the stream gets on")
+        await bench.wait_for_runs(1)
 
     assert words.startswith(f"the stream {bench.shop.name} has owed a saved position for ")
     assert await well()  # one that is not read any more owes nothing
 
 
-async def test_a_quiet_stream_gets_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quiet_stream_gets_on(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "STREAM_PATIENCE_S", 0.3)
     bench.settings = replace(bench.settings, lease_s=3)
     bench.declare({})
@@ -64,23 +64,23 @@ async def test_a_quiet_stream_gets_on(bench: Bench, monkeypatch: pytest.MonkeyPa
         first = (await bench.stream())["token_saved_at"]
 
         async def saved_often() -> bool:
-            late.extend(watcher.late_streams())
+            late.extend(watcher.overdue_streams())
             since_first: timedelta = (await bench.stream())["token_saved_at"] - first
             return since_first > timedelta(seconds=1.5)
 
-        await until(saved_often, "some positions")
+        await wait_until(saved_often, "some positions")
 
     assert late == []
 
 
-async def test_each_look_at_the_triggers_counts_as_a_step(bench: Bench) -> None:
-    steps, stop = Steps("look"), asyncio.Event()
-    assert steps.look() == ["the step look has not succeeded yet"]
+async def test_each_look_at_the_triggers_counts_as_a_step(bench: StreamBench) -> None:
+    steps, stop = StepWatch("look"), asyncio.Event()
+    assert steps.check() == ["the step look has not succeeded yet"]
 
     async def looked() -> bool:
-        return not steps.look()
+        return not steps.check()
 
-    running = asyncio.create_task(bench.watcher().run(stop, watched=partial(steps.watched, "look")))
-    await until(looked, "a look")
+    running = asyncio.create_task(bench.watcher().run(stop, watch_step=partial(steps.watch, "look")))
+    await wait_until(looked, "a look")
     stop.set()
     await running

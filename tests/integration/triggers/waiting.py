@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 
-async def until(condition: Callable[[], Awaitable[bool]], what: str, *, within_s: float = 20) -> None:
+async def wait_until(condition: Callable[[], Awaitable[bool]], what: str, *, within_s: float = 20) -> None:
     deadline = time.monotonic() + within_s
     while not await condition():
         if time.monotonic() > deadline:

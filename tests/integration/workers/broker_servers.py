@@ -13,9 +13,9 @@ from typing import Any
 from redis.asyncio import Redis
 
 from ops.embedded.binaries import find_redis
-from ops.embedded.ports import LOOPBACK, free_port, is_open
-from ops.embedded.tied import kill_group, start_tied
-from tests.integration.stage import until
+from ops.embedded.ports import LOOPBACK, find_free_port, is_port_open
+from ops.embedded.tied import kill_child_group, start_child
+from tests.integration.stage import wait_until
 
 MASTER = "mymaster"
 
@@ -30,7 +30,7 @@ class Certificates:
         return str(self.folder / f"{name}.pem")
 
     @classmethod
-    def made(cls, folder: Path) -> "Certificates":
+    def create(cls, folder: Path) -> "Certificates":
         folder.mkdir(parents=True)
         (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
         made = cls(folder)
@@ -81,7 +81,7 @@ class RedisProcess:
     """A Redis server, or a Sentinel, that the test may kill and start again."""
 
     def __init__(self, folder: Path, *flags: str, configuration: Sequence[str] = (), sentinel: bool = False) -> None:
-        self.port = free_port()
+        self.port = find_free_port()
         self.process: Process | None = None
         self._log = folder / f"{self.port}.log"
         file = folder / f"{self.port}.conf"
@@ -89,21 +89,21 @@ class RedisProcess:
         self._argv = [str(find_redis().path), str(file), *flags, *(["--sentinel"] if sentinel else [])]
 
     async def start(self) -> None:
-        self.process = await start_tied(self._argv, last_signal="KILL", output=self._log)
-        await until(f"{self._log} says it listens", lambda: is_open(self.port))
+        self.process = await start_child(self._argv, death_signal="KILL", output=self._log)
+        await wait_until(f"{self._log} says it listens", lambda: is_port_open(self.port))
 
-    async def says(self, *command: str) -> Any:
+    async def execute(self, *command: str) -> Any:
         async with Redis(host=LOOPBACK, port=self.port, decode_responses=True) as client:
             return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
 
     async def kill(self) -> None:
         if self.process is not None:
-            kill_group(self.process)
+            kill_child_group(self.process)
             await self.process.wait()
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedRedis:
     """A master and its replica, watched by three Sentinels."""
 
     redis: list[RedisProcess]
@@ -116,21 +116,21 @@ class Watched:
 
     async def master(self) -> int:
         """The port of the master that the Sentinels agree on; 0 while they do not."""
-        said = {each.port: await each.says("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER) for each in self.sentinels}
+        said = {each.port: await each.execute("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER) for each in self.sentinels}
         ports = {int(address[1]) for address in said.values() if address}
         return ports.pop() if len(ports) == 1 else 0
 
     async def fail_over(self) -> None:
-        await self.sentinels[0].says("SENTINEL", "FAILOVER", MASTER)
+        await self.sentinels[0].execute("SENTINEL", "FAILOVER", MASTER)
 
-    async def ready(self) -> bool:
+    async def is_ready(self) -> bool:
         """Each Sentinel knows the others and the replica: only then can they agree on a new master."""
-        states = [(await each.says("SENTINEL", "MASTERS"))[0] for each in self.sentinels]
+        states = [(await each.execute("SENTINEL", "MASTERS"))[0] for each in self.sentinels]
         return all((int(state["num-other-sentinels"]), int(state["num-slaves"])) == (2, 1) for state in states)
 
 
 @asynccontextmanager
-async def watched_redis(folder: Path) -> AsyncIterator[Watched]:
+async def watched_redis(folder: Path) -> AsyncIterator[WatchedRedis]:
     nothing_kept = ["save ''", "appendonly no", "repl-diskless-sync-delay 0", "repl-ping-replica-period 1"]
     master = RedisProcess(folder, configuration=nothing_kept)
     replica = RedisProcess(folder, configuration=[*nothing_kept, f"replicaof {LOOPBACK} {master.port}"])
@@ -144,8 +144,8 @@ async def watched_redis(folder: Path) -> AsyncIterator[Watched]:
         for each in (master, replica, *sentinels):
             stack.push_async_callback(each.kill)
             await each.start()
-        watched = Watched([master, replica], sentinels)
-        await until("the Sentinels know each other and the replica", watched.ready)
+        watched = WatchedRedis([master, replica], sentinels)
+        await wait_until("the Sentinels know each other and the replica", watched.is_ready)
         for each in sentinels:  # they look and talk every few seconds else, and a test would wait for that
-            await each.says("SENTINEL", "DEBUG", "info-period", "300", "publish-period", "200")
+            await each.execute("SENTINEL", "DEBUG", "info-period", "300", "publish-period", "200")
         yield watched

@@ -7,12 +7,12 @@ from tests.integration.stage import Document, Stage
 OnBroker = Callable[..., Stage]
 
 
-def slow(stage: Stage, delay_s: float = 0.4) -> None:
+def make_agents_slow(stage: Stage, delay_s: float = 0.4) -> None:
     stage.answers({agent: [{"text": agent, "delay_s": delay_s}] for agent in "AB"})
 
 
-async def all_end(stage: Stage, run_ids: list[str], *, within_s: float = 60) -> list[Document]:
-    runs = [await stage.reconciled_until_ended(each, within_s=within_s) for each in run_ids]
+async def wait_for_all_ends(stage: Stage, run_ids: list[str], *, within_s: float = 60) -> list[Document]:
+    runs = [await stage.reconcile_until_end(each, within_s=within_s) for each in run_ids]
     assert {run["state"] for run in runs} == {"succeeded"}
     # A call whose worker was killed has a row, too, and no answer.
     rows = [sum(row["ok"] for row in await stage.usage_rows(each)) for each in run_ids]
@@ -20,5 +20,5 @@ async def all_end(stage: Stage, run_ids: list[str], *, within_s: float = 60) -> 
     return runs
 
 
-async def accepted(stage: Stage, count: int) -> list[str]:
+async def accept_runs(stage: Stage, count: int) -> list[str]:
     return [(await stage.accept("Relay")).run_id for _ in range(count)]

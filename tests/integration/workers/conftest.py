@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from tests.integration.workers.broker_servers import (
     Certificates,
     RedisProcess,
-    Watched,
+    WatchedRedis,
     watched_redis,
 )
 from tests.integration.workers.broker_stage import OnBroker
@@ -23,7 +23,7 @@ from workers.store.run_store import RunStore
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates.made(tmp_path_factory.mktemp("certificates") / "made")
+    return Certificates.create(tmp_path_factory.mktemp("certificates") / "made")
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +39,14 @@ async def rabbitmq(tmp_path_factory: pytest.TempPathFactory, certificates: Certi
 
 
 @pytest.fixture(scope="session")
-async def sentinels(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Watched]:
+async def sentinels(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WatchedRedis]:
     async with watched_redis(tmp_path_factory.mktemp("sentinels")) as servers:
         yield servers
 
 
 @pytest.fixture
-async def watched(sentinels: Watched) -> Watched:
-    await until("the Sentinels know each other and a replica", sentinels.ready)
+async def watched(sentinels: WatchedRedis) -> WatchedRedis:
+    await wait_until("the Sentinels know each other and a replica", sentinels.is_ready)
     return sentinels
 
 

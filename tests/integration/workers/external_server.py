@@ -11,13 +11,13 @@ JSON = {"content-type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExternalRequest:
     path: str
     headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExternalAnswer:
     """`delay_s` before anything is said. Without `length` the connection's end is the body's."""
 
     body: bytes = b"{}"
@@ -27,13 +27,13 @@ class Answer:
     length: bool = True
 
 
-Plan = Callable[[Asked, int], Answer]
+Plan = Callable[[ExternalRequest, int], ExternalAnswer]
 
 
 @dataclass
 class ExternalServer:
     host: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ExternalRequest] = field(default_factory=list)
     sent_bytes: int = 0
 
 
@@ -45,10 +45,10 @@ def external_server(plan: Plan) -> Iterator[ExternalServer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()})
+            asked = ExternalRequest(self.path, {name.lower(): value for name, value in self.headers.items()})
             with counting:
-                served.asked.append(asked)
-                number = len(served.asked) - 1
+                served.requests.append(asked)
+                number = len(served.requests) - 1
             answer = plan(asked, number)
             time.sleep(answer.delay_s)
             try:
@@ -56,7 +56,7 @@ def external_server(plan: Plan) -> Iterator[ExternalServer]:
             except (BrokenPipeError, ConnectionResetError):
                 self.close_connection = True
 
-        def _say(self, answer: Answer) -> None:
+        def _say(self, answer: ExternalAnswer) -> None:
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

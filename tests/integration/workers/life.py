@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.integration.workers.life_of_workers import ENDS, LONG_AGO, Document, World
+from tests.integration.workers.life_of_workers import ENDS, LONG_AGO, Document, WorkerWorld
 from workers.control.answer import answer
 from workers.control.cancelling import cancel, discard
 from workers.control.errors import RefusedError, RunNotFoundError
@@ -27,10 +27,10 @@ NOT_OF_OLD = (
 )
 
 
-class Life:
+class RandomEvents:
     """What else happens: people, time and mishap."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorkerWorld) -> None:
         self.world, self.store, self.dice = world, world.store, world.dice
         self.reconciler = world.reconciler()
 
@@ -38,12 +38,12 @@ class Life:
         some: Callable[[], Awaitable[Any]] = self.dice.choices(
             [
                 self.insert,
-                self.insert_of_old,
-                self.ask,
-                self.lapse,
+                self.insert_old_format,
+                self.cancel_or_answer,
+                self.expire_lease,
                 self.wait,
-                self.lose,
-                self.grow_old,
+                self.lose_wakeup,
+                self.age_runs,
                 self.reconcile,
             ],
             weights=[8, 1, 6, 1, 2, 1, 1, 4],
@@ -59,19 +59,19 @@ class Life:
         )
 
     async def insert(self) -> None:
-        accepted = await self._inserted(self.world.request())
+        accepted = await self._insert_and_note(self.world.request())
         self.world.accepted += accepted.created
         self.world.did["merged"] += accepted.merged
         if accepted.ready and self.dice.random() < 0.9:  # else the sender died in between
             self.world.send(accepted.run_id)
 
-    async def _inserted(self, request: RunRequest) -> Accepted:
+    async def _insert_and_note(self, request: RunRequest) -> Accepted:
         if self.dice.random() < 0.7:
             return await self.store.insert(request)
         key, quiet = "all of an app", timedelta(seconds=5)  # or until `wait` thinks that it is over
         return await self.store.insert_debounced(request, key=key, quiet=quiet, at_most=2 * quiet)
 
-    async def insert_of_old(self) -> None:
+    async def insert_old_format(self) -> None:
         """As the version before lanes wrote them."""
         event = replace(self.world.request().trigger, id=f"old {self.world.accepted} {self.dice.random()}")
         request = replace(self.world.request(), trigger=event, order_key=None)
@@ -83,7 +83,7 @@ class Life:
         await self.store.runs.insert_one({**run, **self.dice.choice(kept)})
         self.world.accepted += 1
 
-    async def ask(self) -> None:
+    async def cancel_or_answer(self) -> None:
         state = self.dice.choice([*RunState, *[RunState.RUNNING] * 4])
         run = await self.world.some_run(state=state.value)
         if run is None:
@@ -106,10 +106,10 @@ class Life:
             )
             self.world.accepted += changed.changed
 
-    async def lapse(self) -> None:
+    async def expire_lease(self) -> None:
         run = await self.world.some_run(state="running")
         if run is not None:
-            await self.world.lapse(run["_id"], run["lease"]["token"])
+            await self.world.expire_lease(run["_id"], run["lease"]["token"])
 
     async def wait(self) -> None:
         """Time passes for what waits for its time."""
@@ -118,10 +118,10 @@ class Life:
             past = {"not_before": LONG_AGO, "wake_at": LONG_AGO}
             await self.store.runs.update_one({"_id": run["_id"], **later}, {"$set": past})
 
-    async def lose(self) -> None:
+    async def lose_wakeup(self) -> None:
         self.world.tickets[: self.dice.randrange(20)] = []
 
-    async def grow_old(self) -> None:
+    async def age_runs(self) -> None:
         """But for those of which somebody may still write a turn: nobody is frozen for as long as runs are kept."""
         ended = {"state": {"$in": [state.value for state in TERMINAL]}}
         run = await self.world.some_run(**ended)

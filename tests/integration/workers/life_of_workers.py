@@ -33,7 +33,7 @@ Owned = tuple[str, int]  # a run, and the token of its owner
 
 
 @dataclass
-class World:
+class WorkerWorld:
     """The store, and a broker that may lose what it was given."""
 
     store: RunStore
@@ -50,7 +50,7 @@ class World:
     def send(self, run_id: str) -> None:
         self.tickets.append(run_id)
 
-    async def waiting(self) -> int:
+    async def count_waiting(self) -> int:
         return len(self.tickets)
 
     def reconciler(self) -> Reconciler:
@@ -62,7 +62,7 @@ class World:
         found = await self.store.runs.find(query, {"lease.token": 1}).to_list(200)
         return self.dice.choice(found) if found else None
 
-    def begins(self, claim: Claim) -> None:
+    def note_claim(self, claim: Claim) -> None:
         limits = CAPS.limits_of(claim.document["app_id"], claim.document["workflow"])
         if (key := claim.document.get("order_head")) is not None:
             limits.append(Limit(f"order:{key}", 1))
@@ -71,7 +71,7 @@ class World:
         working = Counter(name for names in self.at_work.values() for name in names)
         self.faults += [f"too many of {limit.name}" for limit in limits if working[limit.name] > limit.most]
 
-    async def lapse(self, run_id: str, token: int) -> None:
+    async def expire_lease(self, run_id: str, token: int) -> None:
         """Its owner has been silent for too long, though it may be about to write."""
         self.lapsed.add((run_id, token))
         self.at_work.pop((run_id, token), None)
@@ -89,7 +89,7 @@ class World:
         )
 
 
-class Places:
+class UnlimitedSlots:
     """Suspects are worked on as all others are."""
 
     def has_room(self) -> bool:
@@ -102,17 +102,17 @@ class Places:
         pass
 
 
-class Worker:
+class SimulatedWorker:
     """One process. What it froze over, it writes when it is too late; an honest one ends what it begins."""
 
-    def __init__(self, world: World, name: str, *, honest: bool = False) -> None:
+    def __init__(self, world: WorkerWorld, name: str, *, honest: bool = False) -> None:
         self.honest = honest
         self.world, self.store, self.dice = world, world.store, world.dice
         self.ownership = Ownership(world.store, owner=name, lease_s=60)
         self.admission = Admission(
             CAPS, world.store, self.ownership, world, on_held=lambda _: None, on_fenced=lambda: None
         )
-        self.lanes = Lanes(world.store, self.ownership, self.admission, lambda: world.over, alone=Places())
+        self.lanes = Lanes(world.store, self.ownership, self.admission, lambda: world.over, alone=UnlimitedSlots())
         self.frozen: list[tuple[Claim, int]] = []
 
     async def step(self) -> None:
@@ -121,7 +121,7 @@ class Worker:
             return
         ticket: str | None = self.world.tickets.pop(self.dice.randrange(len(self.world.tickets)))
         while ticket is not None and (claim := await self.lanes.next(ticket)) is not None:
-            self.world.begins(claim)
+            self.world.note_claim(claim)
             try:
                 turn = await self.work_on(claim)
                 self.world.at_work.pop((claim.run_id, claim.token), None)
@@ -147,16 +147,16 @@ class Worker:
         elif mood < 0.9:
             delay = timedelta(milliseconds=self.dice.choice([0, 0, 20, 200]))
             if self.dice.random() < 0.2:  # a wish that comes too late for its worker to hear
-                await self.asked_to_stop(claim)
+                await self.request_cancel(claim)
             retried = self.dice.random() < 0.5
             state = await self.ownership.requeue(claim, delay=delay, counts_as_attempt=retried, reason="$later")
             self.world.did["cancelled as it was given up"] += state is RunState.CANCELLED
         else:
             self.frozen.append((claim, turn))
             if self.dice.random() < 0.8:
-                await self.world.lapse(claim.run_id, claim.token)
+                await self.world.expire_lease(claim.run_id, claim.token)
 
-    async def asked_to_stop(self, claim: Claim) -> None:
+    async def request_cancel(self, claim: Claim) -> None:
         with suppress(RefusedError, RunNotFoundError):  # another owner has ended it meanwhile
             await cancel(self.store, claim.run_id, by="$me")
 
@@ -165,16 +165,16 @@ class Worker:
         record: Document = {"outcome": outcome, "usage": {}, "errors": []}
         if state is RunState.NEEDS_HUMAN:
             record["question"] = {"number": len(claim.document.get("answers") or ()) + 1, "kind": "message"}
-        owed = (self.written(claim, "end"),) if self.dice.random() < 0.1 else ()
+        owed = (self.write_value(claim, "end"),) if self.dice.random() < 0.1 else ()
         await self.ownership.finish(claim, state, record, writes=owed)
         self.world.did[state] += 1
 
     async def commit(self, claim: Claim, number: int) -> None:
-        owed = (self.written(claim, str(number)),) if self.dice.random() < 0.1 else ()
+        owed = (self.write_value(claim, str(number)),) if self.dice.random() < 0.1 else ()
         checkpoint = {"context": {"token": claim.token}, "next_agent": "A", "progress": {"ended": None}}
         await self.ownership.commit_turn(claim, number=number, turn={"agent": "A"}, checkpoint=checkpoint, writes=owed)
 
-    def written(self, claim: Claim, value: str) -> DocumentWrite:
+    def write_value(self, claim: Claim, value: str) -> DocumentWrite:
         values = {"token": claim.token, "value": value}
         app_id, database = claim.document["app_id"], self.store.database.name
         return DocumentWrite("note", app_id, database, "notes", "run_id", claim.run_id, values)

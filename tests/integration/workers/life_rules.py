@@ -9,11 +9,11 @@ Document = Mapping[str, Any]
 
 
 def faults_of(run: Document) -> list[str]:
-    rule = _RULES.get(run["state"], _ended)
-    return [f"{run['_id']} is {run['state']}: {fault}" for fault in (*rule(run), *_in_order(run))]
+    rule = _RULES.get(run["state"], _check_ended)
+    return [f"{run['_id']} is {run['state']}: {fault}" for fault in (*rule(run), *_check_order(run))]
 
 
-def _in_order(run: Document) -> Iterator[str]:
+def _check_order(run: Document) -> Iterator[str]:
     key, head, held_by = (run.get("order") or {}).get("key"), run.get("order_head"), run.get("held_by")
     if head is not None and (head != key or run["state"] not in {RunState.QUEUED, RunState.RUNNING}):
         yield f"it is the head of {head}, and its order is {key}"
@@ -25,9 +25,9 @@ def _in_order(run: Document) -> Iterator[str]:
         yield f"it may start, and it is not the head of {key}"
 
 
-def _queued(run: Document) -> Iterator[str]:
+def _check_queued(run: Document) -> Iterator[str]:
     lane, held_by = run.get("lane"), run.get("held_by")
-    yield from _nobodys(run)
+    yield from _check_unowned(run)
     yield from _empty(run, "outcome", "usage", "finished_at", "question", "cancel_requested")
     let_go = str(held_by or "released:").startswith("released:")
     if run["hold"] is not None and (lane is not None or let_go):
@@ -40,15 +40,15 @@ def _queued(run: Document) -> Iterator[str]:
         yield f"it is woken at {run['wake_at']}, and may start at {run['not_before']}"
 
 
-def _running(run: Document) -> Iterator[str]:
+def _check_running(run: Document) -> Iterator[str]:
     if run["lease"]["owner"] is None or run["lease"]["until"] is None or run["claimed_at"] is None:
         yield f"its lease has no end: {run['lease']}"
     yield from _in_no_lane(run)
     yield from _empty(run, "outcome", "usage", "finished_at", "question")
 
 
-def _ended(run: Document) -> Iterator[str]:
-    yield from _nobodys(run)
+def _check_ended(run: Document) -> Iterator[str]:
+    yield from _check_unowned(run)
     if RunState(run["state"]) not in TERMINAL and run.get("cancel_requested") is not None:
         yield "it rests, and somebody wants it cancelled"
     if not isinstance(run["outcome"], Mapping) or not isinstance(run["outcome"]["reason"], str):
@@ -58,10 +58,10 @@ def _ended(run: Document) -> Iterator[str]:
     yield from _in_no_lane(run)
 
 
-_RULES = {RunState.QUEUED: _queued, RunState.RUNNING: _running}
+_RULES = {RunState.QUEUED: _check_queued, RunState.RUNNING: _check_running}
 
 
-def _nobodys(run: Document) -> Iterator[str]:
+def _check_unowned(run: Document) -> Iterator[str]:
     if run["lease"]["owner"] is not None or run["lease"]["until"] is not None:
         yield f"somebody owns it: {run['lease']}"
 

@@ -15,8 +15,8 @@ from workers.reconciling.retention import Retention
 from workers.store.run_store import RunStore, connect
 
 
-class DiesInTheMiddle(Retention):
-    async def _prune_in(self, session: AsyncClientSession) -> tuple[int, int]:
+class DyingRetention(Retention):
+    async def _prune_in_transaction(self, session: AsyncClientSession) -> tuple[int, int]:
         runs, _ = await super()._prune_in(session)
         assert runs > 0
         print("in the middle", flush=True)  # noqa: T201 -- the test waits for it
@@ -26,7 +26,7 @@ class DiesInTheMiddle(Retention):
 
 async def main(url: str, database: str) -> None:
     store = RunStore(connect(url, database=database))
-    retention = DiesInTheMiddle(store, timedelta(days=30))
+    retention = DyingRetention(store, timedelta(days=30))
     while await retention.prune() == 0:  # others may be in its way
         pass
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from ops.embedded.ports import LOOPBACK, free_port, is_open
-from ops.embedded.tied import kill_group, start_tied, stop_tied
-from tests.integration.stage import until
+from ops.embedded.ports import LOOPBACK, find_free_port, is_port_open
+from ops.embedded.tied import kill_child_group, start_child, stop_child
+from tests.integration.stage import wait_until
 from tests.integration.workers.broker_servers import Certificates
 
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -31,9 +31,9 @@ class RabbitMQ:
     """A private node: its own folder, cookie, ports and name server; it may be killed and started again."""
 
     def __init__(self, folder: Path, certificates: Certificates) -> None:
-        self.port, self.tls_port = free_port(), free_port()
+        self.port, self.tls_port = find_free_port(), find_free_port()
         self._folder = folder
-        self._epmd_port = free_port()
+        self._epmd_port = find_free_port()
         self._epmd: Process | None = None
         self.process: Process | None = None
         folder.mkdir(parents=True)
@@ -55,7 +55,7 @@ class RabbitMQ:
             "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": LOOPBACK,
             "RABBITMQ_NODENAME": f"test{self.port}@localhost",
-            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_DIST_PORT": str(find_free_port()),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
             "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
@@ -71,26 +71,26 @@ class RabbitMQ:
     async def start(self) -> None:
         if self._epmd is None:
             log = self._folder / "epmd.log"
-            self._epmd = await start_tied(
+            self._epmd = await start_child(
                 [shutil.which("epmd") or "", "-port", str(self._epmd_port)],
-                last_signal="KILL",
+                death_signal="KILL",
                 output=log,
                 env=self._environment,
             )
-            await until("epmd listens", lambda: is_open(self._epmd_port))
+            await wait_until("epmd listens", lambda: is_port_open(self._epmd_port))
         log = self._folder / "server.log"
-        self.process = await start_tied([str(RABBITMQ)], last_signal="KILL", output=log, env=self._environment)
-        await until("RabbitMQ listens", lambda: is_open(self.tls_port), within_s=60)
-        await until("RabbitMQ listens", lambda: is_open(self.port), within_s=60)
+        self.process = await start_child([str(RABBITMQ)], death_signal="KILL", output=log, env=self._environment)
+        await wait_until("RabbitMQ listens", lambda: is_port_open(self.tls_port), within_s=60)
+        await wait_until("RabbitMQ listens", lambda: is_port_open(self.port), within_s=60)
 
     async def kill(self) -> None:
         if self.process is not None:
-            kill_group(self.process)
+            kill_child_group(self.process)
             await self.process.wait()
-            await until("nobody listens any more", self._is_gone)  # the script ends before its Erlang has
+            await wait_until("nobody listens any more", self._has_stopped)  # the script ends before its Erlang has
 
-    async def _is_gone(self) -> bool:
-        return not await is_open(self.port)
+    async def _has_stopped(self) -> bool:
+        return not await is_port_open(self.port)
 
     def declare(self, queue: str) -> int:
         """A queue as Celery's consumer declares it; how many messages wait in it. An error if it is another kind."""
@@ -108,7 +108,7 @@ class RabbitMQ:
                 return False
             return True
 
-    async def keeps(self, queue: str) -> bool:
+    async def has_stored_queue(self, queue: str) -> bool:
         """RabbitMQ 3.10 notes a new quorum queue on disk within seconds; killed before, it never elects a leader."""
         names = [each for each in (self._folder / "mnesia").rglob("names.dets") if queue.encode() in each.read_bytes()]
         return bool(names)
@@ -116,4 +116,4 @@ class RabbitMQ:
     async def close(self) -> None:
         await self.kill()
         if self._epmd is not None:
-            await stop_tied(self._epmd, grace_s=2)
+            await stop_child(self._epmd, grace_s=2)

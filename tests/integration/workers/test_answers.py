@@ -12,7 +12,7 @@ import pytest
 
 from ops.supervisor import PROGRAM
 from tests.integration.model_server import completion, model_server, usage
-from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.control.answer import Answered, UnfitAnswerError, answer
 from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError, RunNotFoundError
@@ -86,11 +86,11 @@ async def desk_stage(stage: Stage) -> Stage:
     return stage
 
 
-async def say(stage: Stage, run_id: str, by: str = "ann", question: int | str = 1, **said: Any) -> Answered:
-    return await answer(stage.store, stage.wakeups, run_id, by=by, question=question, **said)
+async def send_answer(stage: Stage, run_id: str, by: str = "ann", question: int | str = 1, **content: Any) -> Answered:
+    return await answer(stage.store, stage.wakeups, run_id, by=by, question=question, **content)
 
 
-async def waits(
+async def wait_for_question(
     stage: Stage, run_id: str, *, question: int = 1, beside: Callable[[], Awaitable[Any]] | None = None
 ) -> Document:
     """For this question, since a run that was just answered may not have moved on yet."""
@@ -102,18 +102,18 @@ async def waits(
         assert run["state"] in ("queued", "running", "needs_human"), run["outcome"]
         return run if (run["question"] or {}).get("number") == question else None
 
-    run: Document = await until(f"{run_id} asks question {question}", asks)
+    run: Document = await wait_until(f"{run_id} asks question {question}", asks)
     return run
 
 
-async def test_a_run_is_answered_by_response_and_by_message_and_no_finished_turn_is_asked_again(
+async def test_a_response_and_a_message_answer_a_run_without_redoing_turns(
     desk_stage: Stage,
 ) -> None:
     stage = desk_stage
     await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
 
-    run = await waits(stage, run_id)
+    run = await wait_for_question(stage, run_id)
     assert (run["state"], run["turn"], run["outcome"]["kind"]) == ("needs_human", 1, "needs_human")
     asked = dict(run["question"])
     assert run["questions"] == [asked]
@@ -132,15 +132,15 @@ async def test_a_run_is_answered_by_response_and_by_message_and_no_finished_turn
         "keys": ["verdict"],
         "position": "1.1",
     }
-    assert await say(stage, run_id, responses={"Refund": {"verdict": "yes"}}) == Answered(run_id, 1, repeated=False)
+    assert await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}}) == Answered(run_id, 1, repeated=False)
 
-    run = await waits(stage, run_id, question=2)
+    run = await wait_for_question(stage, run_id, question=2)
     asked = {name: run["question"][name] for name in ("kind", "agent", "turn", "text")}
     assert asked == {"kind": "message", "agent": "A", "turn": 2, "text": "Shall B go on?"}
     assert (run["context"]["seen"], run["context"]["verdict"]) == ({"verdict": "yes"}, "yes")
-    await say(stage, run_id, message="yes, GO ON", by="bob", question=2)
+    await send_answer(stage, run_id, message="yes, GO ON", by="bob", question=2)
 
-    run = await stage.ended(run_id)
+    run = await stage.wait_for_end(run_id)
     turns = await stage.store.committed_turns(run_id, up_to=run["turn"])
     assert (run["state"], run["question"], run["attempt"]) == ("succeeded", None, 1)
     assert [(turn["agent"], turn["text"]) for turn in turns] == [
@@ -160,7 +160,7 @@ async def test_a_run_is_answered_by_response_and_by_message_and_no_finished_turn
     assert run["answers"][0]["question"]["arguments"] == {"amount": 12}
 
 
-async def a_worker_dies_at(stage: Stage, landmark: str) -> None:
+async def let_worker_crash_at(stage: Stage, landmark: str) -> None:
     dying = await asyncio.create_subprocess_exec(
         *(sys.executable, str(DYING), "worker", landmark, "1"),
         env=as_environment(stage.settings) | {"PYTHONPATH": str(DYING.parents[2])},
@@ -173,31 +173,31 @@ async def a_worker_dies_at(stage: Stage, landmark: str) -> None:
     stage.workers.remove(dying)
 
 
-async def asks_for_a_message(stage: Stage) -> str:
+async def run_to_message_question(stage: Stage) -> str:
     """A run that waits for what the user says; the worker that brought it there is gone."""
     worker = await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
-    await waits(stage, run_id)
-    await say(stage, run_id, responses={"Refund": {"verdict": "yes"}})
-    await waits(stage, run_id, question=2)
+    await wait_for_question(stage, run_id)
+    await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}})
+    await wait_for_question(stage, run_id, question=2)
     worker.kill()
     await worker.wait()
     return run_id
 
 
 @pytest.mark.parametrize("landmark", ["turn written", "turn committed"])
-async def test_a_worker_that_dies_at_the_turn_of_the_answer_loses_and_repeats_nothing(
+async def test_a_worker_that_dies_at_the_answers_turn_loses_and_repeats_nothing(
     desk_stage: Stage, landmark: str
 ) -> None:
     stage = desk_stage
-    run_id = await asks_for_a_message(stage)
-    await say(stage, run_id, message="go on", question=2)
-    await a_worker_dies_at(stage, landmark)
+    run_id = await run_to_message_question(stage)
+    await send_answer(stage, run_id, message="go on", question=2)
+    await let_worker_crash_at(stage, landmark)
     assert (await stage.run(run_id))["turn"] == (2 if landmark == "turn written" else 3)
 
     (stage.folder / "worker-1.log").unlink(missing_ok=True)
     await stage.start_worker()
-    run = await stage.reconciled_until_ended(run_id)
+    run = await stage.reconcile_until_end(run_id)
 
     assert run["state"] == "succeeded"
     assert await stage.agents_of(run_id) == ["Clerk", "A", "user", "B"]
@@ -206,7 +206,7 @@ async def test_a_worker_that_dies_at_the_turn_of_the_answer_loses_and_repeats_no
 
 
 @pytest.mark.parametrize("landmark", ["open turn kept", "turn written"])
-async def test_a_worker_that_dies_in_an_answered_turn_repeats_neither_a_call_nor_a_model_answer(
+async def test_a_worker_that_dies_in_an_answered_turn_repeats_no_call(
     desk_stage: Stage, landmark: str
 ) -> None:
     """It dies when the approved call is recorded, or when its whole turn is written and not counted yet."""
@@ -215,27 +215,27 @@ async def test_a_worker_that_dies_in_an_answered_turn_repeats_neither_a_call_nor
     stage.package("Desk", {**desk(), "tools/desk.py": TOOLS.replace("    context_variables.set", recorded)})
     worker = await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
-    await waits(stage, run_id)
+    await wait_for_question(stage, run_id)
     worker.kill()
     await worker.wait()
-    await say(stage, run_id, responses={"Refund": {"verdict": "yes"}})
-    await a_worker_dies_at(stage, landmark)
+    await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}})
+    await let_worker_crash_at(stage, landmark)
     assert paid.read_text() == "12 "
 
     (stage.folder / "worker-1.log").unlink(missing_ok=True)
     await stage.start_worker()
-    run = await waits(stage, run_id, question=2, beside=stage.reconciler().run_pass)
+    run = await wait_for_question(stage, run_id, question=2, beside=stage.reconciler().run_pass)
 
     assert paid.read_text() == "12 "
     assert run["context"]["seen"] == {"verdict": "yes"}
     assert [row["agent"] for row in await stage.usage_rows(run_id)] == ["Clerk", "A", "A"]
 
 
-async def test_of_two_answers_at_once_one_counts_and_the_same_one_again_is_no_other(desk_stage: Stage) -> None:
+async def test_of_two_concurrent_answers_one_counts_and_its_repeat_is_the_same(desk_stage: Stage) -> None:
     stage = desk_stage
-    run_id = await asks_for_a_message(stage)
+    run_id = await run_to_message_question(stage)
 
-    said = [say(stage, run_id, by=by, message="go on", question=2) for by in ("ann", "bob")]
+    said = [send_answer(stage, run_id, by=by, message="go on", question=2) for by in ("ann", "bob")]
     results = await asyncio.gather(*said, return_exceptions=True)
 
     [counted] = [each for each in results if isinstance(each, Answered)]
@@ -244,9 +244,9 @@ async def test_of_two_answers_at_once_one_counts_and_the_same_one_again_is_no_ot
     assert (counted.number, len(run["answers"]), run["state"]) == (2, 2, "queued")
     winner = run["answers"][1]["by"]
     assert str(refused) == f"question 2 of {run_id} was answered by {winner}"
-    assert (await say(stage, run_id, by=winner, message="go on", question=2)).repeated
+    assert (await send_answer(stage, run_id, by=winner, message="go on", question=2)).repeated
     with pytest.raises(RefusedError, match=f"question 2 of {run_id} was answered by {winner}"):
-        await say(stage, run_id, by="eve", message="go on", question=2)
+        await send_answer(stage, run_id, by="eve", message="go on", question=2)
     assert (await stage.run(run_id))["answers"] == run["answers"]
 
 
@@ -254,7 +254,7 @@ async def test_an_answer_that_does_not_answer_is_refused_and_changes_nothing(des
     stage = desk_stage
     await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
-    before = await waits(stage, run_id)
+    before = await wait_for_question(stage, run_id)
 
     for said, why in [
         ({"message": "yes"}, "waits for the tool Refund, which takes no message"),
@@ -264,20 +264,20 @@ async def test_an_answer_that_does_not_answer_is_refused_and_changes_nothing(des
         ({"responses": {"Refund": {}}, "question": "q_0"}, "has asked no question q_0"),
     ]:
         with pytest.raises(RefusedError, match=why):
-            await say(stage, run_id, **said)  # type: ignore[arg-type]  # of all kinds
+            await send_answer(stage, run_id, **said)  # type: ignore[arg-type]  # of all kinds
     with pytest.raises(RunNotFoundError):
-        await say(stage, run_id, message="yes", app_id="other")
+        await send_answer(stage, run_id, message="yes", app_id="other")
     with pytest.raises(UnfitAnswerError, match="larger than"):
-        await say(stage, run_id, responses={"Refund": {"verdict": "x" * 300_000}})
+        await send_answer(stage, run_id, responses={"Refund": {"verdict": "x" * 300_000}})
     assert await stage.run(run_id) == before
 
     await cancel(stage.store, run_id, by="ann")
     assert (await stage.run(run_id))["question"] is None
     with pytest.raises(RefusedError, match="it has ended as cancelled"):
-        await say(stage, run_id, responses={"Refund": {"verdict": "yes"}})
+        await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}})
 
 
-async def test_the_next_agent_is_shown_what_the_user_has_said(desk_stage: Stage) -> None:
+async def test_the_next_agent_is_shown_the_users_answer(desk_stage: Stage) -> None:
     stage = desk_stage
     with model_server(lambda _: completion("done", usage=usage(10, 1))) as server:
         package = desk()
@@ -286,10 +286,10 @@ async def test_the_next_agent_is_shown_what_the_user_has_said(desk_stage: Stage)
         scripted = {"provider": "script", "file": "answers.yaml"}
         hosted = {"provider": "openai", "model": "stub", "base_url": server.url}
         stage.models({"default": scripted, "hosted": hosted})
-        run_id = await asks_for_a_message(stage)
-        await say(stage, run_id, message="go on, in blue", question=2)
+        run_id = await run_to_message_question(stage)
+        await send_answer(stage, run_id, message="go on, in blue", question=2)
         await stage.start_worker()
-        run = await stage.ended(run_id)
+        run = await stage.wait_for_end(run_id)
 
     assert run["state"] == "succeeded"
     [request] = server.requests
@@ -304,11 +304,11 @@ async def test_a_run_that_asks_before_its_first_turn_is_answered(stage: Stage) -
     await stage.start_worker()
     run_id = (await stage.accept("Asks")).run_id
 
-    run = await waits(stage, run_id)
+    run = await wait_for_question(stage, run_id)
     assert (run["question"]["tool"], run["turn"], run["progress"]) == ("Who", 0, None)
-    await say(stage, run_id, responses={"Who": {"name": "$Ann"}})
+    await send_answer(stage, run_id, responses={"Who": {"name": "$Ann"}})
 
-    run = await stage.ended(run_id)
+    run = await stage.wait_for_end(run_id)
     assert (run["state"], run["context"]["who"]) == ("succeeded", {"name": "$Ann"})
 
 
@@ -324,11 +324,11 @@ async def command(stage: Stage, *arguments: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
-async def test_the_command_answers_and_says_in_one_line_why_it_does_not(desk_stage: Stage) -> None:
+async def test_the_command_answers_or_reports_in_one_line_why_not(desk_stage: Stage) -> None:
     stage = desk_stage
     await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
-    await waits(stage, run_id)
+    await wait_for_question(stage, run_id)
 
     code, out, err = await command(stage, run_id, "--question", "1", "-m", "yes")
     assert (code, out) == (1, "")
@@ -343,11 +343,11 @@ async def test_the_command_answers_and_says_in_one_line_why_it_does_not(desk_sta
     )
     assert (code, json.loads(out)) == (0, {"run_id": run_id, "answer": 1, "repeated": False, "waiting": []})
 
-    run = await waits(stage, run_id, question=2)
+    run = await wait_for_question(stage, run_id, question=2)
     assert run["answers"][0]["name"] == "ann"
     code, out, _ = await command(stage, run_id[-8:], "--question", "2", "--message", "go on")
     assert (code, out) == (0, f"{run_id} has answer 2, and goes on\n")
-    assert (await stage.ended(run_id))["state"] == "succeeded"
+    assert (await stage.wait_for_end(run_id))["state"] == "succeeded"
 
 
 async def test_in_production_a_question_shows_nothing_that_is_hidden(desk_stage: Stage) -> None:
@@ -356,12 +356,12 @@ async def test_in_production_a_question_shows_nothing_that_is_hidden(desk_stage:
     await stage.start_worker(environment="production")
     run_id = (await stage.accept("Desk")).run_id
 
-    run = await waits(stage, run_id)
+    run = await wait_for_question(stage, run_id)
     assert run["question"]["payload"] == {"amount": 12, "key": "(hidden)"}
-    await say(stage, run_id, responses={"Refund": {"verdict": "yes"}})
-    await waits(stage, run_id, question=2)
-    await say(stage, run_id, message=f"go on with {SECRET}", question=2)
-    await stage.ended(run_id)
+    await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}})
+    await wait_for_question(stage, run_id, question=2)
+    await send_answer(stage, run_id, message=f"go on with {SECRET}", question=2)
+    await stage.wait_for_end(run_id)
 
     turns = await stage.store.turns.find({"run_id": run_id}).to_list(None)
     assert SECRET not in str(turns)

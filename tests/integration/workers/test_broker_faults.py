@@ -12,9 +12,9 @@ import pytest
 
 from ops.doctor.checks import Check
 from ops.doctor.redis import check_redis
-from tests.integration.stage import Stage, until
-from tests.integration.workers.broker_servers import Certificates, RedisProcess, Watched, tls_in_front_of
-from tests.integration.workers.broker_stage import OnBroker, accepted, all_end
+from tests.integration.stage import Stage, wait_until
+from tests.integration.workers.broker_servers import Certificates, RedisProcess, WatchedRedis, tls_in_front_of
+from tests.integration.workers.broker_stage import OnBroker, accept_runs, wait_for_all_ends
 from tests.integration.workers.rabbitmq_node import RabbitMQ
 from workers.settings import Settings, as_environment
 
@@ -24,20 +24,20 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 async def test_a_worker_waits_for_a_broker_that_is_not_there_yet(redis: RedisProcess, on_broker: OnBroker) -> None:
     stage = on_broker(f"redis://jobs:hunter2@127.0.0.1:{redis.port}/0")
     ready = asyncio.create_task(stage.start_worker())
-    await until("the worker says what it waits for", lambda: waits(stage))
+    await wait_until("the worker says what it waits for", lambda: has_noticed_outage(stage))
     assert "worker_ready" not in stage.log()
     assert "hunter2" not in stage.log()
 
     await redis.start()
     # The rights that docs/brokers.md asks for.
     keys = [f"~{stage.settings.queue}*", "~_kombu*", "~unacked*"]
-    await redis.says("ACL", "SETUSER", "jobs", "on", ">hunter2", *keys, "+@all", "-@dangerous", "+info")
+    await redis.execute("ACL", "SETUSER", "jobs", "on", ">hunter2", *keys, "+@all", "-@dangerous", "+info")
     await ready
 
-    await all_end(stage, await accepted(stage, 1))
+    await wait_for_all_ends(stage, await accept_runs(stage, 1))
 
 
-async def waits(stage: Stage) -> bool:
+async def has_noticed_outage(stage: Stage) -> bool:
     path = stage.folder / "worker-0.log"
     return path.exists() and "Cannot connect to redis://" in path.read_text(encoding="utf-8")
 
@@ -63,31 +63,31 @@ async def test_a_url_that_cannot_be_used_is_one_line(settings: Settings, as_cele
     assert process.returncode not in {0, None}
 
 
-async def test_a_frozen_redis_delays_nobody_and_wake_ups_flow_when_it_is_back(
+async def test_a_frozen_redis_delays_no_acceptance_and_wakeups_resume_after_it(
     redis: RedisProcess, on_broker: OnBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     await redis.start()
     assert redis.process is not None
     stage = on_broker(f"redis://127.0.0.1:{redis.port}/0?socket_timeout=1&socket_connect_timeout=1")
     await stage.start_worker()
-    await all_end(stage, await accepted(stage, 1))
+    await wait_for_all_ends(stage, await accept_runs(stage, 1))
     caplog.set_level("INFO")
 
     redis.process.send_signal(signal.SIGSTOP)
     started = time.monotonic()
-    late = await accepted(stage, 50)
+    late = await accept_runs(stage, 50)
     took_s = time.monotonic() - started
-    await asyncio.wait_for(stage.wakeups.drained(), 5)
+    await asyncio.wait_for(stage.wakeups.wait_until_published(), 5)
     stage.wakeups.send(late[0])
-    await asyncio.wait_for(stage.wakeups.drained(), 5)
+    await asyncio.wait_for(stage.wakeups.wait_until_published(), 5)
     redis.process.send_signal(signal.SIGCONT)
-    runs = await accepted(stage, 5)
+    runs = await accept_runs(stage, 5)
 
     assert took_s < 1, "accepting waits for no broker"
     assert [each.getMessage() for each in caplog.records].count("wakeups_left_to_reconciler") == 1
     for run_id in runs:
-        assert (await stage.ended(run_id, within_s=20))["state"] == "succeeded"  # without a reconciler
-    await all_end(stage, late)
+        assert (await stage.wait_for_end(run_id, within_s=20))["state"] == "succeeded"  # without a reconciler
+    await wait_for_all_ends(stage, late)
 
 
 # -- what the doctor says
@@ -100,7 +100,7 @@ async def test_the_doctor_knows_rabbitmq(rabbitmq: RabbitMQ) -> None:
     assert checks[0].found.startswith("RabbitMQ 3.")
 
 
-async def test_the_doctor_says_what_rabbitmq_refuses(rabbitmq: RabbitMQ) -> None:
+async def test_the_doctor_reports_what_rabbitmq_refuses(rabbitmq: RabbitMQ) -> None:
     [stranger] = await check_redis(rabbitmq.url.replace("guest:guest", "guest:hunter2"))
     [elsewhere] = await check_redis(rabbitmq.url.removesuffix("/") + "nowhere")
 
@@ -111,7 +111,7 @@ async def test_the_doctor_says_what_rabbitmq_refuses(rabbitmq: RabbitMQ) -> None
     assert "hunter2" not in f"{stranger}"
 
 
-async def test_the_doctor_finds_the_master_behind_sentinels(watched: Watched) -> None:
+async def test_the_doctor_finds_the_master_behind_sentinels(watched: WatchedRedis) -> None:
     found = await check_redis(watched.url)
     [other] = await check_redis(watched.url.replace("master_name=mymaster", "master_name=other"))
 
@@ -132,13 +132,13 @@ async def test_the_doctor_puts_faults_of_a_handshake_in_words(
     nameless = await check_redis(f"amqps://localhost:{rabbitmq.tls_port}/?ssl_ca_certs={certificates.stranger}")
 
     assert good[0].level == "ok"
-    assert "not trusted here" in only(unknown).found
-    assert "ssl_ca_certs" in only(wrong).advice
-    assert "does not speak TLS" in only(plain).found
-    assert "not trusted here" in only(nameless).found
+    assert "not trusted here" in only_problem(unknown).found
+    assert "ssl_ca_certs" in only_problem(wrong).advice
+    assert "does not speak TLS" in only_problem(plain).found
+    assert "not trusted here" in only_problem(nameless).found
 
 
-def only(checks: list[Check]) -> Check:
+def only_problem(checks: list[Check]) -> Check:
     [check] = checks
     assert check.level == "problem"
     return check

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from tests.integration.stage import Stage, until
-from tests.integration.workers.broker_servers import Certificates, Watched, tls_in_front_of
-from tests.integration.workers.broker_stage import OnBroker, accepted, all_end, slow
+from tests.integration.stage import Stage, wait_until
+from tests.integration.workers.broker_servers import Certificates, WatchedRedis, tls_in_front_of
+from tests.integration.workers.broker_stage import OnBroker, accept_runs, wait_for_all_ends, make_agents_slow
 from tests.integration.workers.rabbitmq_node import LASTING, RabbitMQ
-from workers.broker.silence import leave_silent_redis
+from workers.broker.silence import disconnect_stalled_redis
 from workers.celery import celery_config
 from workers.services import Services
 from workers.settings import Settings, as_environment
@@ -29,32 +29,32 @@ RUNS = 15
 
 async def test_a_worker_killed_on_rabbitmq_is_taken_over(rabbitmq: RabbitMQ, on_broker: OnBroker) -> None:
     stage = on_broker(rabbitmq.url)
-    slow(stage, 0.6)
+    make_agents_slow(stage, 0.6)
     first = await stage.start_worker()
-    [run_id] = await accepted(stage, 1)
-    await stage.turn_is(run_id, 1)
+    [run_id] = await accept_runs(stage, 1)
+    await stage.wait_for_turn(run_id, 1)
 
     first.kill()
     await stage.start_worker()
-    [run] = await all_end(stage, [run_id])
+    [run] = await wait_for_all_ends(stage, [run_id])
 
     assert run["lease"]["token"] == 2, "claimed once by each worker"
 
 
-async def test_on_rabbitmq_a_wake_up_is_in_a_quorum_queue_and_a_busy_worker_holds_one_at_most(
+async def test_on_rabbitmq_wakeups_use_a_quorum_queue_and_one_prefetch(
     rabbitmq: RabbitMQ, on_broker: OnBroker
 ) -> None:
     stage = on_broker(rabbitmq.url)
-    slow(stage, 0.7)
+    make_agents_slow(stage, 0.7)
     await stage.start_worker(concurrency=2)
-    runs = await accepted(stage, 6)
-    await stage.turn_is(runs[0], 1)
+    runs = await accept_runs(stage, 6)
+    await stage.wait_for_turn(runs[0], 1)
 
     waiting = await asyncio.to_thread(rabbitmq.declare, stage.settings.queue)
 
     assert waiting == 3, "two are worked on, one waits in the worker, the rest for anybody"
     assert not await asyncio.to_thread(rabbitmq.has_exchange, "celery_delayed_27"), "nothing of ours is delayed there"
-    await all_end(stage, runs)
+    await wait_for_all_ends(stage, runs)
 
 
 async def test_runs_end_over_amqps_with_a_client_certificate(
@@ -64,22 +64,22 @@ async def test_runs_end_over_amqps_with_a_client_certificate(
     stage = on_broker(f"amqps://guest:guest@localhost:{rabbitmq.tls_port}/?ssl_ca_certs={certificates.ca}&{login}")
     await stage.start_worker()
 
-    await all_end(stage, await accepted(stage, 3))
+    await wait_for_all_ends(stage, await accept_runs(stage, 3))
 
 
 async def test_rabbitmq_killed_under_load_loses_no_run_and_no_worker(rabbitmq: RabbitMQ, on_broker: OnBroker) -> None:
     stage = on_broker(rabbitmq.url, queue=LASTING)
-    slow(stage)
+    make_agents_slow(stage)
     worker = await stage.start_worker(concurrency=5)
-    runs = await accepted(stage, RUNS)
-    await stage.turn_is(runs[0], 1)
-    await until("the queue is on disk", lambda: rabbitmq.keeps(LASTING))
+    runs = await accept_runs(stage, RUNS)
+    await stage.wait_for_turn(runs[0], 1)
+    await wait_until("the queue is on disk", lambda: rabbitmq.has_stored_queue(LASTING))
 
     await rabbitmq.kill()
-    runs += await accepted(stage, 5)
+    runs += await accept_runs(stage, 5)
     await rabbitmq.start()
-    runs += await accepted(stage, 5)
-    await all_end(stage, runs)
+    runs += await accept_runs(stage, 5)
+    await wait_for_all_ends(stage, runs)
 
     assert worker.returncode is None, stage.log()[-3000:]
 
@@ -87,19 +87,19 @@ async def test_rabbitmq_killed_under_load_loses_no_run_and_no_worker(rabbitmq: R
 # -- Redis behind Sentinels
 
 
-async def test_a_worker_follows_a_master_that_is_moved_while_it_waits(watched: Watched, on_broker: OnBroker) -> None:
+async def test_a_worker_follows_a_master_that_is_moved_while_it_waits(watched: WatchedRedis, on_broker: OnBroker) -> None:
     stage = on_broker(watched.url)
     worker = await stage.start_worker()
     old = await watched.master()
 
     await watched.fail_over()
-    await until("another master", lambda: new_master(watched, old))
-    await all_end(stage, await accepted(stage, 3))
+    await wait_until("another master", lambda: has_new_master(watched, old))
+    await wait_for_all_ends(stage, await accept_runs(stage, 3))
 
     assert worker.returncode is None, stage.log()[-3000:]
 
 
-async def test_a_redis_that_answers_is_not_left(settings: Settings, watched: Watched) -> None:
+async def test_a_redis_that_answers_is_not_left(settings: Settings, watched: WatchedRedis) -> None:
     """Else an idle worker would connect anew every few seconds, with a traceback each time."""
     for url in (settings.redis_url, f"{watched.url}&health_check_interval=7"):
         config = celery_config(replace(settings, redis_url=url))
@@ -109,13 +109,13 @@ async def test_a_redis_that_answers_is_not_left(settings: Settings, watched: Wat
             channel.connection.cycle.on_poll_start()  # from here on it waits for an answer
             polling = channel._in_poll
 
-            leave_silent_redis(connection)
+            disconnect_stalled_redis(connection)
 
             assert polling.health_check_interval == channel.health_check_interval
             polling.disconnect()  # closing the channel would wait
 
 
-async def test_a_master_that_freezes_is_left(watched: Watched, on_broker: OnBroker) -> None:
+async def test_a_master_that_freezes_is_left(watched: WatchedRedis, on_broker: OnBroker) -> None:
     stage = on_broker(f"{watched.url}&health_check_interval=1")
     worker = await stage.start_worker()
     old = await watched.master()
@@ -124,34 +124,34 @@ async def test_a_master_that_freezes_is_left(watched: Watched, on_broker: OnBrok
 
     frozen.process.send_signal(signal.SIGSTOP)
     try:
-        await until("another master", lambda: new_master(watched, old))
-        await all_end(stage, await accepted(stage, 3))
+        await wait_until("another master", lambda: has_new_master(watched, old))
+        await wait_for_all_ends(stage, await accept_runs(stage, 3))
     finally:
         frozen.process.send_signal(signal.SIGCONT)
 
     assert worker.returncode is None, stage.log()[-3000:]
 
 
-async def test_a_master_killed_under_load_loses_no_run_and_no_worker(watched: Watched, on_broker: OnBroker) -> None:
+async def test_a_master_killed_under_load_loses_no_run_and_no_worker(watched: WatchedRedis, on_broker: OnBroker) -> None:
     stage = on_broker(watched.url)
-    slow(stage)
+    make_agents_slow(stage)
     worker = await stage.start_worker(concurrency=5)
-    runs = await accepted(stage, RUNS)
-    await stage.turn_is(runs[0], 1)
+    runs = await accept_runs(stage, RUNS)
+    await stage.wait_for_turn(runs[0], 1)
 
     old = await watched.master()
     [killed] = [each for each in watched.redis if each.port == old]
     await killed.kill()
-    runs += await accepted(stage, 5)
-    await until("another master", lambda: new_master(watched, old))
-    runs += await accepted(stage, 5)
-    await all_end(stage, runs)
+    runs += await accept_runs(stage, 5)
+    await wait_until("another master", lambda: has_new_master(watched, old))
+    runs += await accept_runs(stage, 5)
+    await wait_for_all_ends(stage, runs)
     await killed.start()
 
     assert worker.returncode is None, stage.log()[-3000:]
 
 
-async def new_master(watched: Watched, old: int) -> bool:
+async def has_new_master(watched: WatchedRedis, old: int) -> bool:
     return await watched.master() not in {0, old}
 
 
@@ -169,24 +169,24 @@ async def test_runs_end_over_tls_and_where_the_server_asks_for_a_certificate(
     ):
         stage = on_broker(f"rediss://localhost:{port}/0?ssl_ca_certs={certificates.ca}")
         mutual = f"rediss://localhost:{asking}/0?ssl_ca_certs={certificates.ca}&{login}"
-        worker = await started_by_celery(stage, mutual)
+        worker = await start_celery_worker(stage, mutual)
 
-        await all_end(stage, await accepted(stage, 3))
+        await wait_for_all_ends(stage, await accept_runs(stage, 3))
 
         worker.terminate()
         assert await asyncio.wait_for(worker.wait(), 20) == 0
 
 
-async def started_by_celery(stage: Stage, redis_url: str) -> Process:
+async def start_celery_worker(stage: Stage, redis_url: str) -> Process:
     """As people who know Celery start it."""
     log = f"--logfile={stage.folder / 'worker-0.log'}"
     command = [sys.executable, "-m", "celery", "-A", "workers", "worker", "--loglevel=WARNING", log]
     environment = as_environment(replace(stage.settings, redis_url=redis_url))
     process = await asyncio.create_subprocess_exec(*command, env=environment)
     stage.workers.append(process)
-    await until("the worker is ready", lambda: says(stage, "worker_ready"))
+    await wait_until("the worker is ready", lambda: has_logged(stage, "worker_ready"))
     return process
 
 
-async def says(stage: Stage, event: str) -> bool:
+async def has_logged(stage: Stage, event: str) -> bool:
     return (stage.folder / "worker-0.log").exists() and event in stage.log()

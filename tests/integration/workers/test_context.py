@@ -21,7 +21,7 @@ def fill(context_variables=None):
 """
 
 
-async def test_a_context_is_kept_as_a_tool_left_it_and_what_a_store_refuses_as_text(stage: Stage) -> None:
+async def test_a_context_is_stored_as_left_and_unstorable_values_as_text(stage: Stage) -> None:
     package = relay("Odd", ["A", "B"])
     package["tools"] = {"tools": [{"agent": "A", "file": "fill.py", "function": "fill"}]}
     package["tools/fill.py"] = ODD_TOOL
@@ -29,7 +29,7 @@ async def test_a_context_is_kept_as_a_tool_left_it_and_what_a_store_refuses_as_t
     stage.answers({"A": [{"tool_calls": [{"name": "fill"}]}, {"text": "filled"}], "B": [{"text": "done"}]})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Odd")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Odd")).run_id)
 
     assert (run["state"], run["turn"]) == ("succeeded", 2)
     context = run["context"]
@@ -68,7 +68,7 @@ async def test_a_database_variable_is_the_newest_document_of_the_runs_own_app(st
     await stage.start_worker()
     await database.command("profile", 2)
 
-    run = await stage.ended((await stage.accept("Clerk", app_id="acme")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Clerk", app_id="acme")).run_id)
 
     assert (run["state"], run["context"]["order"]) == ("succeeded", {"status": "newest", "total": 3})
     [asked] = await database["system.profile"].find({"op": "query", "ns": f"{database.name}.orders"}).to_list(None)
@@ -94,7 +94,7 @@ async def test_without_a_document_of_its_app_a_run_fails_before_any_model_call(s
     await database["orders"].insert_one({"_id": 3, "app_id": "globex", "status": "of another app"})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Clerk", app_id="acme")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Clerk", app_id="acme")).run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
     assert "no document matches" in run["outcome"]["reason"]

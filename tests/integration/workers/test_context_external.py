@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from tests.integration.workers.external_server import Answer, Asked, ExternalServer, Plan, external_server
+from tests.integration.workers.external_server import ExternalAnswer, ExternalRequest, ExternalServer, Plan, external_server
 from workflows.context.external import body, reader
 from workflows.context.external.reader import ExternalReader
 from workflows.context.missing import NoValueError
@@ -27,7 +27,7 @@ SECRET = "s3cret/canary+1"
 FACTS = {"app_id": "acme", "user_id": "ada"}
 
 
-class Clock:
+class FakeClock:
     now = 0.0
 
     def __call__(self) -> float:
@@ -55,7 +55,7 @@ async def reading(
         await reader.close()
 
 
-async def read(plan: Plan | Answer, path: str = "/", facts: Mapping[str, Any] = FACTS, **source: Any) -> Any:
+async def read(plan: Plan | ExternalAnswer, path: str = "/", facts: Mapping[str, Any] = FACTS, **source: Any) -> Any:
     """One value by a reader of its own."""
     with external_server(plan if callable(plan) else lambda *_: plan) as server:
         async with reading(server) as reader:
@@ -66,49 +66,49 @@ def at(server: ExternalServer, path: str = "/", **source: Any) -> ExternalSource
     return ExternalSource(f"http://{server.host}{path}", **source)
 
 
-def answer(value: Any, **more: Any) -> Answer:
-    return Answer(json.dumps(value).encode(), **more)
+def answer(value: Any, **options: Any) -> ExternalAnswer:
+    return ExternalAnswer(json.dumps(value).encode(), **options)
 
 
-def text(body: bytes, kind: str = "text/plain") -> Answer:
-    return Answer(body, headers={"content-type": kind})
+def text(body: bytes, kind: str = "text/plain") -> ExternalAnswer:
+    return ExternalAnswer(body, headers={"content-type": kind})
 
 
 @pytest.mark.parametrize(
     ("answered", "value"),
     [
         (answer({"a": [1, None]}), {"a": [1, None]}),
-        (Answer(b"1", headers={"content-type": "application/problem+json; charset=utf-8"}), 1),
+        (ExternalAnswer(b"1", headers={"content-type": "application/problem+json; charset=utf-8"}), 1),
         (text("grün".encode(), "text/plain; charset=utf-8"), "grün"),
         (text("grün".encode("latin-1"), "text/plain; charset=ISO-8859-1"), "grün"),
         (text(b"\xff", "text/plain"), "\ufffd"),
-        (Answer(b"plain", headers={}), "plain"),
-        (Answer(gzip.compress(b"[1]"), headers={"content-type": "application/json", "content-encoding": "GZIP"}), [1]),
+        (ExternalAnswer(b"plain", headers={}), "plain"),
+        (ExternalAnswer(gzip.compress(b"[1]"), headers={"content-type": "application/json", "content-encoding": "GZIP"}), [1]),
         (answer([1], length=False), [1]),
     ],
 )
-async def test_an_answer_is_json_where_it_says_so_and_text_elsewhere(answered: Answer, value: Any) -> None:
+async def test_an_answer_is_json_where_so_declared_and_text_elsewhere(answered: ExternalAnswer, value: Any) -> None:
     assert await read(answered) == value
 
 
 @pytest.mark.parametrize(
     ("answered", "reason"),
     [
-        (Answer(b"{"), "its answer says it is JSON, and is not"),
-        (Answer(b"[NaN]"), "its answer says it is JSON, and is not"),
-        (Answer(b"1e999"), "its answer says it is JSON, and is not"),
-        (Answer(b"[" * 100_000), "its answer says it is JSON, and is not"),
-        (Answer(b'"\\ud800"'), "its answer holds half of a character (a lone surrogate)"),
-        (Answer(b"null"), "its answer is empty"),
+        (ExternalAnswer(b"{"), "its answer says it is JSON, and is not"),
+        (ExternalAnswer(b"[NaN]"), "its answer says it is JSON, and is not"),
+        (ExternalAnswer(b"1e999"), "its answer says it is JSON, and is not"),
+        (ExternalAnswer(b"[" * 100_000), "its answer says it is JSON, and is not"),
+        (ExternalAnswer(b'"\\ud800"'), "its answer holds half of a character (a lone surrogate)"),
+        (ExternalAnswer(b"null"), "its answer is empty"),
         (answer({}, status=204), "it answered 204"),
         (answer({}, status=201), "it answered 201"),
         (answer({}, status=404), "it answered 404"),
-        (Answer(b"x", headers={"content-encoding": "br"}), "its answer is encoded as 'br', which is not read"),
-        (Answer(b"not gzip", headers={"content-encoding": "gzip"}), "its answer is not encoded as it says"),
-        (Answer(gzip.compress(b"x" * 99)[:-9], headers={"content-encoding": "gzip"}), "its answer ends too early"),
+        (ExternalAnswer(b"x", headers={"content-encoding": "br"}), "its answer is encoded as 'br', which is not read"),
+        (ExternalAnswer(b"not gzip", headers={"content-encoding": "gzip"}), "its answer is not encoded as it says"),
+        (ExternalAnswer(gzip.compress(b"x" * 99)[:-9], headers={"content-encoding": "gzip"}), "its answer ends too early"),
     ],
 )
-async def test_what_is_no_value_is_said(answered: Answer, reason: str) -> None:
+async def test_an_answer_without_a_value_is_reported(answered: ExternalAnswer, reason: str) -> None:
     with pytest.raises(NoValueError) as caught:
         await read(answered, attempts=1)
 
@@ -131,21 +131,21 @@ async def test_only_listed_hosts_are_asked() -> None:
             with pytest.raises(NoValueError, match=f"{other.host} is not an allowed host"):
                 await reader.read(at(other), app_id="acme", facts=FACTS)
 
-        assert other.asked == []
+        assert other.requests == []
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_not_followed_not_even_to_a_listed_host(status: int) -> None:
-    with external_server(lambda *_: Answer(status=status, headers={"location": "/b"})) as server:
+    with external_server(lambda *_: ExternalAnswer(status=status, headers={"location": "/b"})) as server:
         async with reading(server) as reader:
             with pytest.raises(NoValueError, match=f"it answered {status}; redirects are not followed"):
                 await reader.read(at(server, "/a"), app_id="acme", facts=FACTS)
 
-        assert [each.path for each in server.asked] == ["/a"]
+        assert [each.path for each in server.requests] == ["/a"]
 
 
 async def test_an_answer_is_read_no_further_than_its_bound() -> None:
-    endless = Answer(b"x" * 64 * 1024 * 1024, headers={"content-type": "text/plain"}, length=False)
+    endless = ExternalAnswer(b"x" * 64 * 1024 * 1024, headers={"content-type": "text/plain"}, length=False)
     with external_server(lambda *_: endless) as server:
         async with reading(server) as reader:
             with pytest.raises(NoValueError, match="its answer is larger than 1024 KB"):
@@ -184,14 +184,14 @@ async def test_a_compressed_bomb_is_not_unpacked(encoding: str, monkeypatch: pyt
     monkeypatch.setattr(zlib, "decompressobj", watched)
 
     with pytest.raises(NoValueError, match="its answer is larger than 1024 KB"):
-        await read(Answer(bomb, headers={"content-encoding": encoding}), timeout_s=10)
+        await read(ExternalAnswer(bomb, headers={"content-encoding": encoding}), timeout_s=10)
 
     assert 0 < sum(unpacked) <= body.MAX_BODY_BYTES + 1
 
 
 async def test_what_follows_a_compressed_answer_is_not_kept() -> None:
     body = gzip.compress(b"[1]") + b"x" * 32 * 1024 * 1024
-    with external_server(lambda *_: Answer(body, headers={**external_json(), "content-encoding": "gzip"})) as server:
+    with external_server(lambda *_: ExternalAnswer(body, headers={**external_json(), "content-encoding": "gzip"})) as server:
         async with reading(server) as reader:
             assert await reader.read(at(server, timeout_s=10), app_id="acme", facts=FACTS) == [1]
 
@@ -212,7 +212,7 @@ async def test_one_deadline_is_over_all_attempts() -> None:
             attempts=5,
         )
 
-    assert caught.value.passing
+    assert caught.value.is_transient
     assert time.monotonic() - began < 5
 
 
@@ -221,7 +221,7 @@ async def test_what_may_pass_is_tried_again(status: int) -> None:
     assert await read(lambda _, number: answer(number, status=status if number < 2 else 200), attempts=3) == 2
     with pytest.raises(NoValueError, match=f"^it answered {status}$") as caught:
         await read(lambda _, number: answer(number, status=status if number < 2 else 200), attempts=2)
-    assert caught.value.passing
+    assert caught.value.is_transient
 
 
 async def test_what_stays_is_not_tried_again() -> None:
@@ -230,17 +230,17 @@ async def test_what_stays_is_not_tried_again() -> None:
             with pytest.raises(NoValueError, match="it answered 404") as caught:
                 await reader.read(at(server, attempts=5), app_id="acme", facts=FACTS)
 
-        assert (len(server.asked), caught.value.passing) == (1, False)
+        assert (len(server.requests), caught.value.is_transient) == (1, False)
 
 
-async def test_nobody_there_may_pass() -> None:
+async def test_an_unreachable_service_is_transient() -> None:
     with external_server(lambda *_: answer(1)) as server:
         pass
     async with reading(server) as reader:
         with pytest.raises(NoValueError, match=r"^the call failed \(ConnectError\)$") as caught:
             await reader.read(at(server), app_id="acme", facts=FACTS)
 
-    assert caught.value.passing
+    assert caught.value.is_transient
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ async def test_a_secret_is_sent_where_it_is_asked_for(authorization: Authorizati
             headers = {header.upper(): "not this", "accept": "application/json"}
             await reader.read(at(server, authorization=authorization, headers=headers), app_id="acme", facts=FACTS)
 
-    [asked] = server.asked
+    [asked] = server.requests
     assert (asked.headers[header], asked.headers["accept"]) == (sent, "application/json")
 
 
@@ -276,7 +276,7 @@ async def test_an_answer_that_gives_the_secret_back_is_refused(body: bytes, capl
     bearer = Authorization("bearer", "env:KEY")
 
     with pytest.raises(NoValueError) as caught:
-        await read(Answer(body), authorization=bearer, select="other || `1`")
+        await read(ExternalAnswer(body), authorization=bearer, select="other || `1`")
 
     assert str(caught.value) == "its answer holds the secret that it was asked with"
     assert SECRET not in caplog.text
@@ -304,20 +304,20 @@ async def test_a_secret_that_no_header_can_hold_is_not_shown(secret: str) -> Non
             with pytest.raises(NoValueError) as caught:
                 await reader.read(source, app_id="acme", facts=FACTS)
 
-        assert server.asked == []
+        assert server.requests == []
     assert "canary" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "headers", [{"Host": "evil.com"}, {"Transfer-Encoding": "chunked"}, {"A": "b\r\nC: d"}, {"A\r\nB": "c"}, {"a": "é"}]
 )
-async def test_headers_cannot_change_who_is_asked_or_what_is_sent(headers: dict[str, str]) -> None:
+async def test_headers_cannot_change_the_host_or_what_is_sent(headers: dict[str, str]) -> None:
     with external_server(lambda *_: answer(1)) as server:
         async with reading(server) as reader:
             with pytest.raises(NoValueError, match="cannot be sent"):
                 await reader.read(at(server, headers=headers), app_id="acme", facts=FACTS)
 
-        assert server.asked == []
+        assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ async def test_a_payload_arrives_as_data(value: str) -> None:
         async with reading(server) as reader:
             await reader.read(at(server, "/u/${x}?q=${x}&z=1"), app_id="acme", facts={**FACTS, "x": value})
 
-    [asked] = server.asked
+    [asked] = server.requests
     path, _, query = asked.path.partition("?")
     encoded = path.removeprefix("/u/")
     assert query == f"q={encoded}&z=1"
@@ -343,11 +343,11 @@ async def test_a_payload_that_would_lead_elsewhere_is_never_sent(value: Any) -> 
             with pytest.raises(NoValueError, match=r"^x "):
                 await reader.read(at(server, "/u/${x}"), app_id="acme", facts={**FACTS, "x": value})
 
-        assert server.asked == []
+        assert server.requests == []
 
 
 async def test_a_value_is_kept_for_its_time_and_given_as_a_copy() -> None:
-    clock = Clock()
+    clock = FakeClock()
     with external_server(lambda _, number: answer([number])) as server:
         async with reading(server, clock=clock) as reader:
             source = at(server, cache_ttl_s=10)
@@ -392,7 +392,7 @@ async def test_what_is_asked_in_another_way_is_another_value() -> None:
                 await reader.read(source, app_id="acme", facts=FACTS)
             await reader.read(one, app_id="acme", facts={**FACTS, "user_id": "grace"})
 
-    assert len(server.asked) == 5
+    assert len(server.requests) == 5
 
 
 async def test_a_stampede_is_one_call() -> None:
@@ -401,7 +401,7 @@ async def test_a_stampede_is_one_call() -> None:
             source = at(server, cache_ttl_s=100)
             values = await asyncio.gather(*(reader.read(source, app_id="acme", facts=FACTS) for _ in range(100)))
 
-    assert (set(values), len(server.asked)) == ({0}, 1)
+    assert (set(values), len(server.requests)) == ({0}, 1)
 
 
 async def test_a_secret_that_is_given_back_is_not_kept_either() -> None:
@@ -420,11 +420,11 @@ async def test_cookies_of_one_call_are_not_sent_with_the_next() -> None:
             for app in ("acme", "globex"):
                 await reader.read(at(server), app_id=app, facts=FACTS)
 
-    assert len(server.asked) == 2
-    assert not [each for each in server.asked if "cookie" in each.headers]
+    assert len(server.requests) == 2
+    assert not [each for each in server.requests if "cookie" in each.headers]
 
 
-async def test_the_process_environment_says_nothing_about_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_of_the_process_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
@@ -434,7 +434,7 @@ async def test_the_process_environment_says_nothing_about_the_way(monkeypatch: p
 async def test_ten_slow_reads_take_as_long_as_one() -> None:
     all_asked = threading.Barrier(10)  # each is answered once all are asked: one after another would never end
 
-    def plan(_: Asked, number: int) -> Answer:
+    def plan(_: ExternalRequest, number: int) -> ExternalAnswer:
         all_asked.wait(timeout=20)
         return answer(number)
 
@@ -448,7 +448,7 @@ async def test_ten_slow_reads_take_as_long_as_one() -> None:
 
 @pytest.mark.design("D4-46")
 async def test_a_run_reads_external_values_of_allowed_hosts(stage: Stage) -> None:
-    def plan(asked: Asked, _: int) -> Answer:
+    def plan(asked: ExternalRequest, _: int) -> ExternalAnswer:
         return answer(
             {"plan": "gold", "path": asked.path, "with_key": asked.headers.get("authorization") == "Bearer k3y"}
         )
@@ -473,7 +473,7 @@ async def test_a_run_reads_external_values_of_allowed_hosts(stage: Stage) -> Non
         environ = {**stage.settings.environ, "PLAN_KEY": "k3y"}
         await stage.start_worker(external_hosts=frozenset({server.host}), environ=environ, environment="production")
 
-        run = await stage.ended((await stage.accept("Reader", app_id="acme")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Reader", app_id="acme")).run_id)
 
     assert run["state"] == "succeeded", run["outcome"]
     assert run["context"]["customer"] == {"plan": "gold", "path": "/apps/acme", "with_key": True}
@@ -506,7 +506,7 @@ async def test_a_verbose_log_shows_the_loaded_context_in_previews(stage: Stage) 
     stage.package("Verbose", package)
     await stage.start_worker(verbose_debug=True)
 
-    await stage.ended((await stage.accept("Verbose")).run_id)
+    await stage.wait_for_end((await stage.accept("Verbose")).run_id)
 
     assert "shown to whoever asks" in stage.log()
     changed = [line for line in stage.log().splitlines() if "context_changed" in line]

@@ -18,7 +18,7 @@ from workers.store.matching import Matching
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,7 @@ OUTCOME = {"kind": "model_error", "reason": "429 at the fifth attempt", "error":
 PARKED = {"outcome": OUTCOME, "usage": {"calls": 5}}
 
 
-class Woken:
+class RecordedWakeups:
     def __init__(self) -> None:
         self.run_ids: list[str] = []
 
@@ -35,7 +35,7 @@ class Woken:
         self.run_ids.append(run_id)
 
 
-async def queued(store: RunStore, event_id: str = "1", **fields: Any) -> str:
+async def insert_queued_run(store: RunStore, event_id: str = "1", **fields: Any) -> str:
     event = TriggerEvent("webhook", "hook", event_id, fired_at=datetime.now(UTC))
     return (await store.insert(RunRequest("acme", "Digest", event, **fields))).run_id
 
@@ -44,14 +44,14 @@ def ownership(store: RunStore) -> Ownership:
     return Ownership(store, owner="w", lease_s=30)
 
 
-async def claimed(store: RunStore, event_id: str = "1", **fields: Any) -> Claim:
-    claim = await ownership(store).claim(await queued(store, event_id, **fields))
+async def insert_claimed_run(store: RunStore, event_id: str = "1", **fields: Any) -> Claim:
+    claim = await ownership(store).claim(await insert_queued_run(store, event_id, **fields))
     assert claim is not None
     return claim
 
 
-async def parked(store: RunStore, event_id: str = "1", **fields: Any) -> str:
-    claim = await claimed(store, event_id, **fields)
+async def insert_parked_run(store: RunStore, event_id: str = "1", **fields: Any) -> str:
+    claim = await insert_claimed_run(store, event_id, **fields)
     await ownership(store).finish(claim, RunState.PARKED, PARKED)
     return claim.run_id
 
@@ -63,7 +63,7 @@ async def run_of(store: RunStore, run_id: str) -> Document:
 
 
 async def test_a_cancelled_queued_run_is_over_at_once_and_cannot_be_claimed(store: RunStore) -> None:
-    run_id = await queued(store)
+    run_id = await insert_queued_run(store)
 
     done = await cancel(store, run_id, by="$ann")
 
@@ -80,7 +80,7 @@ async def test_a_cancelled_queued_run_is_over_at_once_and_cannot_be_claimed(stor
 
 
 async def test_a_held_run_leaves_its_limit_when_it_is_cancelled(store: RunStore) -> None:
-    claim = await claimed(store)
+    claim = await insert_claimed_run(store)
     await ownership(store).hold(claim, Hold(HoldKind.RATE, "rate:acme"))
 
     await cancel(store, claim.run_id, by="ann")
@@ -90,7 +90,7 @@ async def test_a_held_run_leaves_its_limit_when_it_is_cancelled(store: RunStore)
 
 
 async def test_what_is_worked_on_is_marked_and_ends_when_it_is_given_up(store: RunStore) -> None:
-    claim = await claimed(store)
+    claim = await insert_claimed_run(store)
 
     first, second = await cancel(store, claim.run_id, by="ann"), await cancel(store, claim.run_id, by="bob")
 
@@ -102,10 +102,10 @@ async def test_what_is_worked_on_is_marked_and_ends_when_it_is_given_up(store: R
     assert (run["outcome"]["reason"], run["usage"]["calls"]) == ("cancelled by ann", 0)
 
 
-async def test_of_many_that_ask_at_once_one_is_heard(store: RunStore) -> None:
-    claim = await claimed(store)
+async def test_of_many_concurrent_cancellations_one_counts(store: RunStore) -> None:
+    claim = await insert_claimed_run(store)
 
-    done = await together(cancel(store, claim.run_id, by=f"{number}") for number in range(10))
+    done = await gather_all(cancel(store, claim.run_id, by=f"{number}") for number in range(10))
 
     assert [each.changed for each in done].count(True) == 1
     await ownership(store).requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429")
@@ -114,7 +114,7 @@ async def test_of_many_that_ask_at_once_one_is_heard(store: RunStore) -> None:
 
 
 async def test_what_was_worked_on_since_it_was_looked_at_is_looked_at_again(store: RunStore) -> None:
-    run = await seen(store, await queued(store), None)
+    run = await seen(store, await insert_queued_run(store), None)
     claim = await ownership(store).claim(run["_id"])
     assert claim is not None
     await ownership(store).requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429")
@@ -125,8 +125,8 @@ async def test_what_was_worked_on_since_it_was_looked_at_is_looked_at_again(stor
     assert (await run_of(store, claim.run_id))["not_before"] is None
 
 
-async def test_a_run_that_would_be_held_after_somebody_asked_to_cancel_it_is_cancelled(store: RunStore) -> None:
-    claim = await claimed(store)
+async def test_a_run_to_be_held_after_a_cancel_request_is_cancelled(store: RunStore) -> None:
+    claim = await insert_claimed_run(store)
     await cancel(store, claim.run_id, by="ann")
 
     await ownership(store).hold(claim, Hold(HoldKind.RATE, "rate:acme"))
@@ -135,8 +135,8 @@ async def test_a_run_that_would_be_held_after_somebody_asked_to_cancel_it_is_can
     assert (run["state"], run["hold"], "held_by" in run, run["usage"]["calls"]) == ("cancelled", None, False, 0)
 
 
-async def test_a_run_that_would_park_after_somebody_asked_to_cancel_it_is_cancelled(store: RunStore) -> None:
-    claim = await claimed(store)
+async def test_a_run_to_be_parked_after_a_cancel_request_is_cancelled(store: RunStore) -> None:
+    claim = await insert_claimed_run(store)
     await cancel(store, claim.run_id, by="ann")
 
     await ownership(store).finish(claim, RunState.PARKED, PARKED)
@@ -147,7 +147,7 @@ async def test_a_run_that_would_park_after_somebody_asked_to_cancel_it_is_cancel
 
 @pytest.mark.parametrize("change", [cancel, discard])
 async def test_a_parked_run_is_given_up_and_keeps_what_it_was_counted_under(store: RunStore, change: Any) -> None:
-    run_id = await parked(store)
+    run_id = await insert_parked_run(store)
     before = await run_of(store, run_id)
 
     assert (await change(store, run_id, by="ann")).changed
@@ -170,7 +170,7 @@ async def test_a_parked_run_is_given_up_and_keeps_what_it_was_counted_under(stor
     ],
 )
 async def test_what_a_run_does_not_take_is_refused(store: RunStore, change: Any, state: str, said: str) -> None:
-    run_id = await queued(store)
+    run_id = await insert_queued_run(store)
     await store.runs.update_one({"_id": run_id}, {"$set": {"state": state}})
     before = await run_of(store, run_id)
 
@@ -181,7 +181,7 @@ async def test_what_a_run_does_not_take_is_refused(store: RunStore, change: Any,
 
 
 async def test_another_apps_run_is_not_there(store: RunStore) -> None:
-    run_id, wake = await parked(store), Woken()
+    run_id, wake = await insert_parked_run(store), RecordedWakeups()
 
     for change in (
         cancel(store, run_id, by="x", app_id="globex"),
@@ -196,7 +196,7 @@ async def test_another_apps_run_is_not_there(store: RunStore) -> None:
 
 
 async def test_of_cancel_and_claim_and_finish_at_once_one_truth_is_left(store: RunStore) -> None:
-    run_ids = [await queued(store, str(number)) for number in range(60)]
+    run_ids = [await insert_queued_run(store, str(number)) for number in range(60)]
     at_work = ownership(store)
 
     async def worked_on(run_id: str) -> str:
@@ -216,9 +216,9 @@ async def test_of_cancel_and_claim_and_finish_at_once_one_truth_is_left(store: R
         except RefusedError:
             return "refused"
 
-    worked = together(worked_on(run_id) for run_id in run_ids)
+    worked = gather_all(worked_on(run_id) for run_id in run_ids)
     ends, answers = await asyncio.gather(
-        worked, together(told(run_id, number) for number, run_id in enumerate(run_ids))
+        worked, gather_all(told(run_id, number) for number, run_id in enumerate(run_ids))
     )
 
     seen = set()
@@ -233,7 +233,7 @@ async def test_of_cancel_and_claim_and_finish_at_once_one_truth_is_left(store: R
     }
 
 
-async def test_runs_that_are_cancelled_at_any_moment_of_their_work_end_one_way_and_cost_what_the_ledger_says(
+async def test_runs_cancelled_at_any_moment_end_one_way_and_cost_as_the_ledger(
     stage: Stage,
 ) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
@@ -243,17 +243,17 @@ async def test_runs_that_are_cancelled_at_any_moment_of_their_work_end_one_way_a
 
     async def told(run_id: str, number: int) -> str:
         if number % 3 == 1:
-            await stage.turn_is(run_id, 1)
+            await stage.wait_for_turn(run_id, 1)
             await asyncio.sleep(number / 100)  # any moment of what is left of it
         if number % 3 == 2:
-            await stage.ended(run_id)
+            await stage.wait_for_end(run_id)
         try:
             return (await cancel(stage.store, run_id, by="ann")).state.value
         except RefusedError:
             return "refused"
 
-    answers = await together(told(run_id, number) for number, run_id in enumerate(run_ids))
-    runs = [await stage.ended(run_id) for run_id in run_ids]
+    answers = await gather_all(told(run_id, number) for number, run_id in enumerate(run_ids))
+    runs = [await stage.wait_for_end(run_id) for run_id in run_ids]
 
     for run, answer in zip(runs, answers, strict=True):
         rows = await stage.usage_rows(run["_id"])
@@ -269,7 +269,7 @@ async def test_runs_that_are_cancelled_at_any_moment_of_their_work_end_one_way_a
 
 
 async def test_a_run_that_waits_for_its_next_attempt_can_be_made_due(store: RunStore) -> None:
-    claim, wake = await claimed(store), Woken()
+    claim, wake = await insert_claimed_run(store), RecordedWakeups()
     await ownership(store).requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429")
     assert await ownership(store).claim(claim.run_id) is None
 
@@ -285,19 +285,19 @@ async def test_a_run_that_waits_for_its_next_attempt_can_be_made_due(store: RunS
         await retry_now(store, wake, claim.run_id, by="ann")
 
 
-async def test_a_held_or_parked_run_says_what_would_start_it(store: RunStore) -> None:
-    claim = await claimed(store)
+async def test_a_held_or_parked_run_shows_what_would_start_it(store: RunStore) -> None:
+    claim = await insert_claimed_run(store)
     await ownership(store).hold(claim, Hold(HoldKind.CONCURRENCY, "app:acme"))
 
     with pytest.raises(RefusedError, match="held by the concurrency limit of app:acme"):
-        await retry_now(store, Woken(), claim.run_id, by="ann")
+        await retry_now(store, RecordedWakeups(), claim.run_id, by="ann")
     with pytest.raises(RefusedError, match="a replay starts it anew"):
-        await retry_now(store, Woken(), await parked(store, "2"), by="ann")
+        await retry_now(store, RecordedWakeups(), await insert_parked_run(store, "2"), by="ann")
 
 
 async def test_a_replay_is_the_same_request_in_a_new_run_with_a_chat_of_its_own(store: RunStore) -> None:
     asked: dict[str, Any] = {"input": {"order": 7}, "message": "hi", "user_id": "u", "priority": 8, "chat_id": "old"}
-    run_id, wake = await parked(store, **asked, correlation_id="c-1"), Woken()
+    run_id, wake = await insert_parked_run(store, **asked, correlation_id="c-1"), RecordedWakeups()
 
     done = await replay(store, wake, run_id, by="ann")
 
@@ -314,9 +314,9 @@ async def test_a_replay_is_the_same_request_in_a_new_run_with_a_chat_of_its_own(
 
 
 async def test_of_many_replays_at_once_one_is_made_and_all_name_it(store: RunStore) -> None:
-    run_id, wake = await parked(store), Woken()
+    run_id, wake = await insert_parked_run(store), RecordedWakeups()
 
-    done = await together(replay(store, wake, run_id, by=f"{number}") for number in range(20))
+    done = await gather_all(replay(store, wake, run_id, by=f"{number}") for number in range(20))
     later = await replay(store, wake, run_id, by="late")
 
     assert len({each.new_run_id for each in (*done, later)}) == 1
@@ -328,8 +328,8 @@ async def test_of_many_replays_at_once_one_is_made_and_all_name_it(store: RunSto
     assert [each["_id"] for each in found] == [later.new_run_id, *(each.new_run_id for each in more)]
 
 
-async def test_a_replay_that_died_before_the_old_run_was_resolved_is_healed_by_repeating_it(store: RunStore) -> None:
-    run_id = await parked(store)
+async def test_a_replay_that_died_before_resolving_the_old_run_can_be_repeated(store: RunStore) -> None:
+    run_id = await insert_parked_run(store)
 
     class Dying:
         def send(self, run_id: str) -> None:
@@ -339,17 +339,17 @@ async def test_a_replay_that_died_before_the_old_run_was_resolved_is_healed_by_r
         await replay(store, Dying(), run_id, by="ann")
     assert (await run_of(store, run_id))["state"] == "parked"
 
-    done = await replay(store, Woken(), run_id, by="ann")
+    done = await replay(store, RecordedWakeups(), run_id, by="ann")
 
     assert (done.new_run_id, done.changed) == (str(died.value), False)
     assert (await run_of(store, run_id))["resolved"]["run_id"] == done.new_run_id
 
 
 async def test_an_event_that_is_called_like_a_replay_is_not_taken_for_one(store: RunStore) -> None:
-    run_id = await parked(store)
-    forged = await queued(store, f"replay:{run_id}:1")
+    run_id = await insert_parked_run(store)
+    forged = await insert_queued_run(store, f"replay:{run_id}:1")
 
-    done = await replay(store, Woken(), run_id, by="ann")
+    done = await replay(store, RecordedWakeups(), run_id, by="ann")
 
     assert done.changed
     assert done.new_run_id not in {None, forged}
@@ -357,20 +357,20 @@ async def test_an_event_that_is_called_like_a_replay_is_not_taken_for_one(store:
 
 @pytest.mark.parametrize("state", ["queued", "running", "needs_human"])
 async def test_what_goes_on_is_not_replayed(store: RunStore, state: str) -> None:
-    run_id = await queued(store)
+    run_id = await insert_queued_run(store)
     await store.runs.update_one({"_id": run_id}, {"$set": {"state": state}})
 
     with pytest.raises(RefusedError, match=run_id):
-        await replay(store, Woken(), run_id, by="ann")
+        await replay(store, RecordedWakeups(), run_id, by="ann")
 
     assert await store.runs.count_documents({}) == 1
 
 
-async def test_many_are_changed_in_batches_and_refusals_are_told_but_not_met_again(store: RunStore) -> None:
-    run_ids = [await queued(store, str(number)) for number in range(230)]
+async def test_bulk_changes_go_in_batches_and_report_each_refusal_once(store: RunStore) -> None:
+    run_ids = [await insert_queued_run(store, str(number)) for number in range(230)]
     await store.runs.update_many({"_id": {"$in": run_ids[:120]}}, {"$set": {"state": "succeeded"}})
     selection = Selection(Matching(app_id="acme"))
-    await queued(store, "came later")
+    await insert_queued_run(store, "came later")
     steps: list[int] = []
 
     tally = await to_each(
@@ -390,9 +390,9 @@ async def test_many_are_changed_in_batches_and_refusals_are_told_but_not_met_aga
 
 
 async def test_a_selection_never_meets_the_runs_that_it_makes(store: RunStore) -> None:
-    run_ids = [await parked(store, str(number)) for number in range(5)]
+    run_ids = [await insert_parked_run(store, str(number)) for number in range(5)]
     states = (RunState.PARKED, RunState.QUEUED, RunState.CANCELLED)
-    wake, anything = Woken(), Matching(states=states, until=datetime.now(UTC) + timedelta(hours=1))
+    wake, anything = RecordedWakeups(), Matching(states=states, until=datetime.now(UTC) + timedelta(hours=1))
 
     tally = await to_each(
         store, Selection(anything), lambda run_id: replay(store, wake, run_id, by="ann"), progress=lambda _: None
@@ -405,7 +405,7 @@ async def test_a_selection_never_meets_the_runs_that_it_makes(store: RunStore) -
 
 
 async def test_a_run_is_found_by_the_end_of_its_id(store: RunStore) -> None:
-    run_id = await queued(store)
+    run_id = await insert_queued_run(store)
 
     assert await whole_run_id(store, f"…{run_id[-6:].lower()}") == run_id
     assert await whole_run_id(store, run_id) == run_id
@@ -441,7 +441,7 @@ async def test_a_filtered_list_reads_what_it_shows_and_not_what_exists(
     store: RunStore, matching: Matching, most: int
 ) -> None:
     """Few among many that succeeded long ago."""
-    template = await run_of(store, await queued(store))
+    template = await run_of(store, await insert_queued_run(store))
     await store.runs.delete_many({})
     rare: list[dict[str, Any]] = [
         {"state": "parked", "outcome": OUTCOME},

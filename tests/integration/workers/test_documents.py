@@ -12,18 +12,18 @@ from pymongo.errors import OperationFailure
 
 from workers.store.documents import Documents
 from workers.store.run_store import RunStore
-from workflows.context.bounds import plain_json
-from workflows.context.documents import DocumentPlace, DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
+from workflows.context.bounds import to_plain_json
+from workflows.context.documents import DocumentTarget, DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
 
 
-class Unknown:
+class UnknownType:
     """Of no kind that a database knows. Its name is the same in every process that collects these tests."""
 
     def __repr__(self) -> str:
         return "unknown"
 
 
-UNKNOWN = Unknown()
+UNKNOWN = UnknownType()
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +45,7 @@ def writing(store: RunStore, values: dict[str, Any], *, app_id: str = "acme", **
     return replace(write, **changes)
 
 
-async def no_step(session: AsyncClientSession) -> None:
+async def assert_in_transaction(session: AsyncClientSession) -> None:
     assert session.in_transaction
 
 
@@ -106,9 +106,9 @@ async def test_our_own_collections_are_closed(store: RunStore, documents: Docume
     with pytest.raises(ReadRefusedError, match="belongs to"):
         await documents.read(reading(store, {}, collection=collection))
     with pytest.raises(WriteRefusedError, match=r"order is not written to .* belongs to"):
-        await documents.write_with(no_step, [writing(store, {"n": 1}, collection=collection)])
+        await documents.write_with(assert_in_transaction, [writing(store, {"n": 1}, collection=collection)])
     with pytest.raises(WriteRefusedError, match=r"order is not written to .* belongs to"):
-        await documents.check_writable(DocumentPlace("order", "acme", store.database.name, collection, "n", 1))
+        await documents.check_writable(DocumentTarget("order", "acme", store.database.name, collection, "n", 1))
 
 
 @pytest.mark.parametrize("database", ["admin", "local", "config"])
@@ -116,7 +116,7 @@ async def test_the_servers_own_databases_are_closed(store: RunStore, documents: 
     with pytest.raises(ReadRefusedError, match="belongs to the database server"):
         await documents.read(reading(store, {}, database=database))
     with pytest.raises(WriteRefusedError, match="belongs to the database server"):
-        await documents.write_with(no_step, [writing(store, {"n": 1}, database=database)])
+        await documents.write_with(assert_in_transaction, [writing(store, {"n": 1}, database=database)])
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ async def test_a_query_that_cannot_be_asked_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("place", [{"database": "a b.c"}, {"collection": "a$b"}, {"collection": ""}, {"database": ""}])
-async def test_a_place_that_cannot_exist_is_refused(
+async def test_an_impossible_collection_name_is_refused(
     store: RunStore, documents: Documents, place: dict[str, str]
 ) -> None:
     with pytest.raises(ReadRefusedError):
         await documents.read(reading(store, {}, **place))
     with pytest.raises(WriteRefusedError, match="order is not written"):
-        await documents.write_with(no_step, [writing(store, {"n": 1}, **place)])
+        await documents.write_with(assert_in_transaction, [writing(store, {"n": 1}, **place)])
 
 
 async def test_a_read_that_takes_the_server_too_long_is_stopped_there(
@@ -159,7 +159,7 @@ async def test_a_read_that_takes_the_server_too_long_is_stopped_there(
         await documents.read(reading(store, {"text": {"$regex": "(x+x+)+y"}}))
 
 
-async def test_a_write_changes_the_newest_document_of_its_app_and_inserts_what_is_missing(
+async def test_a_write_changes_its_apps_newest_document_or_inserts_one(
     store: RunStore, documents: Documents
 ) -> None:
     await store.database["orders"].insert_many(
@@ -171,7 +171,7 @@ async def test_a_write_changes_the_newest_document_of_its_app_and_inserts_what_i
         ]
     )
 
-    await documents.write_with(no_step, [writing(store, {"n": "new"}), writing(store, {"n": "new"}, app_id="initech")])
+    await documents.write_with(assert_in_transaction, [writing(store, {"n": "new"}), writing(store, {"n": "new"}, app_id="initech")])
 
     assert await orders(store) == [
         {"order_id": 17, "app_id": "acme", "n": "older"},
@@ -182,15 +182,15 @@ async def test_a_write_changes_the_newest_document_of_its_app_and_inserts_what_i
     ]
 
 
-async def test_dates_and_ids_that_were_read_as_text_and_left_alone_stay_what_they_are(
+async def test_dates_and_ids_read_as_text_and_left_alone_keep_their_type(
     store: RunStore, documents: Documents
 ) -> None:
     born, friend = datetime(2026, 1, 2, tzinfo=UTC), ObjectId(OBJECT_ID)
     order = {"order_id": 17, "app_id": "acme", "born": born, "friend": friend, "seen": [born], "n": 1}
     await store.database["orders"].insert_one(dict(order))
-    found = plain_json(await documents.read(reading(store, {"order_id": 17}, "born", "friend", "seen", "n")))
+    found = to_plain_json(await documents.read(reading(store, {"order_id": 17}, "born", "friend", "seen", "n")))
 
-    await documents.write_with(no_step, [writing(store, {**found, "n": 2, "new": None})])
+    await documents.write_with(assert_in_transaction, [writing(store, {**found, "n": 2, "new": None})])
 
     assert await orders(store) == [{**order, "n": 2, "new": None}]
 
@@ -199,7 +199,7 @@ async def test_dates_and_ids_that_were_read_as_text_and_left_alone_stay_what_the
 async def test_a_document_per_app_is_found_by_either_name(store: RunStore, documents: Documents, key: str) -> None:
     await store.database["orders"].insert_one({"_id": 1, "n": "shared"})
     for n in (1, 2):
-        await documents.write_with(no_step, [writing(store, {"n": n}, key=key, key_value="acme")])
+        await documents.write_with(assert_in_transaction, [writing(store, {"n": n}, key=key, key_value="acme")])
 
     assert await orders(store) == [{"n": "shared"}, {key: "acme", "n": 2}]
 
@@ -207,7 +207,7 @@ async def test_a_document_per_app_is_found_by_either_name(store: RunStore, docum
 @pytest.mark.parametrize("key_value", ["A-17", OBJECT_ID, 17])
 async def test_a_document_is_found_by_its_id(store: RunStore, documents: Documents, key_value: Any) -> None:
     for n in (1, 2):
-        await documents.write_with(no_step, [writing(store, {"n": n}, key="_id", key_value=key_value)])
+        await documents.write_with(assert_in_transaction, [writing(store, {"n": n}, key="_id", key_value=key_value)])
 
     assert await store.database["orders"].find().to_list(None) == [{"_id": key_value, "app_id": "acme", "n": 2}]
 
@@ -215,12 +215,12 @@ async def test_a_document_is_found_by_its_id(store: RunStore, documents: Documen
 async def test_an_object_id_in_text_finds_the_document_it_stands_for(store: RunStore, documents: Documents) -> None:
     await store.database["orders"].insert_one({"_id": ObjectId(OBJECT_ID), "app_id": "acme"})
 
-    await documents.write_with(no_step, [writing(store, {"n": 1}, key="_id", key_value=OBJECT_ID)])
+    await documents.write_with(assert_in_transaction, [writing(store, {"n": 1}, key="_id", key_value=OBJECT_ID)])
 
     assert await orders(store) == [{"app_id": "acme", "n": 1}]
 
 
-async def test_a_key_that_another_app_holds_is_refused_and_nothing_is_half_written(
+async def test_a_key_held_by_another_app_is_refused_and_nothing_half_written(
     store: RunStore, documents: Documents
 ) -> None:
     database = store.database
@@ -241,13 +241,13 @@ async def test_a_key_that_another_app_holds_is_refused_and_nothing_is_half_writt
     assert await orders(store) == [{"order_id": 17, "app_id": "globex", "secret": "theirs"}]
 
 
-async def test_what_the_collection_does_not_allow_is_refused_with_the_servers_reason(
+async def test_what_the_collection_forbids_is_refused_with_the_servers_reason(
     store: RunStore, documents: Documents
 ) -> None:
     await store.database.create_collection("orders", validator={"n": {"$type": "int"}})
 
     with pytest.raises(WriteRefusedError, match=r"order is not written to .* failed validation"):
-        await documents.write_with(no_step, [writing(store, {"n": "text"})])
+        await documents.write_with(assert_in_transaction, [writing(store, {"n": "text"})])
 
     assert await orders(store) == []
 
@@ -268,7 +268,7 @@ async def test_what_cannot_be_stored_is_refused(
     store: RunStore, documents: Documents, changes: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(WriteRefusedError, match=why):
-        await documents.write_with(no_step, [writing(store, **{"values": {"n": 1}, **changes})])
+        await documents.write_with(assert_in_transaction, [writing(store, **{"values": {"n": 1}, **changes})])
 
     assert await orders(store) == []
 
@@ -278,7 +278,7 @@ async def test_runs_of_one_app_that_write_one_key_at_once_end_in_one_document(
 ) -> None:
     await store.database["orders"].create_index([("app_id", 1), ("order_id", 1)], unique=True)
 
-    await asyncio.gather(*(documents.write_with(no_step, [writing(store, {f"n{n}": n})]) for n in range(8)))
+    await asyncio.gather(*(documents.write_with(assert_in_transaction, [writing(store, {f"n{n}": n})]) for n in range(8)))
 
     assert await orders(store) == [{"order_id": 17, "app_id": "acme", **{f"n{n}": n for n in range(8)}}]
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 WRITE = {"variable": "order", "database": "shop", "collection": "orders", "key": "_id", "key_value": "o-7"}
 
 
-def turn(number: int, *calls: tuple[str, str, dict[str, Any]], **changes: Any) -> dict[str, Any]:
+def turn_document(number: int, *calls: tuple[str, str, dict[str, Any]], **changes: Any) -> dict[str, Any]:
     """Calls of tools: name, arguments, and what their result says besides."""
     asked = [{"id": f"{index}", "name": name, "arguments": given} for index, (name, given, _) in enumerate(calls)]
     results = [{"id": f"{index}", "name": name, "text": "ok", **said} for index, (name, _, said) in enumerate(calls)]
@@ -24,43 +24,43 @@ def turn(number: int, *calls: tuple[str, str, dict[str, Any]], **changes: Any) -
     return {"_id": f"run_1:{number}", "run_id": "run_1", "number": number, "agent": "A", "events": events, **changes}
 
 
-def noted(number: int, token: int = 1, **states: str) -> dict[str, Any]:
+def turn_row(number: int, token: int = 1, **states: str) -> dict[str, Any]:
     calls = [{"tool": tool, "arguments": "{}", "state": state} for tool, state in states.items()]
     return {"turn": number, "agent": "A", "tokens": [token], "calls": calls}
 
 
-def asked(token: int, number: int, *, ok: bool = True) -> dict[str, Any]:
+def usage_row(token: int, number: int, *, ok: bool = True) -> dict[str, Any]:
     return {"_id": f"run_1:{token}:{number}", "run_id": "run_1", "ok": ok, "at": datetime.now(UTC)}
 
 
 ONE = ["turn 1: pay(amount=12) was called"]
 PAY: tuple[str, str, dict[str, Any]] = ("pay", '{"amount": 12}', {})
 CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], list[str]]] = {
-    "nothing was done": ({}, [turn(1)], [], []),
-    "a call": ({}, [turn(1, PAY)], [], ONE),
-    "a call that failed": ({}, [turn(1, ("pay", "{}", {"failed": True}))], [], []),
-    "a call without effects": ({}, [turn(1, ("look", "{}", {"effects": "none"}))], [], []),
-    "a call without a result": ({}, [turn(1, PAY, events=[turn(1, PAY)["events"][0]])], [], []),
-    "a turn that nobody counts": ({}, [turn(1), turn(2, PAY)], [], []),
-    "odd arguments": ({}, [turn(1, ("pay", "{", {}), ("pay", "[1]", {}), ("pay", "", {}))], [], [
+    "nothing was done": ({}, [turn_document(1)], [], []),
+    "a call": ({}, [turn_document(1, PAY)], [], ONE),
+    "a call that failed": ({}, [turn_document(1, ("pay", "{}", {"failed": True}))], [], []),
+    "a call without effects": ({}, [turn_document(1, ("look", "{}", {"effects": "none"}))], [], []),
+    "a call without a result": ({}, [turn_document(1, PAY, events=[turn_document(1, PAY)["events"][0]])], [], []),
+    "a turn that nobody counts": ({}, [turn_document(1), turn_document(2, PAY)], [], []),
+    "odd arguments": ({}, [turn_document(1, ("pay", "{", {}), ("pay", "[1]", {}), ("pay", "", {}))], [], [
         "turn 1: pay({) was called", "turn 1: pay([1]) was called", "turn 1: pay() was called",
     ]),
-    "long arguments": ({}, [turn(1, ("pay", f'{{"a": "{"x" * 900}"}}', {}))], [], [
+    "long arguments": ({}, [turn_document(1, ("pay", f'{{"a": "{"x" * 900}"}}', {}))], [], [
         f'turn 1: pay(a="{"x" * 117}…) was called',
     ]),
-    "writes of a turn and of the end": ({"writes": [WRITE]}, [turn(1, PAY, writes=[WRITE])], [], [
+    "writes of a turn and of the end": ({"writes": [WRITE]}, [turn_document(1, PAY, writes=[WRITE])], [], [
         *ONE, "turn 1: order was written to shop.orders, _id o-7", "at its end: order was written to shop.orders, _id o-7",
     ]),
-    "a turn that was cut off": ({"unfinished": noted(2, a="done", b="begun", c="failed", d="asked")}, [turn(1)], [], [
+    "a turn that was cut off": ({"unfinished": turn_row(2, a="done", b="begun", c="failed", d="asked")}, [turn_document(1)], [], [
         "turn 2: a() was called", "turn 2: b() had begun, and what came of it is not known",
     ]),
-    "a note of a turn that was finished since": ({"unfinished": noted(1, a="done")}, [turn(1)], [], []),
-    "an answer after the last turn": ({}, [turn(1)], [asked(1, 1), asked(1, 2)], [
+    "a note of a turn that was finished since": ({"unfinished": turn_row(1, a="done")}, [turn_document(1)], [], []),
+    "an answer after the last turn": ({}, [turn_document(1)], [usage_row(1, 1), usage_row(1, 2)], [
         "turn 2 was not finished; what its tools did is not known",
     ]),
-    "an error after the last turn": ({}, [turn(1)], [asked(1, 1), asked(1, 2, ok=False)], []),
-    "an answer that its own worker has told of": ({"unfinished": noted(2)}, [turn(1)], [asked(1, 1), asked(1, 2)], []),
-    "an answer of an earlier owner": ({"unfinished": noted(2, token=10)}, [turn(1)], [asked(1, 1), asked(9, 1), asked(10, 1)], [
+    "an error after the last turn": ({}, [turn_document(1)], [usage_row(1, 1), usage_row(1, 2, ok=False)], []),
+    "an answer that its own worker has told of": ({"unfinished": turn_row(2)}, [turn_document(1)], [usage_row(1, 1), usage_row(1, 2)], []),
+    "an answer of an earlier owner": ({"unfinished": turn_row(2, token=10)}, [turn_document(1)], [usage_row(1, 1), usage_row(9, 1), usage_row(10, 1)], [
         "turn 2 was not finished; what its tools did is not known",
     ]),
 }  # fmt: skip
@@ -82,7 +82,7 @@ async def effects(store: RunStore, turns: list[dict[str, Any]], rows: list[dict[
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_a_replay_does_again_is_told_in_sentences(store: RunStore, case: str) -> None:
+async def test_what_a_replay_repeats_is_described_in_sentences(store: RunStore, case: str) -> None:
     changes, turns, rows, sentences = CASES[case]
 
     found = await effects(store, turns, rows, **changes)
@@ -92,7 +92,7 @@ async def test_what_a_replay_does_again_is_told_in_sentences(store: RunStore, ca
 
 
 async def test_very_many_are_counted_and_the_first_are_listed(store: RunStore) -> None:
-    found = await effects(store, [turn(1, *[PAY] * (MAX_LISTED + 7))], [])
+    found = await effects(store, [turn_document(1, *[PAY] * (MAX_LISTED + 7))], [])
 
     assert (len(found.calls), found.more) == (MAX_LISTED, 7)
     assert [*found.sentences()][-1] == f"and {MAX_LISTED + 7 - 20} more"
@@ -102,7 +102,7 @@ async def test_very_many_are_counted_and_the_first_are_listed(store: RunStore) -
     ("state", "keys"), [("failed", "same"), ("parked", "same"), ("cancelled", "same"), ("succeeded", "new")]
 )
 async def test_a_replay_has_new_keys_only_of_a_run_that_succeeded(store: RunStore, state: str, keys: str) -> None:
-    found = await effects(store, [turn(1, PAY)], [], state=state)
+    found = await effects(store, [turn_document(1, PAY)], [], state=state)
 
     assert found.as_json()["keys"] == keys
     assert ("new idempotency keys" in found.about_keys()) is (keys == "new")
@@ -129,7 +129,7 @@ async def test_of_a_turn_that_rested_what_was_done_before_is_known(stage: Stage,
     pay, ask = {"name": "pay", "arguments": {"amount": 12}}, {"name": "ask"}
     stage.answers({"A": [{"tool_calls": [pay]}, {"tool_calls": [ask]}, {"error": {"status": 400}}]})
     await stage.start_worker()
-    rested = await stage.ended((await stage.accept("Asker")).run_id)
+    rested = await stage.wait_for_end((await stage.accept("Asker")).run_id)
     assert rested["state"] == "needs_human", rested["outcome"]
 
     if then == "discarded":
@@ -137,7 +137,7 @@ async def test_of_a_turn_that_rested_what_was_done_before_is_known(stage: Stage,
     else:
         given = {"Card": {"verdict": "yes"}}
         await answer(stage.store, stage.wakeups, rested["_id"], question=1, by="ada", responses=given)
-    run = await stage.ended(rested["_id"])
+    run = await stage.wait_for_end(rested["_id"])
 
     assert run["state"] == ("cancelled" if then == "discarded" else "failed"), run["outcome"]
     found = await effects_of(stage.store, run)

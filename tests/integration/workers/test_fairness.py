@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
 from workers.fairness.lanes import FIRST_OF_EACH, Lanes
@@ -25,7 +25,7 @@ SLOW = {"text": "ok", "delay_s": 0.2}
 STRANGE_APPS = ("", "$lane", "a.b", "a:b", "ö", "\U0001f600", " ")
 
 
-async def flood(store: RunStore, apps: Iterable[str], *, workflow: str = "Relay", **changes: Any) -> list[str]:
+async def insert_runs(store: RunStore, apps: Iterable[str], *, workflow: str = "Relay", **changes: Any) -> list[str]:
     """Accepted all at once: a run for each of these apps, in that order."""
     now, documents = datetime.now(UTC), []
     for app_id in apps:
@@ -36,25 +36,25 @@ async def flood(store: RunStore, apps: Iterable[str], *, workflow: str = "Relay"
     return [run["_id"] for run in documents]
 
 
-async def hold(store: RunStore, by: str, apps: list[str], *, kind: str = "concurrency", **changes: Any) -> list[str]:
-    run_ids = await flood(store, apps, hold=kind, held_by=by, **changes)
+async def hold_runs(store: RunStore, by: str, apps: list[str], *, kind: str = "concurrency", **changes: Any) -> list[str]:
+    run_ids = await insert_runs(store, apps, hold=kind, held_by=by, **changes)
     await store.runs.update_many({"_id": {"$in": run_ids}}, {"$unset": {"lane": 1}})
     return run_ids
 
 
-async def started(store: RunStore, **query: Any) -> list[Document]:
+async def started_runs(store: RunStore, **query: Any) -> list[Document]:
     """In the order of their starts."""
     return await store.runs.find({"started_at": {"$ne": None}, **query}).sort("started_at", 1).to_list(None)
 
 
-async def all_ended(store: RunStore, *, within_s: float = 30, **query: Any) -> None:
+async def wait_for_all_ends(store: RunStore, *, within_s: float = 30, **query: Any) -> None:
     async def none_left() -> bool:
         return await store.runs.count_documents({"state": {"$in": ["queued", "running"]}, **query}, limit=1) == 0
 
-    await until("every run has ended", none_left, within_s=within_s)
+    await wait_until("every run has ended", none_left, within_s=within_s)
 
 
-def furthest_apart(names: Iterable[str], of: Iterable[str]) -> int:
+def max_gap(names: Iterable[str], of: Iterable[str]) -> int:
     """By how much the one who got most turns was ever ahead of the one who got fewest."""
     counts, most = Counter(dict.fromkeys(of, 0)), 0
     for name in names:
@@ -66,29 +66,29 @@ def furthest_apart(names: Iterable[str], of: Iterable[str]) -> int:
 async def test_ten_thousand_runs_of_one_app_do_not_delay_another_ones_single_run(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     stage.answers({}, default=SLOW)
-    for run_id in await flood(stage.store, ["acme"] * FLOOD):
+    for run_id in await insert_runs(stage.store, ["acme"] * FLOOD):
         stage.wakeups.send(run_id)
-    await stage.wakeups.drained()
+    await stage.wakeups.wait_until_published()
     await stage.start_worker(concurrency=1)
-    await until("the flood is being worked on", lambda: started(stage.store, state="succeeded"))
+    await wait_until("the flood is being worked on", lambda: started_runs(stage.store, state="succeeded"))
 
-    other = await stage.ended((await stage.accept("Relay", app_id="globex")).run_id)
+    other = await stage.wait_for_end((await stage.accept("Relay", app_id="globex")).run_id)
 
     between = {"$gt": other["created_at"], "$lt": other["started_at"]}
     assert await stage.store.runs.count_documents({"app_id": "acme", "started_at": between}) <= 1
-    longest = max(run["finished_at"] - run["started_at"] for run in await started(stage.store, state="succeeded"))
+    longest = max(run["finished_at"] - run["started_at"] for run in await started_runs(stage.store, state="succeeded"))
     assert other["started_at"] - other["created_at"] <= 2 * longest
 
 
 async def test_inside_an_app_the_urgent_start_first_and_then_the_old(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     accepted = [(await stage.accept("Relay", priority=priority)).run_id for priority in (0, 5, 9, 0, 5, 9)]
-    await stage.wakeups.drained()
+    await stage.wakeups.wait_until_published()
 
     await stage.start_worker(concurrency=1)
-    await all_ended(stage.store)
+    await wait_for_all_ends(stage.store)
 
-    in_order = [accepted.index(run["_id"]) for run in await started(stage.store)]
+    in_order = [accepted.index(run["_id"]) for run in await started_runs(stage.store)]
     assert [place % 3 for place in in_order] == [2, 2, 1, 1, 0, 0]
     assert in_order[0] < in_order[1]
 
@@ -96,14 +96,14 @@ async def test_inside_an_app_the_urgent_start_first_and_then_the_old(stage: Stag
 async def test_three_apps_with_backlogs_advance_side_by_side(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     apps = ["acme"] * 20 + ["globex"] * 20 + ["initech"] * 20
-    for run_id in await flood(stage.store, apps):
+    for run_id in await insert_runs(stage.store, apps):
         stage.wakeups.send(run_id)
-    await stage.wakeups.drained()
+    await stage.wakeups.wait_until_published()
 
     await stage.start_worker(concurrency=1)
-    await all_ended(stage.store)
+    await wait_for_all_ends(stage.store)
 
-    assert furthest_apart([run["app_id"] for run in await started(stage.store)], apps) == 1
+    assert max_gap([run["app_id"] for run in await started_runs(stage.store)], apps) == 1
 
 
 class NoWakeups:
@@ -123,7 +123,7 @@ async def test_as_many_tickets_as_runs_are_enough_for_every_run(store: RunStore)
 
     async def arrive(n: int) -> Claim | None:
         await asyncio.sleep((n % 40) * 0.01)
-        [run_id] = await flood(store, [STRANGE_APPS[n % len(STRANGE_APPS)]])
+        [run_id] = await insert_runs(store, [STRANGE_APPS[n % len(STRANGE_APPS)]])
         return await processes[n % 2].next(run_id)
 
     claims = await asyncio.gather(*(arrive(n) for n in range(200)))
@@ -134,7 +134,7 @@ async def test_as_many_tickets_as_runs_are_enough_for_every_run(store: RunStore)
     assert await lanes_of(store, "late").next("any") is None
 
 
-class Process:
+class WorkerDouble:
     """What a worker process does with its tickets, without working."""
 
     def __init__(self, store: RunStore, owner: str, caps: Caps, tasks: asyncio.TaskGroup) -> None:
@@ -162,18 +162,18 @@ class Process:
 async def test_every_run_is_started_by_its_tickets_alone_whatever_the_caps(store: RunStore) -> None:
     """No reconciler is there to send another: a ticket thrown away, or a run let go without one, would stay."""
     caps, apps = parse_caps("app=2,workflow:Relay=3"), ["acme", "globex", "initech"]
-    run_ids = await flood(store, apps * 30) + await flood(store, apps * 30, workflow="Other")
+    run_ids = await insert_runs(store, apps * 30) + await insert_runs(store, apps * 30, workflow="Other")
 
     async with asyncio.TaskGroup() as tasks:
-        processes = [Process(store, f"process {n}", caps, tasks) for n in range(3)]
+        processes = [WorkerDouble(store, f"process {n}", caps, tasks) for n in range(3)]
         for n, run_id in enumerate(run_ids):
             processes[n % 3].send(run_id)
 
     assert await store.runs.count_documents({"state": "succeeded"}) == len(run_ids)
 
 
-async def test_a_ready_run_that_was_cancelled_stands_in_nobodys_way(store: RunStore) -> None:
-    first, second = await flood(store, ["acme", "acme"])
+async def test_a_cancelled_ready_run_blocks_no_other_run(store: RunStore) -> None:
+    first, second = await insert_runs(store, ["acme", "acme"])
     await store.runs.update_one({"_id": first}, {"$set": {"state": "cancelled"}})  # as badly as it can be done
 
     claim = await lanes_of(store, "one").next(first)
@@ -185,16 +185,16 @@ async def test_a_ready_run_that_was_cancelled_stands_in_nobodys_way(store: RunSt
 
 async def test_a_look_costs_one_seek_for_each_app_that_waits(store: RunStore) -> None:
     apps = [f"app{n}" for n in range(50)]
-    await flood(store, apps * 20)
+    await insert_runs(store, apps * 20)
 
-    look = await explained(store, {"aggregate": "runs", "pipeline": FIRST_OF_EACH, "hint": "by_lane", "cursor": {}})
+    look = await explain_command(store, {"aggregate": "runs", "pipeline": FIRST_OF_EACH, "hint": "by_lane", "cursor": {}})
 
     assert look["totalKeysExamined"] <= len(apps) + 1
     assert look["totalDocsExamined"] == 0
     assert "DISTINCT_SCAN" in stages(look)
 
 
-async def explained(store: RunStore, command: dict[str, Any]) -> Document:
+async def explain_command(store: RunStore, command: dict[str, Any]) -> Document:
     answer = await store.database.command("explain", command, verbosity="executionStats")
     if "stages" in answer:
         answer = answer["stages"][0]["$cursor"]

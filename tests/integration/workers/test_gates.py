@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.stage import Document, Stage, until
+from tests.integration.stage import Document, Stage, wait_until
 from workers.control.answer import answer
 from workers.control.replaying import ReplayOptions, replay
 
@@ -20,7 +20,7 @@ UP_TO_50: dict[str, Any] = {"pay": [{"when": "arguments.amount <= `50`", "answer
 OPENS = {"type": "ui_response", "tool": "Payment", "response_key": "verdict", "match": {"in": ["yes", "ok"]}}
 
 
-def payments(payer: str) -> dict[str, Any]:
+def payments_package(payer: str) -> dict[str, Any]:
     rules = [
         {
             "source_agent": payer,
@@ -43,25 +43,25 @@ def payments(payer: str) -> dict[str, Any]:
     }
 
 
-def paying(amount: int) -> list[dict[str, Any]]:
+def pay_call(amount: int) -> list[dict[str, Any]]:
     return [{"tool_calls": [{"name": "pay", "arguments": {"amount": amount}}]}, {"text": "asked"}]
 
 
 @pytest.fixture
 async def desk(stage: Stage) -> Stage:
-    stage.package("Smalls", payments("Small"))
-    stage.package("Larges", payments("Large"))
-    stage.answers({"Small": paying(12), "Large": paying(9_000), "Sender": [{"text": "sent"}]})
+    stage.package("Smalls", payments_package("Small"))
+    stage.package("Larges", payments_package("Large"))
+    stage.answers({"Small": pay_call(12), "Large": pay_call(9_000), "Sender": [{"text": "sent"}]})
     await stage.start_worker()
     return stage
 
 
-async def waiting(stage: Stage, run_id: str) -> Document:
+async def wait_for_question(stage: Stage, run_id: str) -> Document:
     async def asks() -> Document | None:
         run = await stage.run(run_id)
         return run if run["state"] == "needs_human" else None
 
-    run: Document = await until(f"{run_id} waits for a person", asks)
+    run: Document = await wait_until(f"{run_id} waits for a person", asks)
     return run
 
 
@@ -69,8 +69,8 @@ async def test_a_standing_answer_is_used_only_where_its_condition_holds(desk: St
     small = (await desk.accept("Smalls", ui_responses=UP_TO_50)).run_id
     large = (await desk.accept("Larges", ui_responses=UP_TO_50)).run_id
 
-    paid = await desk.ended(small)
-    asked = await waiting(desk, large)
+    paid = await desk.wait_for_end(small)
+    asked = await wait_for_question(desk, large)
 
     assert (paid["state"], await desk.agents_of(small)) == ("succeeded", ["Small", "Sender"])
     [used] = paid["answers"]
@@ -84,10 +84,10 @@ async def test_a_standing_answer_is_used_only_where_its_condition_holds(desk: St
 )
 async def test_only_a_yes_opens_the_gate(desk: Stage, verdict: str | None, gate: str, speakers: list[str]) -> None:
     run_id = (await desk.accept("Larges")).run_id
-    await waiting(desk, run_id)
+    await wait_for_question(desk, run_id)
 
     await answer(desk.store, desk.wakeups, run_id, question=1, by="ann", responses={"Payment": {"verdict": verdict}})
-    run = await desk.ended(run_id)
+    run = await desk.wait_for_end(run_id)
 
     assert (run["state"], run["context"]["gate"]) == ("succeeded", gate)
     assert await desk.agents_of(run_id) == speakers
@@ -95,12 +95,12 @@ async def test_only_a_yes_opens_the_gate(desk: Stage, verdict: str | None, gate:
 
 async def test_a_replay_asks_again_and_takes_over_no_answer(desk: Stage) -> None:
     run_id = (await desk.accept("Larges")).run_id
-    await waiting(desk, run_id)
+    await wait_for_question(desk, run_id)
     await answer(desk.store, desk.wakeups, run_id, question=1, by="ann", responses={"Payment": {"verdict": "ok"}})
-    await desk.ended(run_id)
+    await desk.wait_for_end(run_id)
 
     made = await replay(desk.store, desk.wakeups, run_id, by="ann", options=ReplayOptions(repeat_done=True))
 
     assert made.new_run_id is not None
-    again = await waiting(desk, made.new_run_id)
+    again = await wait_for_question(desk, made.new_run_id)
     assert ([each["number"] for each in again["questions"]], again.get("answers") or []) == ([1], [])

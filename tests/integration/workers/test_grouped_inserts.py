@@ -12,8 +12,8 @@ import pytest
 from pymongo.errors import PyMongoError, WTimeoutError
 from pymongo.write_concern import WriteConcern
 
-from accounting.store_errors import store_is_away
-from tests.chaos.own_servers import kill_listener, mongodb_is_back, stage_of_its_own
+from accounting.store_errors import is_unavailable
+from tests.chaos.own_servers import kill_listener, wait_for_mongodb, stage_of_its_own
 from tests.integration.stage import Stage
 from triggers.acceptance import Acceptance
 from workers.reconciling.republish import Republish
@@ -21,13 +21,13 @@ from workers.store.ownership import Ownership
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
-from workers.together import together
+from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
 
-def request(event: str, **more: Any) -> RunRequest:
-    return RunRequest("acme", "Relay", TriggerEvent("webhook", "hook", event, fired_at=datetime.now(UTC)), **more)
+def request(event: str, **fields: Any) -> RunRequest:
+    return RunRequest("acme", "Relay", TriggerEvent("webhook", "hook", event, fired_at=datetime.now(UTC)), **fields)
 
 
 async def insert_commands(store: RunStore) -> int:
@@ -39,7 +39,7 @@ async def test_many_inserts_at_once_share_commands_and_each_gets_its_own_run(sto
     await store.insert(request("first"))
     before = await insert_commands(store)
 
-    accepted = await together(store.insert(request(str(number))) for number in range(400))
+    accepted = await gather_all(store.insert(request(str(number))) for number in range(400))
 
     assert await insert_commands(store) - before <= 3
     assert len({each.run_id for each in accepted}) == 400
@@ -49,7 +49,7 @@ async def test_many_inserts_at_once_share_commands_and_each_gets_its_own_run(sto
 
 
 async def test_fifty_requests_for_one_event_are_one_run_and_fifty_equal_answers(store: RunStore) -> None:
-    accepted = await together(store.insert(request("the event")) for _ in range(50))
+    accepted = await gather_all(store.insert(request("the event")) for _ in range(50))
 
     assert len({each.run_id for each in accepted}) == 1
     assert sum(each.created for each in accepted) == 1
@@ -67,7 +67,7 @@ async def test_a_request_that_cannot_be_written_hurts_no_other(store: RunStore) 
     assert await store.runs.count_documents({}) == 2
 
 
-async def test_what_is_too_large_for_one_command_goes_in_several_also_beside_what_cannot_be_written(
+async def test_inserts_too_large_for_one_command_are_split_and_faults_isolated(
     store: RunStore,
 ) -> None:
     """48 MB are one command: when the bad one is met, those of the first have been written already."""
@@ -82,7 +82,7 @@ async def test_what_is_too_large_for_one_command_goes_in_several_also_beside_wha
     assert await store.runs.count_documents({}) == 16
 
 
-async def test_who_has_many_at_once_gets_an_answer_for_each(store: RunStore) -> None:
+async def test_a_caller_with_many_inserts_gets_an_answer_for_each(store: RunStore) -> None:
     known = await store.insert(request("known"))
     head = await store.insert(request("head", order_key="doc"))
     bad = request("bad", priority=99)
@@ -114,8 +114,8 @@ async def test_a_caller_that_gives_up_hurts_no_other(store: RunStore) -> None:
     assert all(isinstance(each, Accepted) and each.created for each in answers[1::2])
 
 
-async def test_what_is_to_start_later_is_durable_and_woken_by_the_reconciler_only(store: RunStore) -> None:
-    woken = Woken()
+async def test_a_later_start_is_durable_and_woken_only_by_the_reconciler(store: RunStore) -> None:
+    woken = RecordedWakeups()
     acceptance = Acceptance(store, woken)
     later = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
 
@@ -131,8 +131,8 @@ async def test_what_is_to_start_later_is_durable_and_woken_by_the_reconciler_onl
     assert await Ownership(store, owner="w1", lease_s=60).claim(accepted.run_id) is None
 
 
-async def test_whose_time_has_come_is_made_ready(store: RunStore) -> None:
-    woken = Woken()
+async def test_a_delayed_run_is_made_ready_when_it_is_due(store: RunStore) -> None:
+    woken = RecordedWakeups()
     # In whole milliseconds, as the store keeps times: else it is ready a moment before.
     soon = datetime.now(UTC).replace(microsecond=0) + timedelta(milliseconds=1_300)
     accepted = await Acceptance(store, woken).accept(request("soon", not_before=soon))
@@ -148,16 +148,16 @@ async def test_whose_time_has_come_is_made_ready(store: RunStore) -> None:
     assert (run["lane"], run["not_before"], run["ready_at"] >= soon) == ("acme", None, True)
 
 
-async def steps_down(stage: Stage) -> None:
+async def step_down_primary(stage: Stage) -> None:
     with suppress(PyMongoError):
         await stage.store.database.client.admin.command({"replSetStepDown": 2, "force": True})
 
 
-async def dies(stage: Stage) -> None:
+async def kill_primary(stage: Stage) -> None:
     kill_listener(stage.settings.mongodb_url)
 
 
-@pytest.mark.parametrize("fails", [dies, steps_down])
+@pytest.mark.parametrize("fails", [kill_primary, step_down_primary])
 async def test_a_store_that_fails_in_the_middle_loses_nothing_that_was_answered(
     tmp_path: Path, fails: Callable[[Stage], Awaitable[None]]
 ) -> None:
@@ -179,18 +179,18 @@ async def test_a_store_that_fails_in_the_middle_loses_nothing_that_was_answered(
                     if len(answered) == 200:
                         await fails(stage)
 
-        await together(sender(name) for name in range(16))
-        await mongodb_is_back(stage)
-        again = await together(stage.store.insert(request(event, order_key="doc")) for event in failed)
+        await gather_all(sender(name) for name in range(16))
+        await wait_for_mongodb(stage)
+        again = await gather_all(stage.store.insert(request(event, order_key="doc")) for event in failed)
 
         assert answered
-        assert all(store_is_away(error) for error in errors), errors
+        assert all(is_unavailable(error) for error in errors), errors
         kept = {run["_id"] async for run in stage.store.runs.find({}, {"_id": 1})}
         assert set(answered) <= kept
         assert len(kept) == 16 * 60 == len({*answered, *(each.run_id for each in again)})
 
 
-async def test_what_enough_servers_have_not_confirmed_is_told_to_nobody_as_accepted(tmp_path: Path) -> None:
+async def test_an_insert_without_write_concern_is_never_reported_as_accepted(tmp_path: Path) -> None:
     """A second server is asked for that is not there, and everybody in the command hears of it."""
     async with stage_of_its_own(tmp_path) as stage:
         database = stage.store.database
@@ -208,7 +208,7 @@ async def test_what_enough_servers_have_not_confirmed_is_told_to_nobody_as_accep
             await alone.insert_all([request("4"), request("known")])
 
         assert [type(each) for each in told] == [WTimeoutError] * 3 + [Accepted]
-        again = await together(stage.store.insert(each) for each in asked)
+        again = await gather_all(stage.store.insert(each) for each in asked)
         assert [each.created for each in again] == [False] * 4
         assert again[3].run_id == known.run_id
         assert await stage.store.runs.count_documents({}) == 5
@@ -216,7 +216,7 @@ async def test_what_enough_servers_have_not_confirmed_is_told_to_nobody_as_accep
         await admin.command("replSetReconfig", {**config, "version": two["version"] + 1})  # or it would not stop soon
 
 
-class Woken:
+class RecordedWakeups:
     """A broker that takes everything."""
 
     def __init__(self) -> None:
@@ -225,5 +225,5 @@ class Woken:
     def send(self, run_id: str) -> None:
         self.run_ids.append(run_id)
 
-    async def waiting(self) -> int:
+    async def count_waiting(self) -> int:
         return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.role_forks import FORKS
-from tests.integration.stage import ENDED, Stage, relay, until
+from tests.integration.stage import ENDED, Stage, relay, wait_until
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
@@ -58,10 +58,10 @@ async def start_hasty_worker(stage: Stage) -> None:
     async def is_ready() -> bool:
         return "worker_ready" in stage.log()
 
-    await until("the worker is ready", is_ready)
+    await wait_until("the worker is ready", is_ready)
 
 
-async def test_an_import_that_hangs_costs_its_own_runs_their_attempts_and_nobody_else_a_place(stage: Stage) -> None:
+async def test_a_hanging_import_costs_only_its_own_runs_their_attempts(stage: Stage) -> None:
     package(stage, "Hangs", HANGS)
     stage.package("Well", relay("Well", ["B"]))
     await start_hasty_worker(stage)
@@ -70,8 +70,8 @@ async def test_an_import_that_hangs_costs_its_own_runs_their_attempts_and_nobody
     async def all_places_are_taken() -> bool:
         return await stage.store.runs.count_documents({"state": "running"}) == PLACES
 
-    await until("runs that hang have every place", all_places_are_taken)
-    well = await stage.ended((await stage.accept("Well")).run_id, within_s=WITHIN_S + 5)
+    await wait_until("runs that hang have every place", all_places_are_taken)
+    well = await stage.wait_for_end((await stage.accept("Well")).run_id, within_s=WITHIN_S + 5)
     assert well["state"] == "succeeded"
 
     reconciler = stage.reconciler()
@@ -80,7 +80,7 @@ async def test_an_import_that_hangs_costs_its_own_runs_their_attempts_and_nobody
         await reconciler.run_pass()
         return await stage.store.runs.count_documents({"state": {"$in": sorted(ENDED)}}) == len(hanging) + 1
 
-    await until("the attempts of all are used up", all_have_ended)
+    await wait_until("the attempts of all are used up", all_have_ended)
     runs = await stage.store.runs.find({"_id": {"$in": hanging}}).to_list(None)
     assert {(run["state"], run["attempt"], run["worker_losses"]) for run in runs} == {("parked", 2, 0)}
     assert {(run["outcome"]["kind"], run["outcome"]["error"]["type"]) for run in runs} == {
@@ -98,10 +98,10 @@ async def test_a_package_that_would_end_its_worker_ends_its_runs_only(stage: Sta
     stage.answers({"A": [{"tool_calls": [{"name": "work"}]}, {"text": "went on"}]}, default={"text": "ok"})
     worker = await stage.start_worker()
 
-    ends = await stage.ended((await stage.accept("Ends")).run_id)
-    leaves = await stage.ended((await stage.accept("Leaves")).run_id)
-    odd = await stage.ended((await stage.accept("Odd")).run_id)
-    well = await stage.ended((await stage.accept("Well")).run_id)
+    ends = await stage.wait_for_end((await stage.accept("Ends")).run_id)
+    leaves = await stage.wait_for_end((await stage.accept("Leaves")).run_id)
+    odd = await stage.wait_for_end((await stage.accept("Odd")).run_id)
+    well = await stage.wait_for_end((await stage.accept("Well")).run_id)
 
     assert (ends["state"], ends["outcome"]["kind"]) == ("failed", "package_error")
     assert ends["outcome"]["reason"] == "work.py failed when it was loaded: KeyboardInterrupt:  (tools/work.py:1)"

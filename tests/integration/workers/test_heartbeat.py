@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.stage import until
+from tests.integration.stage import wait_until
 from workers.process.heartbeat import Heartbeat
 from workers.settings import Settings
 from workers.store.ownership import Ownership
@@ -39,7 +39,7 @@ def heartbeat(settings: Settings, losses: Losses) -> Iterator[Heartbeat]:
     heartbeat.stop()
 
 
-async def claimed(store: RunStore, event_id: str = "1") -> Claim:
+async def claim_run(store: RunStore, event_id: str = "1") -> Claim:
     event = TriggerEvent("api", "test", event_id, fired_at=datetime.now(UTC))
     accepted = await store.insert(RunRequest("acme", "Digest", event))
     claim = await Ownership(store, owner="me", lease_s=LEASE_S).claim(accepted.run_id)
@@ -58,7 +58,7 @@ async def test_a_blocked_event_loop_does_not_lose_the_lease(
     store: RunStore, heartbeat: Heartbeat, losses: Losses
 ) -> None:
     """Nor do four tools beside it that compute in pure Python, and hold the interpreter for all they can get of it."""
-    claim = await claimed(store)
+    claim = await claim_run(store)
     over = threading.Event()
 
     def compute() -> None:
@@ -84,7 +84,7 @@ async def test_a_run_that_left_under_its_own_token_is_not_called_lost(
     store: RunStore, heartbeat: Heartbeat, losses: Losses, state: str
 ) -> None:
     """Its owner has written the end, and has not heard the answer yet."""
-    left, kept = await claimed(store), await claimed(store, "2")
+    left, kept = await claim_run(store), await claim_run(store, "2")
 
     with heartbeat.keeping(left), heartbeat.keeping(kept):
         heartbeat.at_its_end(left)
@@ -95,28 +95,28 @@ async def test_a_run_that_left_under_its_own_token_is_not_called_lost(
             async def renewed(before: datetime = seen) -> bool:
                 return await lease_end(store, kept) > before
 
-            await until("the other lease is renewed", renewed)
+            await wait_until("the other lease is renewed", renewed)
 
         assert not heartbeat.lost(left)
     assert losses == []
 
 
 async def test_a_run_that_ended_is_not_renewed(store: RunStore, heartbeat: Heartbeat) -> None:
-    ended, working = await claimed(store), None
+    ended, working = await claim_run(store), None
     with heartbeat.keeping(ended):
         working = await lease_end(store, ended)
 
     async def lease_ran_out() -> bool:
         return await lease_end(store, ended) < datetime.now(UTC)
 
-    await until("the lease runs out", lease_ran_out, within_s=LEASE_S * 3)
+    await wait_until("the lease runs out", lease_ran_out, within_s=LEASE_S * 3)
     assert await lease_end(store, ended) == working
 
 
 async def test_a_run_that_was_taken_over_is_cancelled_and_counted(
     store: RunStore, heartbeat: Heartbeat, losses: Losses
 ) -> None:
-    claim = await claimed(store)
+    claim = await claim_run(store)
     seen: dict[str, Any] = {}
 
     async def chat() -> None:
@@ -142,8 +142,8 @@ async def test_a_run_that_was_given_up_under_its_token_is_cancelled(
     store: RunStore, heartbeat: Heartbeat, losses: Losses, state: str
 ) -> None:
     """Its worker stood still for longer than the lease; meanwhile nobody has claimed it anew, but maybe replayed it."""
-    claim = await claimed(store)
-    task = asyncio.create_task(kept_until_lost(heartbeat, claim))
+    claim = await claim_run(store)
+    task = asyncio.create_task(renew_until_lost(heartbeat, claim))
     await asyncio.sleep(0)
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"state": state}})
 
@@ -156,12 +156,12 @@ async def test_a_run_that_was_given_up_under_its_token_is_cancelled(
 async def test_of_many_runs_a_locked_one_costs_none_its_lease(
     store: RunStore, heartbeat: Heartbeat, losses: Losses
 ) -> None:
-    claims = [await claimed(store, str(number)) for number in range(40)]
+    claims = [await claim_run(store, str(number)) for number in range(40)]
     locked, others = claims[20], [*claims[:20], *claims[21:]]
 
     async with store.database.client.start_session() as session, await session.start_transaction():
         await store.runs.update_one({"_id": locked.run_id}, {"$set": {"turn": 1}}, session=session)
-        keeping = [asyncio.create_task(kept_until_lost(heartbeat, claim)) for claim in claims]
+        keeping = [asyncio.create_task(renew_until_lost(heartbeat, claim)) for claim in claims]
         await asyncio.sleep(LEASE_S * 1.5)
         lost = [claim for claim in others if heartbeat.lost(claim)]
         ends = await asyncio.gather(*(lease_end(store, claim) for claim in others))
@@ -182,16 +182,16 @@ async def test_a_heartbeat_that_dies_takes_its_process_with_it(store: RunStore, 
     died = threading.Event()
     url = settings.mongodb_url or ""
     dying = Heartbeat(url=url, database=settings.database, lease_s=LEASE_S, on_lost=no_memory, on_dead=died.set)
-    claim = await claimed(store)
+    claim = await claim_run(store)
     await store.runs.update_one({"_id": claim.run_id}, {"$inc": {"lease.token": 1}})
 
     dying.start()
     with dying.keeping(claim):
-        await until("it says so", lambda: asyncio.to_thread(died.wait, 0.1), within_s=LEASE_S * 3)
+        await wait_until("it says so", lambda: asyncio.to_thread(died.wait, 0.1), within_s=LEASE_S * 3)
     dying.stop()
 
 
-async def kept_until_lost(heartbeat: Heartbeat, claim: Claim) -> None:
+async def renew_until_lost(heartbeat: Heartbeat, claim: Claim) -> None:
     with heartbeat.keeping(claim):
         await asyncio.sleep(60)
 
@@ -200,11 +200,11 @@ async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
     store: RunStore, heartbeat: Heartbeat, losses: Losses
 ) -> None:
     """As when a tool blocks the loop in the very moment in which another chat writes its documents."""
-    locked, other = await claimed(store), await claimed(store, "2")
+    locked, other = await claim_run(store), await claim_run(store, "2")
 
     async with store.database.client.start_session() as session, await session.start_transaction():
         await store.runs.update_one({"_id": locked.run_id}, {"$set": {"turn": 1}}, session=session)
-        standing = asyncio.create_task(kept_until_lost(heartbeat, locked))
+        standing = asyncio.create_task(renew_until_lost(heartbeat, locked))
         await asyncio.sleep(0)  # it is the first of the two that are renewed
         with heartbeat.keeping(other):
             for _ in range(2):
@@ -213,7 +213,7 @@ async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
                 async def renewed(before: datetime = seen) -> bool:
                     return await lease_end(store, other) > before
 
-                await until("the other lease is renewed", renewed, within_s=LEASE_S)
+                await wait_until("the other lease is renewed", renewed, within_s=LEASE_S)
             assert not heartbeat.lost(other)
         standing.cancel()
         await session.abort_transaction()
@@ -224,7 +224,7 @@ async def test_what_its_task_does_next_is_not_cut_off_with_a_run_that_was_lost(
     store: RunStore, heartbeat: Heartbeat, losses: Losses
 ) -> None:
     """The loop stands while the heartbeat finds it lost, so that it hears of that only after the run was left."""
-    claim = await claimed(store)
+    claim = await claim_run(store)
     await store.runs.update_one({"_id": claim.run_id}, {"$inc": {"lease.token": 1}})
 
     with heartbeat.keeping(claim):
@@ -242,7 +242,7 @@ async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
     store: RunStore, heartbeat: Heartbeat
 ) -> None:
     """The old task is still writing its last row when the new one begins, and ends in the middle of it."""
-    old = await claimed(store)
+    old = await claim_run(store)
     await store.runs.update_one({"_id": old.run_id}, {"$set": {"state": "queued"}})
     new = await Ownership(store, owner="me", lease_s=LEASE_S).claim(old.run_id)
     assert new is not None
@@ -256,7 +256,7 @@ async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
         async def renewed() -> bool:
             return await lease_end(store, new) > first
 
-        await until("the new lease is renewed", renewed, within_s=LEASE_S)
+        await wait_until("the new lease is renewed", renewed, within_s=LEASE_S)
         assert not heartbeat.lost(new)
 
 
@@ -266,7 +266,7 @@ async def test_a_url_that_prefers_secondaries_is_not_obeyed(
     """There are none here; where there are, they say who had the run before, and know of no wish to cancel it."""
     url = f"{settings.mongodb_url}{'&' if '?' in str(settings.mongodb_url) else '?'}readPreference=secondary"
     told = Heartbeat(url=url, database=settings.database, lease_s=LEASE_S, on_lost=losses)
-    claim = await claimed(store)
+    claim = await claim_run(store)
     database = connect(url, database=settings.database)
     assert await RunStore(database).find(claim.run_id) is not None
     await database.client.close()

@@ -11,7 +11,7 @@ from workers.store.kept_states import KeptStates
 from workers.store.ownership import Ownership
 from workers.store.run import LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
-from workflows.context.kept_states import KeptState, StatePlace
+from workflows.context.kept_states import PersistentState, StateKey
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +56,7 @@ async def test_the_next_run_of_the_same_key_begins_where_the_last_one_ended(stag
         ("Of_user", "acme", "ada"),
         ("Of_user", "acme", None),
     ]:
-        run = await stage.ended((await stage.accept(workflow, app_id=app, user_id=user)).run_id)
+        run = await stage.wait_for_end((await stage.accept(workflow, app_id=app, user_id=user)).run_id)
         assert run["state"] == "succeeded"
         left.append(run["context"]["seen"])
 
@@ -79,17 +79,17 @@ async def test_a_run_that_does_not_succeed_leaves_nothing(stage: Stage) -> None:
     stage.answers({"Clerk": [CALL, {"text": "counted"}]})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Failing", user_id="ada")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Failing", user_id="ada")).run_id)
 
     assert (run["state"], run["context"]["seen"]) == ("failed", ["ada"])
     assert await stage.store.database["kept_states"].find({"value": {"$exists": True}}).to_list(None) == []
 
 
-def state(value: Any, app_id: str = "acme", key_name: str = "none", key: str = "") -> KeptState:
-    return KeptState(StatePlace(app_id, "Relay", "seen", key_name, key), value)
+def state(value: Any, app_id: str = "acme", key_name: str = "none", key: str = "") -> PersistentState:
+    return PersistentState(StateKey(app_id, "Relay", "seen", key_name, key), value)
 
 
-async def claimed(store: RunStore, ownership: Ownership, number: int) -> Any:
+async def claim_run(store: RunStore, ownership: Ownership, number: int) -> Any:
     accepted = await store.insert(
         RunRequest("acme", "Relay", TriggerEvent("api", "test", str(number), fired_at=datetime.now(UTC)))
     )
@@ -100,13 +100,13 @@ async def claimed(store: RunStore, ownership: Ownership, number: int) -> Any:
 
 async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
     ownership = Ownership(stage.store, owner="w", lease_s=30)
-    stale = await claimed(stage.store, ownership, 1)
+    stale = await claim_run(stage.store, ownership, 1)
     await stage.store.runs.update_one({"_id": stale.run_id}, {"$inc": {"lease.token": 1}})
 
     with pytest.raises(LeaseLostError):
         await ownership.finish(stale, RunState.SUCCEEDED, {}, states=[state("stale")])
 
-    place = state(None).place
+    place = state(None).state_key
     assert await KeptStates(stage.store.database).read([place]) == {}
     left = await stage.store.database["kept_states"].find().to_list(None)
     assert [each for each in left if "expires_at" not in each] == []
@@ -128,7 +128,7 @@ async def test_a_value_that_is_about_to_be_written_expires_from_now_on(stage: St
 
 async def test_runs_that_end_at_once_leave_the_value_of_one_of_them(stage: Stage) -> None:
     ownership = Ownership(stage.store, owner="w", lease_s=30)
-    claims = [await claimed(stage.store, ownership, number) for number in range(8)]
+    claims = [await claim_run(stage.store, ownership, number) for number in range(8)]
     values = [{"$odd.key": number} for number in range(8)]
 
     ended = await asyncio.gather(
@@ -140,7 +140,7 @@ async def test_runs_that_end_at_once_leave_the_value_of_one_of_them(stage: Stage
 
     assert ended == [RunState.SUCCEEDED] * 8
     states = KeptStates(stage.store.database)
-    kept = [(await states.read([state(None, app).place]))["seen"] for app in ("acme", "globex")]
+    kept = [(await states.read([state(None, app).state_key]))["seen"] for app in ("acme", "globex")]
     assert kept[0] == kept[1] in values
 
 
@@ -177,7 +177,7 @@ async def test_an_agent_sees_what_the_turn_before_it_changed(stage: Stage) -> No
     await database["stock"].insert_many([{"app_id": "acme", "left": 5}, {"app_id": "globex", "left": 50}])
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Shop")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Shop")).run_id)
     turns = await stage.store.committed_turns(run["_id"], up_to=2)
 
     assert (run["state"], run["context"]["left"]) == ("succeeded", 4)

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.workers.life import Life
-from tests.integration.workers.life_of_workers import LONG_AGO, Document, Worker, World
+from tests.integration.workers.life import RandomEvents
+from tests.integration.workers.life_of_workers import LONG_AGO, Document, SimulatedWorker, WorkerWorld
 from tests.integration.workers.life_rules import faults_of, later_faults, turns_faults
 from workers.reconciling.retention import ROLLUPS
 from workers.settings import Settings
@@ -36,27 +36,27 @@ ROUNDS = max(4, round(SECONDS / 2))
 async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(
     store: RunStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(store, settings, random.Random(SEED))
-    monkeypatch.setattr(store.order, "let_next_go", sometimes_dead(world, store.order.let_next_go))
-    workers = [Worker(world, f"worker {number}") for number in range(3)]
-    lives = [Life(world) for _ in range(3)]
+    world = WorkerWorld(store, settings, random.Random(SEED))
+    monkeypatch.setattr(store.order, "let_next_go", crash_sometimes(world, store.order.let_next_go))
+    workers = [SimulatedWorker(world, f"worker {number}") for number in range(3)]
+    lives = [RandomEvents(world) for _ in range(3)]
     steps = [worker.step for worker in workers for _ in range(3)] + [life.step for life in lives]
     before: dict[str, Document] = {}
     for round_number in range(6 * ROUNDS):
-        if round_number >= ROUNDS and not unseen(world):
+        if round_number >= ROUNDS and not unseen_events(world):
             break  # a machine with much to do gets further rounds
         until = time.monotonic() + SECONDS / ROUNDS
         async with asyncio.TaskGroup() as tasks:
             for step in [*steps, *(worker.thaw_now_and_then for worker in workers)]:
-                tasks.create_task(repeated(step, until))
-        before = await judged(world, before)
+                tasks.create_task(repeat_step(step, until))
+        before = await assert_rules_hold(world, before)
     monkeypatch.undo()
-    await left_alone(world)
-    await judged(world, before)
-    assert not unseen(world), f"this walk did not come by: {unseen(world)}"
+    await settle_world(world)
+    await assert_rules_hold(world, before)
+    assert not unseen_events(world), f"this walk did not come by: {unseen_events(world)}"
 
 
-def sometimes_dead(world: World, let_next_go: Callable[..., Awaitable[Document | None]]) -> Callable[..., Any]:
+def crash_sometimes(world: WorkerWorld, let_next_go: Callable[..., Awaitable[Document | None]]) -> Callable[..., Any]:
     """Whoever ended a run may die before it lets the next one of its order go."""
 
     async def let_go(key: str, *, woken: bool) -> Document | None:
@@ -65,17 +65,17 @@ def sometimes_dead(world: World, let_next_go: Callable[..., Awaitable[Document |
     return let_go
 
 
-def unseen(world: World) -> frozenset[str]:
+def unseen_events(world: WorkerWorld) -> frozenset[str]:
     return TO_BE_SEEN - (+world.did).keys()
 
 
-async def repeated(step: Callable[[], Awaitable[None]], until: float) -> None:
+async def repeat_step(step: Callable[[], Awaitable[None]], until: float) -> None:
     while time.monotonic() < until:
         await step()
         await asyncio.sleep(0)
 
 
-async def judged(world: World, before: dict[str, Document]) -> dict[str, Document]:
+async def assert_rules_hold(world: WorkerWorld, before: dict[str, Document]) -> dict[str, Document]:
     """No operation is under way. Every run is there, and is as its state says."""
     runs = {run["_id"]: run async for run in world.store.runs.find()}
     turns: dict[str, list[Document]] = {run_id: [] for run_id in runs}
@@ -91,11 +91,11 @@ async def judged(world: World, before: dict[str, Document]) -> dict[str, Documen
     return runs
 
 
-async def left_alone(world: World) -> None:
+async def settle_world(world: WorkerWorld) -> None:
     """Honest workers and a reconciler, though all wake-ups were lost. Whoever was frozen is dead now; time passes."""
     world.tickets.clear()
     world.at_work.clear()
-    workers = [Worker(world, f"honest {number}", honest=True) for number in range(2)]
+    workers = [SimulatedWorker(world, f"honest {number}", honest=True) for number in range(2)]
     reconciler, give_up_at = world.reconciler(), time.monotonic() + 20
     unfinished = {"state": {"$in": ["queued", "running"]}}
     while left := await world.store.runs.find(unfinished).to_list(None):

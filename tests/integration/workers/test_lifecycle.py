@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ops.supervisor import PROGRAM
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
@@ -58,13 +58,13 @@ async def slow_at_first(ctx):
 HOOK = "def strict(message):\n    raise ValueError('not like this: ' + message)\n"
 
 
-def living(stage: Stage, *steps: tuple[str, str], **more: Any) -> None:
+def write_lifecycle_package(stage: Stage, *steps: tuple[str, str], **changes: Any) -> None:
     """A package with these steps: moment, function."""
-    package = relay("Living", ["A"], **more.pop("orchestrator", {}))
+    package = relay("Living", ["A"], **changes.pop("orchestrator", {}))
     entries = [{"trigger": moment, "file": "steps.py", "function": function} for moment, function in steps]
     package["tools"] = {"lifecycle_tools": entries}
     package["tools/steps.py"] = STEPS.format(log=str(stage.folder / "steps.log"))
-    stage.package("Living", {**package, **more})
+    stage.package("Living", {**package, **changes})
 
 
 def steps_taken(stage: Stage) -> list[str]:
@@ -72,7 +72,7 @@ def steps_taken(stage: Stage) -> list[str]:
     return log.read_text().split() if log.exists() else []
 
 
-async def shown(stage: Stage, run_id: str) -> Any:
+async def shown_run(stage: Stage, run_id: str) -> Any:
     settings = replace(stage.settings, environ={})
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", str(PROGRAM), "runs", "show", run_id, "--json"),
@@ -95,10 +95,10 @@ async def test_what_the_first_and_the_last_steps_write_is_kept_and_written_back(
         "greeting": entity(stage, "on_success", "greetings", "text"),
     }
     steps = [("before_chat", "begin"), ("after_chat", "raising"), ("on_complete", "completed"), ("on_fail", "failed")]
-    living(stage, *steps, context_variables={"definitions": definitions})
+    write_lifecycle_package(stage, *steps, context_variables={"definitions": definitions})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Living")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Living")).run_id)
 
     assert (run["state"], steps_taken(stage)) == ("succeeded", ["completed"])
     assert run["context"]["greeting"] == {"text": "ended as completed"}
@@ -107,7 +107,7 @@ async def test_what_the_first_and_the_last_steps_write_is_kept_and_written_back(
     database = stage.store.database
     assert (await database["profiles"].find_one({}, {"_id": 0}))["visits"] == 1  # type: ignore[index]  # -- it is there
     assert (await database["greetings"].find_one({}, {"_id": 0}))["text"] == "ended as completed"  # type: ignore[index]  # it is there
-    [error] = (await shown(stage, run["_id"]))["errors"]
+    [error] = (await shown_run(stage, run["_id"]))["errors"]
     assert (error["where"], error["message"]) == ("after_chat steps.py:raising", "at the end")
     assert re.fullmatch(r"tools/steps\.py:\d+, in raising", error["place"])
     assert run["failed_tools"] == 1  # though it succeeded
@@ -117,10 +117,10 @@ async def test_what_the_first_and_the_last_steps_write_is_kept_and_written_back(
 async def test_a_run_whose_result_cannot_be_written_is_closed_as_failed(stage: Stage) -> None:
     definitions = {"profile": entity(stage, "on_success", "profiles", "name")}
     steps = [("before_chat", "begin"), ("on_complete", "completed"), ("on_fail", "failed")]
-    living(stage, *steps, context_variables={"definitions": definitions})
+    write_lifecycle_package(stage, *steps, context_variables={"definitions": definitions})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Living")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Living")).run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
     assert "'visits', which is none of its fields" in run["outcome"]["reason"]
@@ -129,10 +129,10 @@ async def test_a_run_whose_result_cannot_be_written_is_closed_as_failed(stage: S
 
 async def test_a_run_whose_context_cannot_be_loaded_is_closed(stage: Stage) -> None:
     inputs = {"region": {"type": "string", "required": True}}
-    living(stage, ("on_start", "begin"), ("on_fail", "failed"), orchestrator={"inputs": inputs})
+    write_lifecycle_package(stage, ("on_start", "begin"), ("on_fail", "failed"), orchestrator={"inputs": inputs})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Living")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Living")).run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
     assert run["context"]["closed"] == f"acme: {run['outcome']['reason']}"
@@ -141,22 +141,22 @@ async def test_a_run_whose_context_cannot_be_loaded_is_closed(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("moment", ["after_chat", "before_chat"])
-async def test_a_package_that_destroys_its_context_ends_its_run_and_nobody_elses(stage: Stage, moment: str) -> None:
-    living(stage, (moment, "destroying"))
+async def test_a_package_that_destroys_its_context_ends_only_its_own_run(stage: Stage, moment: str) -> None:
+    write_lifecycle_package(stage, (moment, "destroying"))
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Living")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Living")).run_id)
 
     assert (run["state"], run["outcome"]["kind"], run["worker_losses"]) == ("failed", "package_error", 0)
 
 
-async def test_a_hook_that_fails_says_so_in_the_record_of_the_run(stage: Stage) -> None:
+async def test_a_failing_hook_is_in_the_record_of_the_run(stage: Stage) -> None:
     hook = {"hook_type": "process_message_before_send", "hook_agent": "A", "filename": "own.py", "function": "strict"}
-    living(stage, ("on_fail", "failed"), hooks={"hooks": [hook]}, **{"hooks/own.py": HOOK})
+    write_lifecycle_package(stage, ("on_fail", "failed"), hooks={"hooks": [hook]}, **{"hooks/own.py": HOOK})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Living")).run_id)
-    show = await shown(stage, run["_id"])
+    run = await stage.wait_for_end((await stage.accept("Living")).run_id)
+    show = await shown_run(stage, run["_id"])
 
     assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "tool_error", 0)
     assert run["outcome"]["error"]["agent"] == "A"
@@ -168,7 +168,7 @@ async def test_a_hook_that_fails_says_so_in_the_record_of_the_run(stage: Stage) 
 
 
 async def test_a_run_that_is_tried_again_is_closed_after_its_last_attempt_only(stage: Stage) -> None:
-    living(stage, ("on_start", "begin"), ("on_fail", "failed"))
+    write_lifecycle_package(stage, ("on_start", "begin"), ("on_fail", "failed"))
     stage.answers({}, default={"error": {"status": 503}})
     await stage.start_worker(max_attempts=2)
     run_id = (await stage.accept("Living")).run_id
@@ -176,26 +176,26 @@ async def test_a_run_that_is_tried_again_is_closed_after_its_last_attempt_only(s
     async def waits_for_its_second_attempt() -> bool:
         return bool((await stage.run(run_id))["attempt"] == 2)
 
-    await until("the run waits for its second attempt", waits_for_its_second_attempt)
+    await wait_until("the run waits for its second attempt", waits_for_its_second_attempt)
     assert steps_taken(stage) == []
-    run = await stage.reconciled_until_ended(run_id)
+    run = await stage.reconcile_until_end(run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == ("parked", "model_error")
     assert steps_taken(stage) == ["failed"]
     assert run["context"]["profile"] == {"visits": 1}
 
 
-async def test_a_worker_that_lost_a_run_stops_closing_it_and_the_next_one_closes_it(stage: Stage) -> None:
-    living(stage, ("on_complete", "slow_at_first"))
+async def test_a_worker_that_lost_a_run_stops_closing_it_and_the_next_closes_it(stage: Stage) -> None:
+    write_lifecycle_package(stage, ("on_complete", "slow_at_first"))
     await stage.start_worker()
     run_id = (await stage.accept("Living")).run_id
 
     async def has_begun() -> bool:
         return steps_taken(stage) == ["begun"]
 
-    await until("the run is being closed", has_begun)
+    await wait_until("the run is being closed", has_begun)
     await stage.store.runs.update_one({"_id": run_id}, {"$inc": {"lease.token": 1}})
-    run = await stage.reconciled_until_ended(run_id)
+    run = await stage.reconcile_until_end(run_id)
 
     assert run["state"] == "succeeded"
     assert steps_taken(stage) == ["begun", "begun", "ended"]
@@ -211,7 +211,7 @@ async def test_a_tool_whose_failure_matters_fails_its_run_and_others_are_counted
     stage.answers({"A": [{"tool_calls": [{"name": "post"}]}, {"text": "posted"}]})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Relay")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Relay")).run_id)
 
     assert run["failed_tools"] == 1
     if on_error == "tell":

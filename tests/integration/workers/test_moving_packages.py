@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from ops.supervisor import PROGRAM
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
@@ -48,8 +48,8 @@ async def test_a_tool_that_changes_the_directory_moves_no_other_run(stage: Stage
     stage.answers({"A": [{"tool_calls": [{"name": "act"}]}, {"text": "ok"}]}, default={"text": "ok"})
     await stage.start_worker(packages=(), models=None)
 
-    mover = await stage.ended((await stage.accept("Mover")).run_id)
-    later = await stage.ended((await stage.accept("Later")).run_id)
+    mover = await stage.wait_for_end((await stage.accept("Mover")).run_id)
+    later = await stage.wait_for_end((await stage.accept("Later")).run_id)
 
     assert (mover["state"], later["state"]) == ("succeeded", "succeeded"), later["outcome"]
     (turn,) = await stage.store.committed_turns(mover["_id"], up_to=1)
@@ -118,16 +118,16 @@ async def test_a_forked_copy_that_comes_back_from_its_tool_ends_there(stage: Sta
     stage.answers({"A": [{"tool_calls": [{"name": "act"}]}, {"text": "ok"}]}, default={"text": "ok"})
     worker = await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Forker")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Forker")).run_id)
 
     assert (run["state"], run["turn"], run["lease"]["token"]) == ("succeeded", 1, 1)
     (turn,) = await stage.store.committed_turns(run["_id"], up_to=1)
     assert "from the copy" not in str(turn)
     copy = int((stage.folder / "copy").read_text(encoding="ascii"))
     # An idle thread of ours would end after 30 s, and the copy with it.
-    await until("the copy has ended", lambda: _has_ended(copy), within_s=10)
+    await wait_until("the copy has ended", lambda: _has_ended(copy), within_s=10)
     assert worker.returncode is None
-    assert (await stage.ended((await stage.accept("Relay")).run_id))["state"] == "succeeded"
+    assert (await stage.wait_for_end((await stage.accept("Relay")).run_id))["state"] == "succeeded"
     assert len(await stage.usage_rows(run["_id"])) == 2
 
 
@@ -142,7 +142,7 @@ def act():
 """
 
 
-async def test_a_forked_copy_that_sleeps_keeps_no_lease_and_no_port_and_hears_sigterm(stage: Stage) -> None:
+async def test_a_sleeping_forked_copy_keeps_no_lease_or_port_and_gets_sigterm(stage: Stage) -> None:
     """Its worker is killed: what it held is taken over, though the copy has all that a fork inherits."""
     stage.package("Forker", package_with_tool("Forker", FORKS.format(body=SLEEPS)))
     stage.answers({"A": [{"tool_calls": [{"name": "act"}]}]}, default={"text": "ok"})
@@ -157,12 +157,12 @@ async def test_a_forked_copy_that_sleeps_keeps_no_lease_and_no_port_and_hears_si
         return bool((await stage.run(accepted.run_id))["state"] == "queued")
 
     try:
-        await until("the run is taken from its dead worker", taken_over)
+        await wait_until("the run is taken from its dead worker", taken_over)
         listening = [each for each in psutil.Process(copy).net_connections() if each.status == psutil.CONN_LISTEN]
         assert listening == []
         assert (await stage.run(accepted.run_id))["worker_losses"] == 1
         os.kill(copy, signal.SIGTERM)
-        await until("the copy has ended", lambda: _has_ended(copy))
+        await wait_until("the copy has ended", lambda: _has_ended(copy))
     finally:
         if not await _has_ended(copy):
             os.kill(copy, signal.SIGKILL)
@@ -194,7 +194,7 @@ async def test_what_a_tool_starts_by_multiprocessing_and_subprocess_works(stage:
     stage.answers({"A": [{"tool_calls": [{"name": "act"}]}, {"text": "ok"}]})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Starter")).run_id, within_s=60)
+    run = await stage.wait_for_end((await stage.accept("Starter")).run_id, within_s=60)
 
     assert run["state"] == "succeeded"
     (turn,) = await stage.store.committed_turns(run["_id"], up_to=1)
@@ -219,11 +219,11 @@ async def test_celerys_pool_of_processes_forks_and_works(stage: Stage) -> None:
         )
     stage.workers.append(process)
 
-    runs = [await stage.ended((await stage.accept(name)).run_id, within_s=60) for name in ("Forker", "Starter")]
+    runs = [await stage.wait_for_end((await stage.accept(name)).run_id, within_s=60) for name in ("Forker", "Starter")]
     suspect = (await stage.accept("Relay", wake=False)).run_id
     await stage.store.runs.update_one({"_id": suspect}, {"$set": {"worker_losses": 2, "lane": "alone!acme"}})
     stage.wakeups.send(suspect)
-    alone = await stage.ended(suspect, within_s=60)
+    alone = await stage.wait_for_end(suspect, within_s=60)
 
     assert [run["state"] for run in (*runs, alone)] == ["succeeded"] * 3
     assert [line["alone"] for line in alone["history"]] == [True]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.control.answer import Answered, answer
 from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError
@@ -56,17 +56,17 @@ async def desk(stage: Stage) -> Stage:
     return stage
 
 
-async def rests(stage: Stage, run_id: str) -> Document:
+async def wait_for_questions(stage: Stage, run_id: str) -> Document:
     async def asks() -> Document | None:
         run = await stage.run(run_id)
         assert run["state"] in ("queued", "running", "needs_human"), run["outcome"]
         return run if run["state"] == "needs_human" else None
 
-    run: Document = await until(f"{run_id} asks", asks)
+    run: Document = await wait_until(f"{run_id} asks", asks)
     return run
 
 
-async def say(stage: Stage, run_id: str, number: int, choice: str = "yes", by: str = "ann") -> Answered:
+async def send_answer(stage: Stage, run_id: str, number: int, choice: str = "yes", by: str = "ann") -> Answered:
     responses = {"Pay": {"choice": choice, "a.b": f"${number}"}}
     return await answer(stage.store, stage.wakeups, run_id, question=number, by=by, responses=responses)
 
@@ -75,20 +75,20 @@ async def test_many_answer_all_questions_of_a_run_at_once(desk: Stage) -> None:
     stage = desk
     await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
-    run = await rests(stage, run_id)
+    run = await wait_for_questions(stage, run_id)
     assert [(each["number"], each["arguments"]["amount"]) for each in run["questions"]] == [
         (number, number) for number in range(1, CALLS + 1)
     ]
     assert await stage.store.committed_turns(run_id, up_to=run["turn"]) == []
 
-    said = [say(stage, run_id, number, by=by) for number in range(1, CALLS + 1) for by in ("ann", "bob")]
+    said = [send_answer(stage, run_id, number, by=by) for number in range(1, CALLS + 1) for by in ("ann", "bob")]
     results = await asyncio.gather(*said, return_exceptions=True)
 
     counted = [each for each in results if isinstance(each, Answered) and not each.repeated]
     assert sorted(each.number for each in counted) == list(range(1, CALLS + 1))
     assert sum(isinstance(each, RefusedError) for each in results) == CALLS
     assert sum(not each.waiting for each in counted) == 1
-    run = await stage.ended(run_id)
+    run = await stage.wait_for_end(run_id)
     assert (run["state"], run["context"]["odd"]) == ("succeeded", {"$a.b": [{"c.$d": "none-here", "none-here": 77}]})
     paid = sorted((stage.folder / "paid").read_text().split())
     assert paid == sorted(f"{number}:yes:${number}" for number in range(1, CALLS + 1))
@@ -107,7 +107,7 @@ async def test_nothing_hidden_in_production_is_kept_with_questions_and_steps(des
         run = await stage.store.find(run_id)
         return str([run, await stage.store.turns.find({"run_id": run_id}).to_list(None)])
 
-    run = await rests(stage, run_id)
+    run = await wait_for_questions(stage, run_id)
     [turn] = await stage.store.turns.find({"run_id": run_id}).to_list(None)
     assert len(turn["steps"]) == 2
     assert run["questions"][0]["title"] == "With (hidden)?"
@@ -115,29 +115,29 @@ async def test_nothing_hidden_in_production_is_kept_with_questions_and_steps(des
     assert [value for value in (SECRET, PIN) if value in shown] == []
 
     for number in range(1, CALLS + 1):
-        await say(stage, run_id, number, "no")
-    assert (await stage.ended(run_id))["state"] == "succeeded"
+        await send_answer(stage, run_id, number, "no")
+    assert (await stage.wait_for_end(run_id))["state"] == "succeeded"
     shown = await kept()
     assert [value for value in (SECRET, PIN) if value in shown] == []
 
 
-async def test_a_run_with_some_answers_is_cancelled_replayed_and_deleted_with_its_open_turn(desk: Stage) -> None:
+async def test_a_partly_answered_run_is_cancelled_replayed_and_deleted_whole(desk: Stage) -> None:
     stage = desk
     await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
-    await rests(stage, run_id)
-    await say(stage, run_id, 2)
+    await wait_for_questions(stage, run_id)
+    await send_answer(stage, run_id, 2)
 
     await cancel(stage.store, run_id, by="ann")
 
     run = await stage.run(run_id)
     assert (run["state"], run["question"], run.get("questions"), run["turn"]) == ("cancelled", None, None, 0)
     with pytest.raises(RefusedError, match="it has ended as cancelled"):
-        await say(stage, run_id, 1)
-    assert (await say(stage, run_id, 2)).repeated
+        await send_answer(stage, run_id, 1)
+    assert (await send_answer(stage, run_id, 2)).repeated
     again = await replay(stage.store, stage.wakeups, run_id, by="ann", options=ReplayOptions(repeat_done=True))
     assert again.new_run_id is not None
-    new = await rests(stage, again.new_run_id)
+    new = await wait_for_questions(stage, again.new_run_id)
     assert [len(new["questions"]), new.get("answers") or []] == [CALLS, []]
     assert {each["id"] for each in new["questions"]}.isdisjoint(each["question"]["id"] for each in run["answers"])
 
@@ -146,24 +146,24 @@ async def test_a_run_with_some_answers_is_cancelled_replayed_and_deleted_with_it
     assert not (stage.folder / "paid").exists()
 
 
-async def test_a_run_that_rested_before_an_upgrade_is_answered_after_it_and_asks_again(desk: Stage) -> None:
+async def test_a_run_at_rest_before_an_upgrade_is_answered_after_and_asks_again(desk: Stage) -> None:
     """The older version kept one question, without an id, and no steps of the turn."""
     stage = desk
     worker = await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
-    run = await rests(stage, run_id)
+    run = await wait_for_questions(stage, run_id)
     new = ("id", "arguments", "position", "digests", "title", "choices")
     old = {name: value for name, value in run["question"].items() if name not in new}
     await stage.store.runs.update_one({"_id": run_id}, {"$set": {"question": old}, "$unset": {"questions": 1}})
     await stage.store.turns.delete_many({"run_id": run_id})
 
-    assert (await say(stage, run_id, 1)).waiting == ()
+    assert (await send_answer(stage, run_id, 1)).waiting == ()
 
     async def asks_again() -> Document | None:
         run = await stage.run(run_id)
         assert run["state"] in ("queued", "running", "needs_human"), run["outcome"]
         return run if (run["question"] or {}).get("number") == 2 else None
 
-    run = await until("it asks again", asks_again)
+    run = await wait_until("it asks again", asks_again)
     assert [each["number"] for each in run["questions"]] == list(range(2, CALLS + 2))
     assert worker.returncode is None

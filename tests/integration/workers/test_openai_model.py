@@ -39,7 +39,7 @@ async def test_tool_calls_prompt_and_usage_reach_server_and_ledger(stage: Stage)
     with model_server(lambda number: answers[number]) as server:
         stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
         await stage.start_worker()
-        run = await stage.ended((await stage.accept("Reader")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Reader")).run_id)
 
     assert (run["state"], run["context"]["region_read"]) == ("succeeded", "eu")
     first, second = server.requests
@@ -68,7 +68,7 @@ async def test_malformed_arguments_are_answered_and_the_run_goes_on(stage: Stage
     with model_server(lambda number: answers[number]) as server:
         stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
         await stage.start_worker()
-        run = await stage.ended((await stage.accept("Reader")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Reader")).run_id)
 
     assert run["state"] == "succeeded"
     assert "do not fit" in server.requests[1]["messages"][-1]["content"]
@@ -92,7 +92,7 @@ async def test_a_server_that_does_not_help_ends_the_run_with_a_reason(
     with model_server(lambda _: answer) as server:
         stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
         await stage.start_worker(max_attempts=1)
-        run = await stage.ended((await stage.accept("Relay")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Relay")).run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == (state, kind)
     assert run["outcome"]["error"]
@@ -101,12 +101,12 @@ async def test_a_server_that_does_not_help_ends_the_run_with_a_reason(
     assert run["usage"]["calls"] == 1
 
 
-async def test_a_missing_key_is_said_in_one_line(stage: Stage) -> None:
+async def test_a_missing_key_is_reported_in_one_line(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     stage.models({"default": {"provider": "openai", "model": "stub", "api_key": "env:NO_SUCH_KEY_IS_SET"}})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Relay")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Relay")).run_id)
 
     assert run["state"] == "failed"
     assert "NO_SUCH_KEY_IS_SET" in run["outcome"]["reason"]

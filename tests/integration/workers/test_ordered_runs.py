@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.integration.stage import Document, Stage, relay, until
-from tests.integration.workers.test_grouped_inserts import Woken, insert_commands
+from tests.integration.stage import Document, Stage, relay, wait_until
+from tests.integration.workers.test_grouped_inserts import RecordedWakeups, insert_commands
 from tests.integration.workers.test_holds import WORK
 from workers.control.answer import answer
 from workers.control.cancelling import cancel
@@ -32,7 +32,7 @@ from workers.store.ownership import Ownership
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
@@ -41,23 +41,23 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 KEYS, OF_EACH = 20, 10
 
 
-def request(event: str, *, key: str | None = "doc", app_id: str = "acme", **more: Any) -> RunRequest:
+def request(event: str, *, key: str | None = "doc", app_id: str = "acme", **fields: Any) -> RunRequest:
     happened = TriggerEvent("database_condition", "changes", event, fired_at=datetime.now(UTC))
-    return RunRequest(app_id, "Relay", happened, order_key=key, **more)
+    return RunRequest(app_id, "Relay", happened, order_key=key, **fields)
 
 
-async def accepted(store: RunStore, *events: str, **more: Any) -> list[str]:
+async def accept_runs(store: RunStore, *events: str, **fields: Any) -> list[str]:
     """One after the other."""
-    return [(await store.insert(request(event, **more))).run_id for event in events]
+    return [(await store.insert(request(event, **fields))).run_id for event in events]
 
 
-async def claimed(store: RunStore, run_id: str) -> Claim:
+async def claim_run(store: RunStore, run_id: str) -> Claim:
     claim = await Ownership(store, owner="w1", lease_s=60).claim(run_id)
     assert claim is not None
     return claim
 
 
-async def ended(store: RunStore, claim: Claim, state: RunState = RunState.SUCCEEDED) -> None:
+async def finish_run(store: RunStore, claim: Claim, state: RunState = RunState.SUCCEEDED) -> None:
     """As a worker that dies right after: nobody is let go."""
     question = {"question": {"number": 1, "kind": "message"}} if state is RunState.NEEDS_HUMAN else {}
     await Ownership(store, owner="w1", lease_s=60).finish(claim, state, {**OUTCOME, **question})
@@ -73,11 +73,11 @@ async def heads(store: RunStore) -> list[str]:
     return [run["_id"] async for run in store.runs.find({"order_head": {"$exists": True}}).sort("_id", 1)]
 
 
-async def ready(store: RunStore) -> list[str]:
+async def ready_runs(store: RunStore) -> list[str]:
     return [run["_id"] async for run in store.runs.find({"lane": {"$exists": True}}).sort("_id", 1)]
 
 
-def reconciler_of(store: RunStore, settings: Settings, woken: Woken) -> Reconciler:
+def reconciler_of(store: RunStore, settings: Settings, woken: RecordedWakeups) -> Reconciler:
     metrics = ReconcileMetrics(CollectorRegistry())
     return Reconciler(store, settings, wakeups=woken, tickets=woken, metrics=metrics)
 
@@ -97,106 +97,106 @@ async def test_only_the_first_of_a_key_may_start_and_the_others_wait_in_order(st
 
 
 @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED, RunState.PARKED, RunState.NEEDS_HUMAN])
-async def test_whatever_a_head_becomes_the_next_one_is_let_go(store: RunStore, state: RunState) -> None:
-    first, second, third = await accepted(store, "1", "2", "3")
-    await ended(store, await claimed(store, first), state)
+async def test_whatever_a_head_becomes_the_next_run_is_released(store: RunStore, state: RunState) -> None:
+    first, second, third = await accept_runs(store, "1", "2", "3")
+    await finish_run(store, await claim_run(store, first), state)
 
     let_go = await store.order.let_next_go("acme/doc", woken=True)
 
     assert let_go is not None
-    assert (let_go["_id"], await heads(store), await ready(store)) == (second, [second], [second])
+    assert (let_go["_id"], await heads(store), await ready_runs(store)) == (second, [second], [second])
     assert (await run_of(store, third))["held_by"] == "order:acme/doc"
 
 
 async def test_a_head_that_is_retried_or_handed_back_keeps_its_turn(store: RunStore) -> None:
-    first, second = await accepted(store, "1", "2")
+    first, second = await accept_runs(store, "1", "2")
     ownership = Ownership(store, owner="w1", lease_s=60)
     for delay in (timedelta(0), timedelta(hours=1)):
-        claim = await claimed(store, first)
+        claim = await claim_run(store, first)
         await ownership.requeue(claim, delay=delay, counts_as_attempt=True, reason="429")
 
         assert await store.order.let_next_go("acme/doc", woken=True) is None
         assert await heads(store) == [first]
 
-    await retry_now(store, Woken(), first, by="me")
-    assert await ready(store) == [first]
+    await retry_now(store, RecordedWakeups(), first, by="me")
+    assert await ready_runs(store) == [first]
     with pytest.raises(RefusedError, match="held by the order of acme/doc; it starts as soon as the run before it"):
-        await retry_now(store, Woken(), second, by="me")
+        await retry_now(store, RecordedWakeups(), second, by="me")
 
 
 async def test_a_head_whose_worker_died_is_taken_over_before_the_next_one_starts(
     store: RunStore, settings: Settings
 ) -> None:
-    first, second = await accepted(store, "1", "2")
-    await claimed(store, first)
+    first, second = await accept_runs(store, "1", "2")
+    await claim_run(store, first)
     await store.runs.update_one({"_id": first}, {"$set": {"lease.until": LONG_AGO}})
 
-    await reconciler_of(store, settings, Woken()).run_pass()
+    await reconciler_of(store, settings, RecordedWakeups()).run_pass()
 
-    assert (await ready(store), await heads(store)) == ([first], [first])
+    assert (await ready_runs(store), await heads(store)) == ([first], [first])
     assert (await run_of(store, second))["hold"] == "concurrency"
 
 
 @pytest.mark.parametrize(
     ("losses", "wish", "state"), [(MAX_LOSSES - 1, None, "parked"), (0, {"by": "me"}, "cancelled")]
 )
-async def test_a_head_that_a_reconciler_parks_or_ends_lets_the_next_one_go(
+async def test_a_head_parked_or_ended_by_a_reconciler_releases_the_next_run(
     store: RunStore, settings: Settings, losses: int, wish: Mapping[str, str] | None, state: str
 ) -> None:
-    first, second = await accepted(store, "1", "2")
-    await claimed(store, first)
+    first, second = await accept_runs(store, "1", "2")
+    await claim_run(store, first)
     lost = {"lease.until": LONG_AGO, "worker_losses": losses, "cancel_requested": wish}
     await store.runs.update_one({"_id": first}, {"$set": lost})
 
     await Reclaim(store).run_pass(Counter())
 
     assert (await run_of(store, first))["state"] == state
-    assert (await heads(store), await ready(store)) == ([second], [second]), "however many keys there are to look at"
-    woken = Woken()
+    assert (await heads(store), await ready_runs(store)) == ([second], [second]), "however many keys there are to look at"
+    woken = RecordedWakeups()
     await reconciler_of(store, settings, woken).run_pass()
     assert woken.run_ids == [second]
 
 
-async def test_cancelling_a_head_lets_the_next_one_go_and_cancelling_one_that_waits_takes_it_out(
+async def test_cancelling_a_head_releases_the_next_and_a_waiting_run_leaves(
     store: RunStore, settings: Settings
 ) -> None:
-    first, second, third = await accepted(store, "1", "2", "3")
+    first, second, third = await accept_runs(store, "1", "2", "3")
 
     await cancel(store, second, by="me")
     await cancel(store, first, by="me")
 
-    assert (await heads(store), await ready(store)) == ([third], [third])
-    woken = Woken()
+    assert (await heads(store), await ready_runs(store)) == ([third], [third])
+    woken = RecordedWakeups()
     await reconciler_of(store, settings, woken).run_pass()
     assert woken.run_ids == [third], "who cancels has no wake-ups to send"
 
 
-async def test_an_answered_run_goes_on_beside_the_head_and_takes_nobodys_turn(store: RunStore) -> None:
-    first, second, third = await accepted(store, "1", "2", "3")
-    await ended(store, await claimed(store, first), RunState.NEEDS_HUMAN)
+async def test_an_answered_run_continues_beside_the_head_and_takes_no_turn(store: RunStore) -> None:
+    first, second, third = await accept_runs(store, "1", "2", "3")
+    await finish_run(store, await claim_run(store, first), RunState.NEEDS_HUMAN)
     await store.order.let_next_go("acme/doc", woken=True)
 
-    await answer(store, Woken(), first, question=1, by="me", message="yes")
+    await answer(store, RecordedWakeups(), first, question=1, by="me", message="yes")
 
-    assert (await heads(store), await ready(store)) == ([second], [first, second])
-    await ended(store, await claimed(store, first))
+    assert (await heads(store), await ready_runs(store)) == ([second], [first, second])
+    await finish_run(store, await claim_run(store, first))
     assert await store.order.let_next_go("acme/doc", woken=True) is None, "the head goes on"
     assert (await run_of(store, third))["hold"] == "concurrency"
 
 
-async def test_a_replay_waits_for_nobody(store: RunStore) -> None:
-    [first, second] = await accepted(store, "1", "2")
-    await ended(store, await claimed(store, first), RunState.PARKED)
+async def test_a_replay_waits_for_no_other_run(store: RunStore) -> None:
+    [first, second] = await accept_runs(store, "1", "2")
+    await finish_run(store, await claim_run(store, first), RunState.PARKED)
     await store.order.let_next_go("acme/doc", woken=True)
 
-    changed = await replay(store, Woken(), first, by="me")
+    changed = await replay(store, RecordedWakeups(), first, by="me")
 
     new = await run_of(store, str(changed.new_run_id))
     assert ("order" in new, new["lane"]) == (False, "acme")
     assert await heads(store) == [second]
 
 
-async def test_a_given_sequence_goes_before_the_time_of_acceptance_and_priority_changes_nothing(
+async def test_a_given_sequence_beats_acceptance_time_and_priority(
     store: RunStore,
 ) -> None:
     given = {"1": ("0", 5), "2": ("B", 0), "3": ("A", 9), "4": ("C", 5)}
@@ -208,7 +208,7 @@ async def test_a_given_sequence_goes_before_the_time_of_acceptance_and_priority_
     for _ in given:
         [head] = await heads(store)
         order.append(head)
-        await ended(store, await claimed(store, head))
+        await finish_run(store, await claim_run(store, head))
         await store.order.let_next_go("acme/doc", woken=True)
 
     assert order == [run_ids[event] for event in ("1", "3", "2", "4")]
@@ -217,7 +217,7 @@ async def test_a_given_sequence_goes_before_the_time_of_acceptance_and_priority_
 async def test_runs_of_one_command_keep_the_order_of_their_calls(store: RunStore) -> None:
     """Nearly all of one millisecond, where ids that are random would not sort as they came."""
     before = await insert_commands(store)
-    inserted = await together(store.insert(request(str(number))) for number in range(100))
+    inserted = await gather_all(store.insert(request(str(number))) for number in range(100))
 
     assert await insert_commands(store) == before + 1, "nobody tries in vain to be the head beside the first"
     assert [each.ready for each in inserted] == [True] + [False] * 99
@@ -225,20 +225,20 @@ async def test_runs_of_one_command_keep_the_order_of_their_calls(store: RunStore
     assert waiting == [each.run_id for each in inserted[1:]]
 
 
-async def test_whatever_comes_while_the_head_leaves_nobody_is_left_behind(store: RunStore) -> None:
+async def test_no_run_that_arrives_as_the_head_leaves_is_left_behind(store: RunStore) -> None:
     """One inserts, one ends heads, as fast as they can; the reconciler is not there to help."""
     done: list[str] = []
 
     async def end_heads(total: int) -> None:
         while len(done) < total:
             for head in await heads(store):
-                await ended(store, await claimed(store, head))
+                await finish_run(store, await claim_run(store, head))
                 done.append(head)
                 await store.order.let_next_go("acme/doc", woken=True)
             await asyncio.sleep(0)
 
     async def insert_some(name: str) -> list[str]:
-        return await accepted(store, *(f"{name} {number}" for number in range(40)))
+        return await accept_runs(store, *(f"{name} {number}" for number in range(40)))
 
     async with asyncio.timeout(30):
         one, two, _ = await asyncio.gather(insert_some("a"), insert_some("b"), end_heads(80))
@@ -253,21 +253,21 @@ MOMENTS = 9  # before and after each command of an insert
 
 @pytest.mark.parametrize("dies", [False, True], ids=["its worker goes on", "its worker dies"])
 @pytest.mark.parametrize("waiting", [0, 1], ids=["alone", "behind another"])
-async def test_at_whatever_moment_of_an_insert_the_head_ends_the_next_one_is_let_go(
+async def test_the_next_run_is_released_whenever_its_head_ends_during_an_insert(
     store: RunStore, monkeypatch: pytest.MonkeyPatch, waiting: int, dies: bool
 ) -> None:
     for moment in range(MOMENTS):
         key = f"doc {moment}"
-        first, *others = await accepted(store, *(f"{moment} {each}" for each in range(1 + waiting)), key=key)
-        head = EndsAt(moment, RunStore(store.database), await claimed(store, first), dies=dies)
+        first, *others = await accept_runs(store, *(f"{moment} {each}" for each in range(1 + waiting)), key=key)
+        head = HeadEndsAt(moment, RunStore(store.database), await claim_run(store, first), dies=dies)
 
         with monkeypatch.context() as patched:
             for part, name in ((store.order, "headless"), (store.order, "awaited"), (store.runs, "insert_many")):
-                patched.setattr(part, name, head.passes_by(getattr(part, name)))
+                patched.setattr(part, name, head.wrap_step(getattr(part, name)))
             newest = (await store.insert(request(f"{moment} last", key=key))).run_id
-            await head.pass_by()
+            await head.reach_moment()
         if dies:
-            await Orders(store, Woken()).run_pass(Counter())
+            await Orders(store, RecordedWakeups()).run_pass(Counter())
 
         assert (await run_of(store, first))["state"] == "succeeded"
         assert await store.order.head_of(f"acme/{key}") == [*others, newest][0]
@@ -275,45 +275,45 @@ async def test_at_whatever_moment_of_an_insert_the_head_ends_the_next_one_is_let
     assert head.passed == MOMENTS, "all moments were tried"
 
 
-class EndsAt:
+class HeadEndsAt:
     """A head that ends at this moment of what somebody else does."""
 
     def __init__(self, moment: int, store: RunStore, claim: Claim, *, dies: bool) -> None:
         self.passed = 0
         self._moment, self._store, self._claim, self._dies = moment, store, claim, dies
 
-    async def pass_by(self) -> None:
+    async def reach_moment(self) -> None:
         self.passed += 1
         if self.passed == self._moment + 1:
-            await ended(self._store, self._claim)
+            await finish_run(self._store, self._claim)
             if not self._dies:
                 await self._store.order.let_next_go(self._claim.document["order_head"], woken=True)
 
-    def passes_by(self, do: Any) -> Any:
+    def wrap_step(self, do: Any) -> Any:
         async def done(*args: Any, **more: Any) -> Any:
-            await self.pass_by()
+            await self.reach_moment()
             result = await do(*args, **more)
-            await self.pass_by()
+            await self.reach_moment()
             return result
 
         return done
 
 
-async def test_a_run_that_comes_when_the_head_just_left_does_not_overtake_those_that_wait(store: RunStore) -> None:
-    first, second = await accepted(store, "1", "2")
-    await ended(store, await claimed(store, first))  # and its worker is about to let the next one go
+async def test_a_run_arriving_as_the_head_leaves_does_not_overtake(store: RunStore) -> None:
+    first, second = await accept_runs(store, "1", "2")
+    await finish_run(store, await claim_run(store, first))  # and its worker is about to let the next one go
 
     third = await store.insert(request("3"))
 
     assert not third.ready
-    assert (await heads(store), await ready(store)) == ([second], [second]), "let go by whoever saw it"
+    assert (await heads(store), await ready_runs(store)) == ([second], [second]), "let go by whoever saw it"
 
 
-async def test_what_nobody_let_go_the_reconciler_does(store: RunStore, settings: Settings) -> None:
-    stranded = [await accepted(store, f"{key} 1", f"{key} 2", key=key) for key in "abcde"]
+async def test_the_reconciler_releases_what_no_worker_released(store: RunStore, settings: Settings) -> None:
+    stranded = [await accept_runs(store, f"{key} 1", f"{key} 2", key=key) for key in "abcde"]
     for first, _ in stranded:
-        await ended(store, await claimed(store, first))
-    woken = Woken()
+        await finish_run(store, await claim_run(store, first))
+    woken = RecordedWakeups()
 
     done = await reconciler_of(store, settings, woken).run_pass()
 
@@ -322,12 +322,12 @@ async def test_what_nobody_let_go_the_reconciler_does(store: RunStore, settings:
     assert (await heads(store), sorted(woken.run_ids)) == (seconds, seconds)
 
 
-async def test_very_many_that_nobody_let_go_are_so_in_bounded_parts(
+async def test_very_many_unreleased_runs_are_released_in_bounded_parts(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.reconciling.orders.MOST_LET_GO", 2)
     await store.runs.insert_many([_document(f"doc {number}", as_held, "1") for number in range(5)])
-    orders, let_go = Orders(store, Woken()), []
+    orders, let_go = Orders(store, RecordedWakeups()), []
 
     for _ in range(4):
         counts: Counter[str] = Counter()
@@ -338,10 +338,10 @@ async def test_very_many_that_nobody_let_go_are_so_in_bounded_parts(
 
 
 async def test_a_head_that_an_older_worker_ended_gives_up_its_turn(store: RunStore, settings: Settings) -> None:
-    first, second = await accepted(store, "1", "2")
+    first, second = await accept_runs(store, "1", "2")
     await store.runs.update_one({"_id": first}, {"$set": {"state": "succeeded"}, "$unset": {"lane": 1}})
 
-    await reconciler_of(store, settings, Woken()).run_pass()
+    await reconciler_of(store, settings, RecordedWakeups()).run_pass()
 
     assert await heads(store) == [second]
 
@@ -355,7 +355,7 @@ async def test_a_hundred_thousand_keys_are_looked_through_in_bounded_parts(
     await store.runs.insert_many([_document(key, as_head, "1") for key in keys if key != "doc 0123"])
     await store.runs.insert_many([_document(key, as_held, "2") for key in keys])
     await store.runs.insert_many([_document("doc 0000", as_held, f"x {number}") for number in range(200)])
-    orders, woken = Orders(store, Woken()), []
+    orders, woken = Orders(store, RecordedWakeups()), []
     await store.database.command("profile", 2)
 
     for _ in range(6):
@@ -376,7 +376,7 @@ def _document(key: str, place: Any, event: str) -> Document:
     return placed
 
 
-async def test_limits_do_not_read_who_waits_in_order(store: RunStore) -> None:
+async def test_reading_the_limits_scans_no_run_that_waits_in_order(store: RunStore) -> None:
     await store.runs.insert_many([_document(f"doc {number}", as_held, "1") for number in range(200)])
     await store.runs.insert_one({**_document("x", as_held, "2"), "held_by": "app:acme"})
     await store.runs.insert_one({**_document("y", as_held, "3"), "held_by": "workflow:Relay"})
@@ -390,8 +390,8 @@ async def test_limits_do_not_read_who_waits_in_order(store: RunStore) -> None:
     assert sum(plan["keysExamined"] for plan in plans) < 10
 
 
-async def test_a_run_that_waits_says_for_whom(store: RunStore) -> None:
-    first, second = await accepted(store, "1", "2")
+async def test_a_waiting_run_names_the_run_it_waits_for(store: RunStore) -> None:
+    first, second = await accept_runs(store, "1", "2")
 
     story = await story_of(store, second)
 
@@ -401,9 +401,9 @@ async def test_a_run_that_waits_says_for_whom(store: RunStore) -> None:
 
 async def test_it_waits_for_its_time_and_for_its_turn(store: RunStore) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
-    [first] = await accepted(store, "1")
-    [second, third] = await accepted(store, "2", "3", not_before=later)
-    await ended(store, await claimed(store, first))
+    [first] = await accept_runs(store, "1")
+    [second, third] = await accept_runs(store, "2", "3", not_before=later)
+    await finish_run(store, await claim_run(store, first))
 
     let_go = await store.order.let_next_go("acme/doc", woken=True)
 
@@ -411,11 +411,11 @@ async def test_it_waits_for_its_time_and_for_its_turn(store: RunStore) -> None:
     assert "lane" not in let_go
     run = await run_of(store, second)
     assert (run["hold"], run["not_before"], run["wake_at"]) == (None, run["wake_at"], run["not_before"])
-    assert (await heads(store), await ready(store)) == ([second], []), "the third waits behind it, though both are late"
+    assert (await heads(store), await ready_runs(store)) == ([second], []), "the third waits behind it, though both are late"
     assert (await run_of(store, third))["hold"] == "concurrency"
 
 
-def in_order(stage: Stage) -> None:
+def write_work_package(stage: Stage) -> None:
     package = relay("Work", ["A"])
     package["tools"] = {"tools": [{"agent": "A", "file": "work.py", "function": "work"}]}
     package["tools/work.py"] = WORK.format(log=str(stage.folder / "work.log")).replace("sleep(0.1)", "sleep(0.02)")
@@ -423,14 +423,14 @@ def in_order(stage: Stage) -> None:
     stage.answers({"A": [{"tool_calls": [{"name": "work"}]}, {"text": "worked"}]})
 
 
-async def all_have_ended(stage: Stage, inserted: Sequence[Accepted]) -> list[Document]:
+async def wait_for_all_ends(stage: Stage, inserted: Sequence[Accepted]) -> list[Document]:
     run_ids = {"_id": {"$in": [each.run_id for each in inserted]}}
 
     async def there() -> bool:
         over = {"state": {"$in": ["succeeded", "failed", "cancelled", "parked"]}}
         return await stage.store.runs.count_documents({**run_ids, **over}) == len(inserted)
 
-    await until("all have ended", there, within_s=90)
+    await wait_until("all have ended", there, within_s=90)
     return await stage.store.runs.find(run_ids).sort("_id", 1).to_list(None)
 
 
@@ -444,21 +444,21 @@ def assert_one_at_a_time_and_in_order(runs: Sequence[Document]) -> None:
 
 
 async def test_two_workers_keep_the_order_of_every_key_and_work_on_many_at_once(stage: Stage) -> None:
-    in_order(stage)
+    write_work_package(stage)
     await stage.start_worker()
     await stage.start_worker()
 
     inserted: list[Accepted] = []
     for _ in range(OF_EACH):
-        inserted += await together(stage.accept("Work", order_key=f"doc {key}") for key in range(KEYS))
-    runs = await all_have_ended(stage, inserted)
+        inserted += await gather_all(stage.accept("Work", order_key=f"doc {key}") for key in range(KEYS))
+    runs = await wait_for_all_ends(stage, inserted)
 
     assert {run["state"] for run in runs} == {"succeeded"}
     assert_one_at_a_time_and_in_order(runs)
     assert await stage.store.runs.count_documents({"order_head": {"$exists": True}}) == 0
 
 
-async def test_a_worker_that_is_killed_with_a_head_keeps_nobody_waiting_for_ever(stage: Stage) -> None:
+async def test_a_worker_killed_with_a_head_blocks_no_run_for_ever(stage: Stage) -> None:
     stage.package("Work", relay("Work", ["A"]))
     stage.answers({"A": [{"text": "done", "delay_s": 1.5}]})
     killed = await stage.start_worker()
@@ -467,13 +467,13 @@ async def test_a_worker_that_is_killed_with_a_head_keeps_nobody_waiting_for_ever
     async def is_running() -> bool:
         return bool((await stage.run(inserted[0].run_id))["state"] == "running")
 
-    await until("the first one runs", is_running)
+    await wait_until("the first one runs", is_running)
     killed.send_signal(signal.SIGKILL)
     stage.answers({"A": [{"text": "done"}]})
     await stage.start_worker()
-    last = await stage.reconciled_until_ended(inserted[-1].run_id, within_s=40)
+    last = await stage.reconcile_until_end(inserted[-1].run_id, within_s=40)
 
-    runs = await all_have_ended(stage, inserted)
+    runs = await wait_for_all_ends(stage, inserted)
     assert ({run["state"] for run in runs}, last["order"]["key"]) == ({"succeeded"}, "acme/doc")
     assert [line["ended"] for line in runs[0]["history"]] == ["worker_lost", "succeeded"]
     assert_one_at_a_time_and_in_order(runs)

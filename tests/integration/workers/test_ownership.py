@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pymongo.errors import PyMongoError
 
-from accounting.store_errors import store_is_away
+from accounting.store_errors import is_unavailable
 from workers.store.ownership import Ownership
 from workers.store.run import (
     Accepted,
@@ -35,14 +35,14 @@ def request(event_id: str = "1", **fields: Any) -> RunRequest:
     return RunRequest("acme", "Digest", event, **fields)
 
 
-async def claimed(store: RunStore, owner: str = "first") -> Claim:
+async def claim_run(store: RunStore, owner: str = "first") -> Claim:
     accepted = await store.insert(request())
     claim = await Ownership(store, owner=owner, lease_s=30).claim(accepted.run_id)
     assert claim is not None
     return claim
 
 
-async def taken_over(store: RunStore, claim: Claim) -> Claim:
+async def take_over(store: RunStore, claim: Claim) -> Claim:
     """What the reconciler and the next worker do after the lease ran out."""
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"state": "queued", "lease.until": None}})
     newer = await Ownership(store, owner="second", lease_s=30).claim(claim.run_id)
@@ -110,16 +110,16 @@ async def test_a_run_that_may_not_start_is_not_claimed(store: RunStore, change: 
 
 
 async def test_each_claim_gets_a_higher_token(store: RunStore) -> None:
-    first = await claimed(store)
+    first = await claim_run(store)
 
-    second = await taken_over(store, first)
+    second = await take_over(store, first)
 
     assert second.token > first.token
 
 
 async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore) -> None:
-    stale = await claimed(store)
-    await taken_over(store, stale)
+    stale = await claim_run(store)
+    await take_over(store, stale)
     ownership = Ownership(store, owner="first", lease_s=30)
 
     for write in (
@@ -140,8 +140,8 @@ async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore
 
 
 async def test_a_stale_turn_neither_counts_nor_overwrites_the_newer_owners(store: RunStore) -> None:
-    stale = await claimed(store)
-    newer = await taken_over(store, stale)
+    stale = await claim_run(store)
+    newer = await take_over(store, stale)
     ownership = Ownership(store, owner="any", lease_s=30)
     await ownership.commit_turn(newer, number=1, turn={**TURN, "text": "newer"}, checkpoint={})
 
@@ -153,10 +153,10 @@ async def test_a_stale_turn_neither_counts_nor_overwrites_the_newer_owners(store
 
 
 async def test_what_a_dead_owner_left_uncommitted_is_replaced(store: RunStore) -> None:
-    dead = await claimed(store)
+    dead = await claim_run(store)
     left_behind = {**TURN, "_id": f"{dead.run_id}:1", "run_id": dead.run_id, "number": 1, "token": dead.token}
     await store.turns.insert_one({**left_behind, "text": "never committed"})
-    newer = await taken_over(store, dead)
+    newer = await take_over(store, dead)
 
     await Ownership(store, owner="second", lease_s=30).commit_turn(newer, number=1, turn=TURN, checkpoint={})
 
@@ -164,7 +164,7 @@ async def test_what_a_dead_owner_left_uncommitted_is_replaced(store: RunStore) -
 
 
 async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
-    claim = await claimed(store)
+    claim = await claim_run(store)
     ownership = Ownership(store, owner="first", lease_s=30)
     await ownership.commit_turn(claim, number=1, turn=TURN, checkpoint={"next_agent": "Reader"})
 
@@ -178,7 +178,7 @@ async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
 
 
 async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore) -> None:
-    claim = await claimed(store)
+    claim = await claim_run(store)
     ownership = Ownership(store, owner="first", lease_s=30)
     await ownership.finish(claim, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {"calls": 1}})
 
@@ -192,7 +192,7 @@ async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore)
 
 
 async def test_a_turn_that_its_owner_wrote_already_may_be_committed(store: RunStore) -> None:
-    claim = await claimed(store)
+    claim = await claim_run(store)
     written = {"_id": f"{claim.run_id}:1", "run_id": claim.run_id, "number": 1, "token": claim.token}
     await store.turns.insert_one({**TURN, **written})  # and then the answer got lost
 
@@ -202,16 +202,16 @@ async def test_a_turn_that_its_owner_wrote_already_may_be_committed(store: RunSt
 
 
 async def test_a_run_starts_once_and_is_claimed_by_each_of_its_owners(store: RunStore) -> None:
-    first = await claimed(store)
-    second = await taken_over(store, first)
+    first = await claim_run(store)
+    second = await take_over(store, first)
 
     assert first.document["started_at"] == first.document["claimed_at"]
     assert second.document["started_at"] == first.document["started_at"] < second.document["claimed_at"]
 
 
-async def test_each_owner_leaves_a_line_that_says_how_it_let_go(store: RunStore) -> None:
+async def test_each_owner_leaves_a_history_line_with_how_it_released_the_run(store: RunStore) -> None:
     ownership = Ownership(store, owner="first", lease_s=30)
-    claim = await claimed(store)
+    claim = await claim_run(store)
     for reason, counts in (("429", True), ("stopping", False)):
         await store.runs.update_one({"_id": claim.run_id}, {"$set": {"wakes": 3}})
         await ownership.requeue(claim, delay=timedelta(0), counts_as_attempt=counts, reason=reason)
@@ -234,7 +234,7 @@ async def test_each_owner_leaves_a_line_that_says_how_it_let_go(store: RunStore)
 
 
 async def test_a_history_is_bounded_in_lines_and_in_length(store: RunStore) -> None:
-    claim = await claimed(store)
+    claim = await claim_run(store)
     line = {"token": 0, "owner": "old", "ended": "handed_back", "reason": ""}
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"history": [line] * MAX_HISTORY}})
 
@@ -248,7 +248,7 @@ async def test_a_history_is_bounded_in_lines_and_in_length(store: RunStore) -> N
 
 
 async def test_a_run_that_is_held_has_no_owner(store: RunStore) -> None:
-    claim = await claimed(store)
+    claim = await claim_run(store)
 
     await Ownership(store, owner="first", lease_s=30).hold(claim, Hold(HoldKind.CONCURRENCY, "app:acme"))
 
@@ -261,7 +261,7 @@ async def test_a_run_that_is_held_has_no_owner(store: RunStore) -> None:
 async def test_a_move_that_the_table_does_not_know_is_not_made(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ownership, claim = Ownership(store, owner="first", lease_s=30), await claimed(store)
+    ownership, claim = Ownership(store, owner="first", lease_s=30), await claim_run(store)
     monkeypatch.setitem(ALLOWED, RunState.RUNNING, frozenset())
 
     with pytest.raises(LeaseLostError):
@@ -289,7 +289,7 @@ async def test_a_preferred_run_is_one_of_the_lane_whose_turn_it_is(store: RunSto
 
 async def test_a_hand_back_means_now_by_whatever_clock(store: RunStore) -> None:
     """The next primary's clock may be behind the one that wrote down when."""
-    claim = await claimed(store)
+    claim = await claim_run(store)
 
     await Ownership(store, owner="first", lease_s=30).requeue(
         claim, delay=timedelta(0), counts_as_attempt=False, reason="this worker is stopping"
@@ -300,7 +300,7 @@ async def test_a_hand_back_means_now_by_whatever_clock(store: RunStore) -> None:
     assert run["not_before"] is None
 
 
-async def test_an_answer_whose_server_was_restarted_in_its_middle_is_no_fault_of_the_run(store: RunStore) -> None:
+async def test_a_result_cut_off_by_a_server_restart_is_no_fault_of_the_run(store: RunStore) -> None:
     await store.turns.insert_many([{"run_id": "long", "number": number} for number in range(50)])
     turns = store.turns.find({"run_id": "long"}, batch_size=10)
     await anext(turns)
@@ -309,4 +309,4 @@ async def test_an_answer_whose_server_was_restarted_in_its_middle_is_no_fault_of
     with pytest.raises(PyMongoError) as away:
         await turns.to_list(None)
 
-    assert store_is_away(away.value)
+    assert is_unavailable(away.value)

@@ -190,7 +190,7 @@ async def test_no_name_leads_to_another_database(client: PackageClient, store: R
                 open_it(client, shop, name.format(shop=shop, own=own, OWN=own.upper()))
 
 
-class Lying(str):
+class LyingKey(str):
     """Equal to what is allowed, and another name on the wire."""
 
     __slots__ = ()
@@ -207,11 +207,11 @@ SHOP_NAME = [""]
 
 async def test_a_name_that_lies_is_refused(client: PackageClient, shop: str) -> None:
     SHOP_NAME[0] = shop
-    for name in (Lying("admin"), b"admin", None, 5, ["admin"]):
+    for name in (LyingKey("admin"), b"admin", None, 5, ["admin"]):
         with pytest.raises(DatabaseNotAllowedError, match="the name of a database is a text"):
             client[name]  # type: ignore[index]  # -- what is no name is given on purpose
     with pytest.raises(DatabaseNotAllowedError, match="is not the name of a collection"):
-        client[shop][Lying("system.users")]
+        client[shop][LyingKey("system.users")]
 
 
 async def test_our_own_database_is_refused_even_where_it_is_named(store: RunStore) -> None:
@@ -285,19 +285,19 @@ PIPELINES: list[tuple[list[Step], str]] = [
 ]
 
 
-def filled(value: Any, other: str) -> Any:
+def fill_query(value: Any, other: str) -> Any:
     if isinstance(value, str):
         return value.replace("{other}", other)
     if isinstance(value, RawBSONDocument | SON):
         return value
     if isinstance(value, Mapping):
-        return {key: filled(item, other) for key, item in value.items()}
-    return [filled(item, other) for item in value] if isinstance(value, list) else value
+        return {key: fill_query(item, other) for key, item in value.items()}
+    return [fill_query(item, other) for item in value] if isinstance(value, list) else value
 
 
 async def test_no_pipeline_leaves_the_database(client: PackageClient, store: RunStore, shop: str) -> None:
     for pipeline, words in PIPELINES:
-        stages = filled(pipeline, f"{shop}_other")
+        stages = fill_query(pipeline, f"{shop}_other")
         for cursor in (client[shop].orders.aggregate(stages), client[shop].orders.aggregate(pipeline=stages)):
             with pytest.raises(DatabaseNotAllowedError) as caught:
                 await cursor.to_list(None)
@@ -322,18 +322,18 @@ async def test_pipelines_within_the_database_work(client: PackageClient, shop: s
     assert await client[shop].copies.count_documents({}) == 1
 
 
-class Changing(dict[str, Any]):
+class ChangingMapping(dict[str, Any]):
     """Something else at each look."""
 
-    def __init__(self, *looks: Mapping[str, Any]) -> None:
-        super().__init__(looks[0])
-        self._looks = list(looks)
+    def __init__(self, *reads: Mapping[str, Any]) -> None:
+        super().__init__(reads[0])
+        self._reads = list(reads)
 
     def items(self) -> Any:
-        return (self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]).items()
+        return (self._reads.pop(0) if len(self._reads) > 1 else self._reads[0]).items()
 
 
-class Smuggling:
+class SmugglingText:
     """What encodes itself as other bytes than it shows."""
 
     _type_marker = 101
@@ -342,11 +342,11 @@ class Smuggling:
 
 async def test_what_is_sent_is_what_was_checked(client: PackageClient, store: RunStore, shop: str) -> None:
     orders = client[shop].orders
-    stage = Changing({"$match": {}}, {"$out": {"db": f"{shop}_other", "coll": "x"}})
+    stage = ChangingMapping({"$match": {}}, {"$out": {"db": f"{shop}_other", "coll": "x"}})
 
     assert len(await orders.aggregate([stage]).to_list(None)) == 1
     with pytest.raises(DatabaseNotAllowedError, match="encodes itself"):
-        await orders.find_one({"a": Smuggling()})
+        await orders.find_one({"a": SmugglingText()})
     deep: dict[str, Any] = {}
     for _ in range(200):
         deep = {"$and": [deep]}
@@ -498,7 +498,7 @@ async def test_a_worker_gives_tools_what_its_file_allows(stage: Stage, shop: str
     file.write_text(yaml.safe_dump({"compat": {"databases": [shop]}}), encoding="utf-8")
     await stage.start_worker(config=file, environment=environment, environ=dict(os.environ))
 
-    run = await stage.ended((await stage.accept("Clerk")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Clerk")).run_id)
 
     assert run["state"] == "succeeded", run["outcome"]
     [turn] = await stage.store.committed_turns(run["_id"], up_to=1)
@@ -515,7 +515,7 @@ async def test_a_worker_without_a_file_gives_none(stage: Stage, shop: str) -> No
     stage.answers({"Clerk": [{"tool_calls": [call]}, {"text": "done"}]})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Clerk")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Clerk")).run_id)
 
     [turn] = await stage.store.committed_turns(run["_id"], up_to=1)
     [text] = [each["text"] for event in turn["events"] for each in event.get("tool_results", ())]

@@ -14,8 +14,8 @@ import pytest
 
 from ops.supervisor import PROGRAM
 from tests.integration.model_server import Answer, ModelServer, completion, model_server, usage
-from tests.integration.stage import Document, Stage, relay, until
-from tests.integration.trace_receiver import Receiver, trace_receiver
+from tests.integration.stage import Document, Stage, relay, wait_until
+from tests.integration.trace_receiver import TraceReceiver, trace_receiver
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
@@ -74,7 +74,7 @@ NAMES = ("returns", "returns_data", "copies", "claims", "asks", "raises", "logs"
 EXPOSED = {"variables": ["key", "config", "copied", "plain", "held"]}
 
 
-def spying() -> dict[str, Any]:
+def spying_package() -> dict[str, Any]:
     conditions = [
         "${key} != null",
         "not ${key}",
@@ -110,7 +110,7 @@ def spying() -> dict[str, Any]:
     }
 
 
-def broken() -> dict[str, Any]:
+def broken_package() -> dict[str, Any]:
     """Declares nothing; fails with the other package's value while it is imported."""
     return {
         **relay("Broken", ["A"]),
@@ -119,7 +119,7 @@ def broken() -> dict[str, Any]:
     }
 
 
-def echoing(server: ModelServer, number: int) -> Answer:
+def echo_answer(server: ModelServer, number: int) -> Answer:
     """Calls every tool; then says what the tools said."""
     messages = server.requests[number]["messages"]
     tokens = usage(10, 1)
@@ -131,20 +131,20 @@ def echoing(server: ModelServer, number: int) -> Answer:
     return completion("\n".join(["I saw:", *(str(each["content"]) for each in messages[1:])]), usage=tokens)
 
 
-async def arrived(receiver: Receiver) -> bool:
+async def has_delivered(receiver: TraceReceiver) -> bool:
     return {"invoke_workflow Spying", "invoke_workflow Broken"} <= {span.name for span in receiver.spans}
 
 
-async def spied(
+async def run_spying_package(
     stage: Stage, *, more_environ: Mapping[str, str] | None = None, **settings: Any
 ) -> tuple[Document, Document, ModelServer]:
-    stage.package("Spying", spying())
-    stage.package("Broken", broken())
-    with model_server(lambda number: echoing(server, number)) as server:
+    stage.package("Spying", spying_package())
+    stage.package("Broken", broken_package())
+    with model_server(lambda number: echo_answer(server, number)) as server:
         stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
         await stage.start_worker(environ={**os.environ, **CANARIES, **(more_environ or {})}, **settings)
-        run = await stage.ended((await stage.accept("Spying")).run_id)
-        failed = await stage.ended((await stage.accept("Broken")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Spying")).run_id)
+        failed = await stage.wait_for_end((await stage.accept("Broken")).run_id)
     return run, failed, server
 
 
@@ -164,7 +164,7 @@ async def metrics_page(stage: Stage) -> str:
     return page
 
 
-async def said_by(stage: Stage, *command: str, environment: Mapping[str, str]) -> str:
+async def command_outputs(stage: Stage, *command: str, environment: Mapping[str, str]) -> str:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", str(PROGRAM), *command, "--json"),
         env=environment,
@@ -177,7 +177,7 @@ async def said_by(stage: Stage, *command: str, environment: Mapping[str, str]) -
     return (out + err).decode()
 
 
-def seen(text: str) -> list[str]:
+def canaries_in(text: str) -> list[str]:
     return [mark for mark in MARKS if mark in text]
 
 
@@ -191,8 +191,8 @@ async def test_in_production_a_canary_is_nowhere(stage: Stage, log_format: str) 
             "log_format": log_format,
             "otlp_endpoint": receiver.url,
         }
-        run, failed, server = await spied(stage, more_environ=wordy, **changes)
-        await until("the spans have come", lambda: arrived(receiver))
+        run, failed, server = await run_spying_package(stage, more_environ=wordy, **changes)
+        await wait_until("the spans have come", lambda: has_delivered(receiver))
 
     assert (run["state"], await stage.agents_of(run["_id"])) == ("succeeded", ["Spy", "Next"])
     assert failed["state"] == "failed"
@@ -201,13 +201,13 @@ async def test_in_production_a_canary_is_nowhere(stage: Stage, log_format: str) 
     assert not {"key", "config", "context_aware"} & set(run["context"])
     assert [len(request["messages"]) for request in server.requests][:2] == [2, 3 + len(NAMES)]
     assert "(hidden)" in json.dumps(server.requests)
-    assert seen(json.dumps(server.requests, ensure_ascii=False)) == []
-    assert seen(await everything_stored(stage)) == []
-    assert seen(stage.log()) == []
+    assert canaries_in(json.dumps(server.requests, ensure_ascii=False)) == []
+    assert canaries_in(await everything_stored(stage)) == []
+    assert canaries_in(stage.log()) == []
     assert all(said in stage.log() for said in ("tool_failed", "environment_variables_purged", "it is (hidden)"))
-    assert seen(await metrics_page(stage)) == []
-    assert seen(b"".join(receiver.raw).decode(errors="replace")) == []
-    assert "it was (hidden)" in receiver.named("chat stub")[1].attributes["gen_ai.input.messages"]
+    assert canaries_in(await metrics_page(stage)) == []
+    assert canaries_in(b"".join(receiver.raw).decode(errors="replace")) == []
+    assert "it was (hidden)" in receiver.spans_named("chat stub")[1].attributes["gen_ai.input.messages"]
     settings = replace(stage.settings, environment="production", environ={**os.environ, **CANARIES})
     for command in (
         ("runs", "show", run["_id"]),
@@ -219,7 +219,7 @@ async def test_in_production_a_canary_is_nowhere(stage: Stage, log_format: str) 
         ("validate", "packages"),
         ("validate", "packages", "--production"),
     ):
-        assert seen(await said_by(stage, *command, environment=as_environment(settings))) == [], command
+        assert canaries_in(await command_outputs(stage, *command, environment=as_environment(settings))) == [], command
 
 
 CHANNELS = """
@@ -245,7 +245,7 @@ def keeps(context_variables, error_type, error_message, agent, turn):
 STATE: Mapping[str, Any] = {"type": "state", "persist": True}
 
 
-def filling(database: str) -> dict[str, Any]:
+def filled_package(database: str) -> dict[str, Any]:
     """Spy puts the canary wherever a later turn of Next could show it."""
     stored = {"type": "data_reference", "database_name": database, "collection": "notes", "fields": ["text"]}
     fresh = {**stored, "query_template": {"app_id": "{{runtime.app_id}}"}, "refresh_strategy": "per_turn"}
@@ -276,7 +276,7 @@ def filling(database: str) -> dict[str, Any]:
 async def test_in_production_a_canary_is_in_no_template_event_or_kept_state(stage: Stage, fails: bool) -> None:
     database = stage.store.database
     await database["notes"].insert_one({"app_id": "acme", "text": f"read again: {CANARIES['CANARY_WORD']}"})
-    stage.package("Channels", filling(database.name))
+    stage.package("Channels", filled_package(database.name))
 
     def called(name: str) -> Answer:
         return completion(
@@ -295,7 +295,7 @@ async def test_in_production_a_canary_is_in_no_template_event_or_kept_state(stag
             environ={**os.environ, **CANARIES, "CONTEXT_VERBOSE_DEBUG": "1"},
             verbose_debug=True,
         )
-        run = await stage.ended((await stage.accept("Channels")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Channels")).run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == (("failed", "tool_error") if fails else ("succeeded", "completed"))
     prompt = server.requests[2]["messages"][0]["content"]
@@ -303,26 +303,26 @@ async def test_in_production_a_canary_is_in_no_template_event_or_kept_state(stag
     offered = {each["function"]["name"]: each["function"]["description"] for each in server.requests[2]["tools"]}
     assert offered["transfer_to_Spy"] == "When kept (hidden) and read again: (hidden) are known"
     assert "transfer_to_terminate" not in offered
-    assert seen(json.dumps(server.requests, ensure_ascii=False)) == []
+    assert canaries_in(json.dumps(server.requests, ensure_ascii=False)) == []
     assert run["context"]["told"][2:] == (["(hidden)", "Next", 2] if fails else [])
     assert ("hidden_value_not_kept" in stage.log()) is not fails
     assert await database["kept_states"].find({"value": {"$exists": True}}).to_list(None) == []
     assert all(event in stage.log() for event in ("ui_surface_not_shown", "context_changed", "found (hidden)"))
-    assert seen(stage.log()) == []
+    assert canaries_in(stage.log()) == []
     await database["notes"].drop()
-    assert seen(await everything_stored(stage)) == []
+    assert canaries_in(await everything_stored(stage)) == []
 
 
 async def test_in_development_the_same_package_sees_and_shows_it(stage: Stage) -> None:
-    run, failed, server = await spied(stage)
+    run, failed, server = await run_spying_package(stage)
 
     assert await stage.agents_of(run["_id"]) == ["Spy", "Leaked"]
     assert run["context"]["key"] == CANARIES["CANARY_WORD"]
     assert run["context"]["config"] == {"token": "config-canary-55e1"}
-    assert seen(server.requests[0]["messages"][0]["content"]) == list(MARKS)
-    assert seen(json.dumps(server.requests[1]["messages"][-len(NAMES) :])) == list(MARKS)
-    assert seen(failed["outcome"]["reason"]) == ["canary-7f3a", "second-line-9b1c"]
-    assert seen(stage.log()) == ["canary-7f3a", "second-line-9b1c"]
+    assert canaries_in(server.requests[0]["messages"][0]["content"]) == list(MARKS)
+    assert canaries_in(json.dumps(server.requests[1]["messages"][-len(NAMES) :])) == list(MARKS)
+    assert canaries_in(failed["outcome"]["reason"]) == ["canary-7f3a", "second-line-9b1c"]
+    assert canaries_in(stage.log()) == ["canary-7f3a", "second-line-9b1c"]
 
 
 async def test_a_variable_that_an_edit_declares_is_hidden_from_the_next_run_on(stage: Stage) -> None:
@@ -331,32 +331,32 @@ async def test_a_variable_that_an_edit_declares_is_hidden_from_the_next_run_on(s
     stage.package("Edited", package)
     stage.answers({"A": [{"tool_calls": [{"name": "returns"}]}, {"text": "done"}]})
     await stage.start_worker(environment="production", environ={**os.environ, **CANARIES})
-    first = await stage.ended((await stage.accept("Edited")).run_id)
+    first = await stage.wait_for_end((await stage.accept("Edited")).run_id)
 
-    stage.package("Edited", {"context_variables": spying()["context_variables"]})
+    stage.package("Edited", {"context_variables": spying_package()["context_variables"]})
 
     async def edited_run() -> Document | None:
-        run = await stage.ended((await stage.accept("Edited")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Edited")).run_id)
         return run if run["package_version"] != first["package_version"] else None
 
-    later = await until("a run uses the edited package", edited_run)
-    assert seen(str(await stage.store.committed_turns(first["_id"], up_to=1))) != []
+    later = await wait_until("a run uses the edited package", edited_run)
+    assert canaries_in(str(await stage.store.committed_turns(first["_id"], up_to=1))) != []
     [turn] = await stage.store.committed_turns(later["_id"], up_to=1)
     assert turn["events"][1]["tool_results"][0]["text"] == "(hidden)"
 
 
 async def test_the_key_of_a_model_is_hidden_everywhere(stage: Stage) -> None:
     key = "canary-7f3a-of-the-model"
-    spy = {**spying(), "context_variables": {"definitions": {}}}
+    spy = {**spying_package(), "context_variables": {"definitions": {}}}
     spy["orchestrator"]["initial_message"] = f"Remember {key}."
     spy["agents"]["agents"][0]["system_message"] = f"You know {key}."
     stage.package("Spying", spy)
-    with model_server(lambda number: echoing(server, number)) as server:
+    with model_server(lambda number: echo_answer(server, number)) as server:
         stage.models(
             {"default": {"provider": "openai", "model": "stub", "base_url": server.url, "api_key": "env:CANARY_WORD"}}
         )
         await stage.start_worker(environ={**os.environ, **CANARIES, "CANARY_WORD": key})
-        run = await stage.ended((await stage.accept("Spying")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Spying")).run_id)
 
     assert run["state"] == "succeeded"
     prompt, opening = server.requests[0]["messages"]

@@ -21,14 +21,14 @@ from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, WorkerLosses
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-class Broker:
+class RecordingBroker:
     """The broker as a reconciler sees it: what was sent waits there, until a worker takes it or all of it is lost."""
 
     def __init__(self) -> None:
@@ -38,13 +38,13 @@ class Broker:
     def send(self, run_id: str) -> None:
         self.run_ids.append(run_id)
 
-    async def waiting(self) -> int | None:
+    async def count_waiting(self) -> int | None:
         return None if self.silent else len(self.run_ids)
 
 
 @pytest.fixture
-def broker() -> Broker:
-    return Broker()
+def broker() -> RecordingBroker:
+    return RecordingBroker()
 
 
 @pytest.fixture
@@ -53,15 +53,15 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def reconciler(store: RunStore, settings: Settings, broker: Broker, registry: CollectorRegistry) -> Reconciler:
+def reconciler(store: RunStore, settings: Settings, broker: RecordingBroker, registry: CollectorRegistry) -> Reconciler:
     return Reconciler(store, settings, wakeups=broker, tickets=broker, metrics=ReconcileMetrics(registry))
 
 
-def _another(store: RunStore, settings: Settings, broker: Broker) -> Reconciler:
+def _another_reconciler(store: RunStore, settings: Settings, broker: RecordingBroker) -> Reconciler:
     return Reconciler(store, settings, wakeups=broker, tickets=broker, metrics=ReconcileMetrics(CollectorRegistry()))
 
 
-async def _queued(store: RunStore, number: int = 0, **changes: Any) -> str:
+async def _insert_queued_run(store: RunStore, number: int = 0, **changes: Any) -> str:
     event = TriggerEvent("schedule", "nightly", str(number), fired_at=datetime.now(UTC))
     run_id = (await store.insert(RunRequest("acme", "Digest", event))).run_id
     if changes:
@@ -69,9 +69,9 @@ async def _queued(store: RunStore, number: int = 0, **changes: Any) -> str:
     return run_id
 
 
-async def _abandoned(store: RunStore, **changes: Any) -> Claim:
+async def _insert_abandoned_run(store: RunStore, **changes: Any) -> Claim:
     """A run whose worker died: claimed, and the lease ran out."""
-    claim = await Ownership(store, owner="dead", lease_s=30).claim(await _queued(store))
+    claim = await Ownership(store, owner="dead", lease_s=30).claim(await _insert_queued_run(store))
     assert claim is not None
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"lease.until": PAST, **changes}})
     return claim
@@ -91,14 +91,14 @@ async def _find(store: RunStore, run_id: str) -> dict[str, Any]:
     return document
 
 
-async def _overdue(store: RunStore) -> None:
+async def _make_overdue(store: RunStore) -> None:
     await store.runs.update_many({"state": "queued"}, {"$set": {"wake_at": PAST}})
 
 
 async def test_a_run_whose_message_was_lost_is_published_again(
-    store: RunStore, settings: Settings, reconciler: Reconciler, broker: Broker
+    store: RunStore, settings: Settings, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    run_id = await _queued(store, wake_at=PAST)
+    run_id = await _insert_queued_run(store, wake_at=PAST)
 
     assert await reconciler.run_pass() == {"republish": {"lost": 1}}
 
@@ -109,11 +109,11 @@ async def test_a_run_whose_message_was_lost_is_published_again(
     assert pause.total_seconds() == pytest.approx(settings.republish_after_s, abs=1.5)
 
 
-async def test_a_run_that_a_host_with_a_fast_clock_accepted_is_not_left_until_then(
+async def test_a_run_accepted_by_a_host_with_a_fast_clock_is_not_delayed(
     store: RunStore, settings: Settings, reconciler: Reconciler
 ) -> None:
-    run_id = await _queued(store, wake_at=datetime.now(UTC) + timedelta(hours=5))
-    await _queued(store, 2)
+    run_id = await _insert_queued_run(store, wake_at=datetime.now(UTC) + timedelta(hours=5))
+    await _insert_queued_run(store, 2)
 
     assert await reconciler.run_pass() == {"republish": {"clock": 1}}
 
@@ -122,7 +122,7 @@ async def test_a_run_that_a_host_with_a_fast_clock_accepted_is_not_left_until_th
 
 
 async def test_what_is_not_due_held_or_finished_is_left_alone(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     left_alone: list[dict[str, Any]] = [
@@ -132,7 +132,7 @@ async def test_what_is_not_due_held_or_finished_is_left_alone(
         {"wake_at": PAST, "lane": None, "state": "succeeded"},
     ]
     for number, changes in enumerate(left_alone):
-        await _queued(store, number, **changes)
+        await _insert_queued_run(store, number, **changes)
     await store.runs.update_many({"lane": None}, {"$unset": {"lane": ""}})
 
     assert await reconciler.run_pass() == {
@@ -142,9 +142,9 @@ async def test_what_is_not_due_held_or_finished_is_left_alone(
 
 
 async def test_a_retry_whose_time_has_come_is_ready_and_gets_a_ticket(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    claim = await Ownership(store, owner="w", lease_s=30).claim(await _queued(store))
+    claim = await Ownership(store, owner="w", lease_s=30).claim(await _insert_queued_run(store))
     assert claim is not None
     await Ownership(store, owner="w", lease_s=30).requeue(
         claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429"
@@ -160,9 +160,9 @@ async def test_a_retry_whose_time_has_come_is_ready_and_gets_a_ticket(
 
 
 async def test_a_queued_run_of_an_older_version_gets_its_lane(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    run_id = await _queued(store, wake_at=PAST)
+    run_id = await _insert_queued_run(store, wake_at=PAST)
     await store.runs.update_one({"_id": run_id}, {"$unset": {"lane": "", "cancel_requested": "", "history": ""}})
 
     assert await reconciler.run_pass() == {"republish": {"older_version": 1}}
@@ -172,13 +172,13 @@ async def test_a_queued_run_of_an_older_version_gets_its_lane(
 
 
 async def test_runs_that_an_older_worker_left_in_their_lanes_are_taken_out(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    left = await together(_queued(store, number) for number in range(BATCH + 1))
+    left = await gather_all(_insert_queued_run(store, number) for number in range(BATCH + 1))
     worked_on = {"state": "succeeded", "held_by": "released:app:acme"}
     await store.runs.update_many({"_id": {"$in": left}}, {"$set": {**worked_on, "wake_at": PAST}})
-    waiting = await _queued(store, BATCH + 1)
-    await _overdue(store)
+    waiting = await _insert_queued_run(store, BATCH + 1)
+    await _make_overdue(store)
     await store.runs.update_many({"_id": {"$in": left}}, {"$set": {"wake_at": PAST}})  # long before the one that waits
 
     assert await reconciler.run_pass() == {"republish": {"lost": 1, "lane": BATCH + 1}}
@@ -189,10 +189,10 @@ async def test_runs_that_an_older_worker_left_in_their_lanes_are_taken_out(
 
 
 async def test_a_run_that_was_handed_back_is_published_at_once(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
     ownership = Ownership(store, owner="w", lease_s=30)
-    claim = await ownership.claim(await _queued(store))
+    claim = await ownership.claim(await _insert_queued_run(store))
     assert claim is not None
     await ownership.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="stopping")
 
@@ -200,55 +200,55 @@ async def test_a_run_that_was_handed_back_is_published_at_once(
     assert broker.run_ids == [claim.run_id]
 
 
-async def test_workers_that_are_down_find_as_many_tickets_as_runs_however_long_it_took(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+async def test_workers_that_return_find_as_many_tickets_as_runs(
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
     count = 2 * BATCH + 50
-    await together(_queued(store, number) for number in range(count))
+    await gather_all(_insert_queued_run(store, number) for number in range(count))
 
     for _ in range(5):
-        await _overdue(store)
+        await _make_overdue(store)
         await reconciler.run_pass()
 
     assert len(set(broker.run_ids)) == len(broker.run_ids) == count
     before = await store.runs.find().sort("_id").to_list(None)
-    await _overdue(store)
+    await _make_overdue(store)
     await reconciler.run_pass()
     after = await store.runs.find().sort("_id").to_list(None)
     assert [run["wakes"] for run in after] == [run["wakes"] for run in before] == [1] * count
 
 
 async def test_a_broker_that_lost_everything_is_filled_up_again_at_once(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
     count = 2 * BATCH + 50
-    await together(_queued(store, number) for number in range(count))
+    await gather_all(_insert_queued_run(store, number) for number in range(count))
     for _ in range(8):  # an outage that would have spread repeats over hours, had each one doubled its pause
-        await _overdue(store)
+        await _make_overdue(store)
         await store.runs.update_many({}, {"$inc": {"wakes": 1}})
         await reconciler.run_pass()
 
     broker.run_ids.clear()
-    await _overdue(store)
+    await _make_overdue(store)
 
     assert await reconciler.run_pass() == {"republish": {"lost": count}}
     assert len(set(broker.run_ids)) == count
 
 
-async def test_the_tickets_that_are_missing_name_the_runs_that_have_waited_longest(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+async def test_missing_tickets_are_sent_for_the_runs_that_have_waited_longest(
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    run_ids = [await _queued(store, number, wake_at=PAST + timedelta(days=number)) for number in range(5)]
+    run_ids = [await _insert_queued_run(store, number, wake_at=PAST + timedelta(days=number)) for number in range(5)]
     broker.run_ids += ["somebody's"] * 3
 
     assert await reconciler.run_pass() == {"republish": {"lost": 2}}
     assert set(broker.run_ids[3:]) == set(run_ids[:2])  # they are woken side by side
 
 
-async def test_while_the_broker_is_silent_nothing_is_repeated_and_nothing_forgotten(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+async def test_while_the_broker_is_silent_nothing_is_repeated_or_forgotten(
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    run_id = await _queued(store, wake_at=PAST)
+    run_id = await _insert_queued_run(store, wake_at=PAST)
     broker.silent = True
 
     for _ in range(3):
@@ -259,8 +259,8 @@ async def test_while_the_broker_is_silent_nothing_is_repeated_and_nothing_forgot
     assert broker.run_ids == [run_id]
 
 
-async def test_a_released_run_keeps_the_note_of_what_let_it_go(store: RunStore, reconciler: Reconciler) -> None:
-    run_id = await _queued(store, wake_at=PAST, held_by="some limit's note")
+async def test_a_released_run_keeps_the_note_of_its_release(store: RunStore, reconciler: Reconciler) -> None:
+    run_id = await _insert_queued_run(store, wake_at=PAST, held_by="some limit's note")
 
     assert await reconciler.run_pass() == {"republish": {"lost": 1}}
 
@@ -269,18 +269,18 @@ async def test_a_released_run_keeps_the_note_of_what_let_it_go(store: RunStore, 
 
 async def test_several_reconcilers_publish_once(store: RunStore, settings: Settings) -> None:
     count = 60
-    run_ids = await together(_queued(store, number, wake_at=PAST) for number in range(count))
-    brokers = [Broker() for _ in range(4)]
+    run_ids = await gather_all(_insert_queued_run(store, number, wake_at=PAST) for number in range(count))
+    brokers = [RecordingBroker() for _ in range(4)]
 
-    await together(_another(store, settings, each).run_pass() for each in brokers)
+    await gather_all(_another_reconciler(store, settings, each).run_pass() for each in brokers)
 
     assert sorted(run_id for each in brokers for run_id in each.run_ids) == sorted(run_ids)
 
 
-async def test_a_run_of_a_dead_worker_is_queued_and_published_and_its_next_token_is_higher(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+async def test_a_dead_workers_run_is_requeued_published_and_gets_a_higher_token(
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    dead = await _abandoned(store)
+    dead = await _insert_abandoned_run(store)
 
     assert await reconciler.run_pass() == {"reclaim": {"queued": 1}, "republish": {"given_back": 1}}
 
@@ -294,10 +294,10 @@ async def test_a_run_of_a_dead_worker_is_queued_and_published_and_its_next_token
         await Ownership(store, owner="dead", lease_s=30).pin_package(dead, "stale")
 
 
-async def test_a_run_that_loses_workers_for_ever_is_parked_with_the_reason_and_what_it_used(
-    store: RunStore, reconciler: Reconciler, broker: Broker
+async def test_a_run_that_keeps_losing_workers_is_parked_with_reason_and_usage(
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    dead = await _abandoned(store, worker_losses=MAX_LOSSES - 1)
+    dead = await _insert_abandoned_run(store, worker_losses=MAX_LOSSES - 1)
     owner = RunOwner(dead.run_id, "acme", None, dead.run_id, "Digest", "schedule")
     for number in (1, 2):
         await Ledger(store.database, PriceTable()).record(owner, lease_token=dead.token, call=_call(number))
@@ -319,7 +319,7 @@ async def test_a_run_that_loses_workers_for_ever_is_parked_with_the_reason_and_w
 
 
 async def test_a_parked_run_that_called_no_model_used_nothing(store: RunStore, reconciler: Reconciler) -> None:
-    dead = await _abandoned(store, worker_losses=MAX_LOSSES - 1)
+    dead = await _insert_abandoned_run(store, worker_losses=MAX_LOSSES - 1)
 
     await reconciler.run_pass()
 
@@ -341,7 +341,7 @@ async def test_a_parked_run_that_called_no_model_used_nothing(store: RunStore, r
 async def test_a_run_that_changed_after_it_was_read_is_left_alone(
     store: RunStore, change: dict[str, Any], losses: int
 ) -> None:
-    dead = await _abandoned(store, worker_losses=losses)
+    dead = await _insert_abandoned_run(store, worker_losses=losses)
     as_read = await _find(store, dead.run_id)
     await store.runs.update_one({"_id": dead.run_id}, {"$set": change})
     before = await _find(store, dead.run_id)
@@ -351,8 +351,8 @@ async def test_a_run_that_changed_after_it_was_read_is_left_alone(
     assert await _find(store, dead.run_id) == before
 
 
-async def test_wake_ups_are_counted_anew_for_a_reclaimed_run(store: RunStore, reconciler: Reconciler) -> None:
-    dead = await _abandoned(store, wakes=4)
+async def test_wakeups_are_counted_anew_for_a_reclaimed_run(store: RunStore, reconciler: Reconciler) -> None:
+    dead = await _insert_abandoned_run(store, wakes=4)
 
     # One pass reclaims and sends the first new wake-up.
     await reconciler.run_pass()
@@ -361,10 +361,10 @@ async def test_wake_ups_are_counted_anew_for_a_reclaimed_run(store: RunStore, re
 
 
 @pytest.mark.parametrize(("losses", "least_s", "most_s"), [(2, 5, 15), (3, 10, 30), (12, 150, 450)])
-async def test_a_run_alone_whose_worker_went_away_with_it_waits_longer_each_time_and_is_charged_with_no_loss_alone(
+async def test_a_run_alone_that_lost_its_worker_backs_off_without_a_solo_loss(
     store: RunStore, reconciler: Reconciler, losses: int, least_s: float, most_s: float
 ) -> None:
-    suspect = await _abandoned(store, worker_losses=losses, losses_alone=0, **{"lease.alone": True})
+    suspect = await _insert_abandoned_run(store, worker_losses=losses, losses_alone=0, **{"lease.alone": True})
 
     await reconciler.run_pass()
 
@@ -375,10 +375,10 @@ async def test_a_run_alone_whose_worker_went_away_with_it_waits_longer_each_time
 
 
 @pytest.mark.parametrize(("losses", "lane"), [(0, "acme"), (1, "alone!acme"), (7, "alone!acme")])
-async def test_a_run_that_lost_two_workers_is_in_the_lane_of_those_that_run_alone(
+async def test_a_run_that_lost_two_workers_is_in_the_lane_of_solo_runs(
     store: RunStore, reconciler: Reconciler, losses: int, lane: str
 ) -> None:
-    lost = await _abandoned(store, worker_losses=losses)
+    lost = await _insert_abandoned_run(store, worker_losses=losses)
 
     await reconciler.run_pass()
 
@@ -389,7 +389,7 @@ async def test_a_run_that_lost_two_workers_is_in_the_lane_of_those_that_run_alon
 
 async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore) -> None:
     """As the worker charges them that has seen the process end."""
-    run_id = await _queued(store, lane="alone!acme", worker_losses=2)
+    run_id = await _insert_queued_run(store, lane="alone!acme", worker_losses=2)
     ownership, losses = Ownership(store, owner="here", lease_s=30), WorkerLosses(store)
     states = []
     for number in range(1, MAX_LOSSES_ALONE + 1):
@@ -404,7 +404,7 @@ async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore
     assert states == [RunState.QUEUED] * (MAX_LOSSES_ALONE - 1) + [RunState.PARKED]
     assert run["outcome"]["reason"] == "its worker was lost 7 times, 5 of them while it ran alone"
 
-    other = await _queued(store, 1, worker_losses=4, losses_alone=2)
+    other = await _insert_queued_run(store, 1, worker_losses=4, losses_alone=2)
     claim = await ownership.claim(other)
     assert claim is not None
     await ownership.commit_turn(claim, number=1, turn={}, checkpoint={})
@@ -414,7 +414,7 @@ async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore
 
 
 async def test_a_live_lease_is_left_alone(store: RunStore, reconciler: Reconciler) -> None:
-    claim = await Ownership(store, owner="alive", lease_s=30).claim(await _queued(store))
+    claim = await Ownership(store, owner="alive", lease_s=30).claim(await _insert_queued_run(store))
     assert claim is not None
 
     assert await reconciler.run_pass() == {}
@@ -422,9 +422,9 @@ async def test_a_live_lease_is_left_alone(store: RunStore, reconciler: Reconcile
 
 
 async def test_several_reconcilers_count_one_loss(store: RunStore, settings: Settings) -> None:
-    dead = await _abandoned(store)
+    dead = await _insert_abandoned_run(store)
 
-    passes = await together(_another(store, settings, Broker()).run_pass() for _ in range(4))
+    passes = await gather_all(_another_reconciler(store, settings, RecordingBroker()).run_pass() for _ in range(4))
 
     assert sum(each.get("reclaim", {}).get("queued", 0) for each in passes) == 1
     assert sum(each.get("republish", {}).get("given_back", 0) for each in passes) == 1
@@ -432,10 +432,10 @@ async def test_several_reconcilers_count_one_loss(store: RunStore, settings: Set
 
 
 @pytest.mark.parametrize("losses", [0, MAX_LOSSES - 1])
-async def test_a_run_that_somebody_asked_to_cancel_ends_with_its_worker(
-    store: RunStore, reconciler: Reconciler, broker: Broker, losses: int
+async def test_a_run_with_a_cancel_request_ends_with_its_worker(
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker, losses: int
 ) -> None:
-    dead = await _abandoned(store, worker_losses=losses, cancel_requested={"at": PAST, "by": "ada"})
+    dead = await _insert_abandoned_run(store, worker_losses=losses, cancel_requested={"at": PAST, "by": "ada"})
     owner = RunOwner(dead.run_id, "acme", None, dead.run_id, "Digest", "schedule")
     await Ledger(store.database, PriceTable()).record(owner, lease_token=dead.token, call=_call(1))
 
@@ -453,10 +453,10 @@ async def test_a_run_that_somebody_asked_to_cancel_ends_with_its_worker(
 
 
 async def test_a_step_that_fails_keeps_no_other_from_its_work(
-    store: RunStore, reconciler: Reconciler, broker: Broker, registry: CollectorRegistry
+    store: RunStore, reconciler: Reconciler, broker: RecordingBroker, registry: CollectorRegistry
 ) -> None:
-    odd = await _abandoned(store, worker_losses="many")
-    lost = await _queued(store, 1, wake_at=PAST)
+    odd = await _insert_abandoned_run(store, worker_losses="many")
+    lost = await _insert_queued_run(store, 1, wake_at=PAST)
 
     assert await reconciler.run_pass() == {"republish": {"lost": 1}}
 
@@ -479,8 +479,8 @@ async def test_a_store_that_is_away_ends_the_pass(settings: Settings) -> None:
     reconciler = Reconciler(
         RunStore(client["nowhere"]),
         settings,
-        wakeups=Broker(),
-        tickets=Broker(),
+        wakeups=RecordingBroker(),
+        tickets=RecordingBroker(),
         metrics=ReconcileMetrics(registry),
     )
 
@@ -495,8 +495,8 @@ async def test_a_store_that_is_away_ends_the_pass(settings: Settings) -> None:
 async def test_what_was_done_is_counted_by_its_reason(
     store: RunStore, reconciler: Reconciler, registry: CollectorRegistry
 ) -> None:
-    await _abandoned(store)
-    await _queued(store, 1, wake_at=PAST)
+    await _insert_abandoned_run(store)
+    await _insert_queued_run(store, 1, wake_at=PAST)
 
     await reconciler.run_pass()
 
@@ -508,7 +508,7 @@ async def test_what_was_done_is_counted_by_its_reason(
 
 @pytest.mark.parametrize("question", [EXPIRED_LEASE, NOT_LISTED, NOT_CLAIMED], ids=lambda each: each.index)
 async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, question: Question) -> None:
-    await together(_queued(store, number) for number in range(20))
+    await gather_all(_insert_queued_run(store, number) for number in range(20))
     overdue_but_listed = {"wake_at": PAST} if question is NOT_LISTED else {}
     await store.runs.update_many({}, {"$set": {"workflow": "Digest", **overdue_but_listed}})
 
@@ -525,7 +525,7 @@ async def test_a_locked_run_is_waited_for_once_in_a_pass(
     """What a worker leaves that is killed while it writes back, first in line before more than one batch of others."""
     monkeypatch.setattr("workers.reconciling.batches.BATCH", 2)
     monkeypatch.setattr("workers.reconciling.reclaim.LOCKED_AFTER_S", 0.5)
-    run_ids = [await _queued(store, number) for number in range(8)]
+    run_ids = [await _insert_queued_run(store, number) for number in range(8)]
     lost = {"state": "running", "lease": {"owner": "dead", "token": 1, "until": PAST}}
     await store.runs.update_many({}, {"$set": lost, "$unset": {"lane": ""}})
     locked = run_ids[0]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pymongo import monitoring
 
-from tests.integration.stage import Document, until
-from tests.integration.workers.test_fairness import explained, flood, hold, stages
+from tests.integration.stage import Document, wait_until
+from tests.integration.workers.test_fairness import explain_command, insert_runs, hold_runs, stages
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
 from workers.fairness.held import EACH_LIMIT, HeldRuns, each_head
@@ -25,10 +25,10 @@ from workers.store.run_store import RunStore, connect
 pytestmark = pytest.mark.integration
 
 
-TOLD: dict[str, Any] = {"on_held": lambda _: None, "on_fenced": lambda: None}
+PUBLISHED: dict[str, Any] = {"on_held": lambda _: None, "on_fenced": lambda: None}
 
 
-class Sent:
+class RecordedWakeups:
     def __init__(self) -> None:
         self.run_ids: list[str] = []
 
@@ -36,21 +36,21 @@ class Sent:
         self.run_ids.append(run_id)
 
 
-async def let_go(store: RunStore, limit: str, caps: str = "", *, most: int = 1, after: str = "") -> list[str]:
+async def release_runs(store: RunStore, limit: str, caps: str = "", *, limit_of_runs: int = 1, after: str = "") -> list[str]:
     letting_go = LettingGo(parse_caps(caps), HeldRuns(store), Rates(store.database))
-    run_ids, _ = await letting_go.let_go(limit, most=most, after=after)
+    run_ids, _ = await letting_go.let_go(limit, most=limit_of_runs, after=after)
     return list(run_ids)
 
 
-async def released(store: RunStore, caps: Caps) -> Mapping[str, int]:
-    return await Releases(store, caps, Sent()).run_pass()
+async def run_release_pass(store: RunStore, caps: Caps) -> Mapping[str, int]:
+    return await Releases(store, caps, RecordedWakeups()).run_pass()
 
 
-async def test_caps_that_are_gone_hold_nobody_and_other_kinds_of_holds_stay(store: RunStore) -> None:
-    concurrency = await hold(store, "app:acme", ["acme"] * 3) + await hold(store, "workflow:Relay", ["a", "b"])
-    rate = await hold(store, "rate:acme", ["acme"] * 4, kind="rate")
-    [budget] = await hold(store, "budget:acme", ["acme"], kind="budget")
-    sent = Sent()
+async def test_removed_caps_hold_no_run_and_other_kinds_of_holds_stay(store: RunStore) -> None:
+    concurrency = await hold_runs(store, "app:acme", ["acme"] * 3) + await hold_runs(store, "workflow:Relay", ["a", "b"])
+    rate = await hold_runs(store, "rate:acme", ["acme"] * 4, kind="rate")
+    [budget] = await hold_runs(store, "budget:acme", ["acme"], kind="budget")
+    sent = RecordedWakeups()
 
     assert await Releases(store, Caps(), sent).run_pass() == {"concurrency": 5, "rate": 4}
 
@@ -60,13 +60,13 @@ async def test_caps_that_are_gone_hold_nobody_and_other_kinds_of_holds_stay(stor
     run = await store.find(budget)
     assert run is not None
     assert (run["hold"], run["held_by"]) == ("budget", "budget:acme")
-    assert await released(store, Caps()) == {}
+    assert await run_release_pass(store, Caps()) == {}
 
 
 async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(store: RunStore) -> None:
-    await hold(store, "app:acme", ["acme"] * MAX_RELEASED)
-    await hold(store, "app:globex", ["globex"] * 2)
-    releases = Releases(store, Caps(), Sent())
+    await hold_runs(store, "app:acme", ["acme"] * MAX_RELEASED)
+    await hold_runs(store, "app:globex", ["globex"] * 2)
+    releases = Releases(store, Caps(), RecordedWakeups())
 
     assert await releases.run_pass() == {"concurrency": MAX_RELEASED}
     assert await releases.run_pass() == {"concurrency": 2}
@@ -74,14 +74,14 @@ async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(store: RunS
 
 async def test_only_as_many_are_released_as_there_is_room_for_and_once(store: RunStore) -> None:
     caps = parse_caps("app=4,workflow:Other=5")
-    await flood(store, ["acme"], state="running")
-    await hold(store, "app:acme", ["acme"] * 9)
-    await hold(store, "workflow:Other", ["a", "b", "c"] * 4, workflow="Other")
-    releases = Releases(store, caps, Sent())
+    await insert_runs(store, ["acme"], state="running")
+    await hold_runs(store, "app:acme", ["acme"] * 9)
+    await hold_runs(store, "workflow:Other", ["a", "b", "c"] * 4, workflow="Other")
+    releases = Releases(store, caps, RecordedWakeups())
 
     assert await releases.run_pass() == {"concurrency": 3 + 5}
     assert await releases.run_pass() == {}  # they are on their way
-    assert await released(store, caps) == {}
+    assert await run_release_pass(store, caps) == {}
     shares = Counter([run["app_id"] async for run in store.runs.find({"workflow": "Other", "hold": None})])
     assert sorted(shares.values()) == [1, 2, 2]
 
@@ -93,74 +93,74 @@ async def test_only_as_many_are_released_as_there_is_room_for_and_once(store: Ru
 
 
 async def test_of_those_that_are_held_the_urgent_go_first_then_the_old(store: RunStore) -> None:
-    low, old, new, high = [(await hold(store, "app:acme", ["acme"], priority=each))[0] for each in (0, 5, 5, 9)]
-    [other] = await hold(store, "app:acme", ["acme"], priority=7, workflow="Other")
+    low, old, new, high = [(await hold_runs(store, "app:acme", ["acme"], priority=each))[0] for each in (0, 5, 5, 9)]
+    [other] = await hold_runs(store, "app:acme", ["acme"], priority=7, workflow="Other")
 
-    found = [await let_go(store, "app:acme") for _ in range(6)]
+    found = [await release_runs(store, "app:acme") for _ in range(6)]
 
     assert found == [[high], [other], [old], [new], [low], []]
 
 
 async def test_many_that_wait_for_an_app_go_in_the_same_order(store: RunStore) -> None:
-    low, old = [(await hold(store, "app:acme", ["acme"], priority=each))[0] for each in (0, 5)]
-    [other] = await hold(store, "app:acme", ["acme"], priority=3, workflow="Other")
+    low, old = [(await hold_runs(store, "app:acme", ["acme"], priority=each))[0] for each in (0, 5)]
+    [other] = await hold_runs(store, "app:acme", ["acme"], priority=3, workflow="Other")
 
-    assert await let_go(store, "app:acme", most=2) == [old, other]
-    assert await let_go(store, "app:acme", most=9) == [low]
+    assert await release_runs(store, "app:acme", limit_of_runs=2) == [old, other]
+    assert await release_runs(store, "app:acme", limit_of_runs=9) == [low]
 
 
-async def test_who_would_be_held_by_its_other_limit_is_not_let_go(store: RunStore) -> None:
+async def test_a_run_its_other_limit_would_hold_is_not_released(store: RunStore) -> None:
     """Else its worker would hold it there, let the next one go, and so on through the whole backlog."""
     caps = "app=4,workflow:Full=1"
-    await flood(store, ["globex"], workflow="Full", state="running")
-    full = await hold(store, "app:acme", ["acme"] * 5, workflow="Full")
-    [free] = await hold(store, "app:acme", ["acme"], workflow="Free")
+    await insert_runs(store, ["globex"], workflow="Full", state="running")
+    full = await hold_runs(store, "app:acme", ["acme"] * 5, workflow="Full")
+    [free] = await hold_runs(store, "app:acme", ["acme"], workflow="Free")
 
-    assert await let_go(store, "app:acme", caps, most=3) == [free]
-    assert await let_go(store, "app:acme", caps) == []
+    assert await release_runs(store, "app:acme", caps, limit_of_runs=3) == [free]
+    assert await release_runs(store, "app:acme", caps) == []
 
     await store.runs.update_many({"state": "running"}, {"$set": {"state": "succeeded"}})
-    assert await let_go(store, "workflow:Full", caps, most=3) == full[:1], "one of them waits there now"
+    assert await release_runs(store, "workflow:Full", caps, limit_of_runs=3) == full[:1], "one of them waits there now"
 
 
 async def test_an_app_at_its_cap_is_passed_over_by_its_workflow(store: RunStore) -> None:
     caps = "app=1,workflow:Relay=9"
-    await flood(store, ["a"], workflow="Other", state="running")
-    await hold(store, "workflow:Relay", ["a"] * 3)
-    of_b, of_c = await hold(store, "workflow:Relay", ["b"] * 2), await hold(store, "workflow:Relay", ["c"])
+    await insert_runs(store, ["a"], workflow="Other", state="running")
+    await hold_runs(store, "workflow:Relay", ["a"] * 3)
+    of_b, of_c = await hold_runs(store, "workflow:Relay", ["b"] * 2), await hold_runs(store, "workflow:Relay", ["c"])
 
-    assert sorted(await let_go(store, "workflow:Relay", caps, most=9)) == sorted([of_b[0], of_c[0]])
+    assert sorted(await release_runs(store, "workflow:Relay", caps, limit_of_runs=9)) == sorted([of_b[0], of_c[0]])
 
 
 async def test_a_look_at_very_many_apps_goes_on_where_the_last_one_ended(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.fairness.letting_go.MOST_APPS", 2)
-    await flood(store, ["a", "b", "c"], workflow="Other", state="running")
-    await hold(store, "workflow:Relay", ["a", "b", "c", "d"])
-    releases = Releases(store, parse_caps("app=1,workflow:Relay=9"), Sent())
+    await insert_runs(store, ["a", "b", "c"], workflow="Other", state="running")
+    await hold_runs(store, "workflow:Relay", ["a", "b", "c", "d"])
+    releases = Releases(store, parse_caps("app=1,workflow:Relay=9"), RecordedWakeups())
 
     assert [await releases.run_pass() for _ in range(2)] == [{}, {"concurrency": 1}]
 
 
 async def test_a_rate_without_starts_keeps_its_runs_where_they_are(store: RunStore) -> None:
     door = admission(store, "app=2,rate=1/h")
-    [first] = await flood(store, ["acme"])
-    assert await door.admitted(await claimed(store, first))
-    waiting = await hold(store, "app:acme", ["acme"] * 3)
+    [first] = await insert_runs(store, ["acme"])
+    assert await door.admitted(await claim_run(store, first))
+    waiting = await hold_runs(store, "app:acme", ["acme"] * 3)
 
-    assert await let_go(store, "app:acme", "app=2,rate=1/h") == []
-    assert await let_go(store, "app:acme", "app=2") == waiting[:1]
+    assert await release_runs(store, "app:acme", "app=2,rate=1/h") == []
+    assert await release_runs(store, "app:acme", "app=2") == waiting[:1]
 
 
-async def test_a_run_that_waits_for_two_limits_gets_its_turn_at_the_one_that_others_wait_for(store: RunStore) -> None:
+async def test_a_run_waiting_for_two_limits_gets_its_turn_at_the_shared_one(store: RunStore) -> None:
     """The workflow is always full of others: whenever the app has room the workflow has none."""
     caps = parse_caps("app:a=1,workflow:Relay=1")
-    door = Admission(caps, store, Ownership(store, owner="w", lease_s=30), Sent(), **TOLD)
-    runs_there, runs_here = (await flood(store, ["b"])), (await flood(store, ["a"], workflow="Other"))
-    there, here = [await claimed(store, run_id) for run_id in (*runs_there, *runs_here)]
-    [waits] = await hold(store, "app:a", ["a"])
-    await hold(store, "workflow:Relay", ["b"] * 3)
+    door = Admission(caps, store, Ownership(store, owner="w", lease_s=30), RecordedWakeups(), **PUBLISHED)
+    runs_there, runs_here = (await insert_runs(store, ["b"])), (await insert_runs(store, ["a"], workflow="Other"))
+    there, here = [await claim_run(store, run_id) for run_id in (*runs_there, *runs_here)]
+    [waits] = await hold_runs(store, "app:a", ["a"])
+    await hold_runs(store, "workflow:Relay", ["b"] * 3)
 
     await store.runs.update_one({"_id": here.run_id}, {"$set": {"state": "succeeded"}})
     assert await door.release_after(here) is None
@@ -172,44 +172,44 @@ async def test_a_run_that_waits_for_two_limits_gets_its_turn_at_the_one_that_oth
 async def test_what_a_rate_holds_goes_before_what_came_later_for_the_app(store: RunStore) -> None:
     """Else each of these would be let go, and be held behind the older one: a backlog moves, and nobody works."""
     caps = "app=1,rate=60/m"
-    [older] = await hold(store, "rate:acme", ["acme"], kind="rate")
-    await hold(store, "app:acme", ["acme"] * 20)
+    [older] = await hold_runs(store, "rate:acme", ["acme"], kind="rate")
+    await hold_runs(store, "app:acme", ["acme"] * 20)
 
-    assert await let_go(store, "app:acme", caps) == []
-    assert await let_go(store, "rate:acme", caps) == [older]
+    assert await release_runs(store, "app:acme", caps) == []
+    assert await release_runs(store, "rate:acme", caps) == [older]
 
 
-async def test_a_place_is_given_once_whichever_limit_gives_it(store: RunStore) -> None:
+async def test_a_slot_is_given_once_whichever_limit_gives_it(store: RunStore) -> None:
     caps = "app=9,workflow:Relay=1"
-    first, second = await hold(store, "app:a", ["a"]), await hold(store, "workflow:Relay", ["b"])
-    assert await let_go(store, "app:a", caps) == first
+    first, second = await hold_runs(store, "app:a", ["a"]), await hold_runs(store, "workflow:Relay", ["b"])
+    assert await release_runs(store, "app:a", caps) == first
 
-    releases = Releases(store, parse_caps(caps), Sent())
+    releases = Releases(store, parse_caps(caps), RecordedWakeups())
 
     assert await releases.run_pass() == {}
     assert await store.runs.count_documents({"_id": second[0], "held_by": "workflow:Relay"}) == 1
 
 
 async def test_many_that_go_share_what_their_other_limit_has_room_for(store: RunStore) -> None:
-    await hold(store, "app:acme", ["acme"] * 3)
-    await hold(store, "app:acme", ["acme"] * 3, workflow="Other")
+    await hold_runs(store, "app:acme", ["acme"] * 3)
+    await hold_runs(store, "app:acme", ["acme"] * 3, workflow="Other")
 
-    assert len(await let_go(store, "app:acme", "app=9,rate=1/h", most=9)) == 1
+    assert len(await release_runs(store, "app:acme", "app=9,rate=1/h", limit_of_runs=9)) == 1
 
 
 async def test_a_run_that_has_started_waits_for_no_rate(store: RunStore) -> None:
-    [retried] = await hold(store, "app:acme", ["acme"], started_at=datetime.now(UTC))
+    [retried] = await hold_runs(store, "app:acme", ["acme"], started_at=datetime.now(UTC))
     caps = parse_caps("app=1,rate=1/h")
     assert await Rates(store.database).take("acme", caps.rates[""])
 
-    assert await let_go(store, "app:acme", "app=1,rate=1/h") == [retried]
+    assert await release_runs(store, "app:acme", "app=1,rate=1/h") == [retried]
 
 
 async def test_a_run_that_is_held_at_its_first_claim_is_pinned_by_the_next(store: RunStore) -> None:
-    await flood(store, ["acme"], state="running")
-    [run_id] = await flood(store, ["acme"])
+    await insert_runs(store, ["acme"], state="running")
+    [run_id] = await insert_runs(store, ["acme"])
     ownership = Ownership(store, owner="w", lease_s=30, versions=lambda: {"Relay": "v1", "Other": "v9"})
-    door = Admission(parse_caps("app=1"), store, ownership, Sent(), **TOLD)
+    door = Admission(parse_caps("app=1"), store, ownership, RecordedWakeups(), **PUBLISHED)
     claim = await ownership.claim(run_id)
     assert claim is not None
     assert claim.document["package_version"] == "v1"
@@ -223,37 +223,37 @@ async def test_a_run_that_is_held_at_its_first_claim_is_pinned_by_the_next(store
 async def test_a_run_that_ends_moves_no_backlog_from_one_hold_to_another(store: RunStore) -> None:
     noted: list[HoldKind] = []
     door = admission(store, "app=2,workflow:Full=1", noted)
-    running = [(await flood(store, ["acme"], workflow=each))[0] for each in ("Full", "Free")]
-    claims = [await claimed(store, run_id) for run_id in running]
-    await hold(store, "app:acme", ["acme"] * 50, workflow="Full")
-    free = await hold(store, "app:acme", ["acme"] * 50, workflow="Free")
+    running = [(await insert_runs(store, ["acme"], workflow=each))[0] for each in ("Full", "Free")]
+    claims = [await claim_run(store, run_id) for run_id in running]
+    await hold_runs(store, "app:acme", ["acme"] * 50, workflow="Full")
+    free = await hold_runs(store, "app:acme", ["acme"] * 50, workflow="Free")
     await store.runs.update_one({"_id": running[1]}, {"$set": {"state": "succeeded"}})
 
     assert await door.release_after(claims[1]) == free[0]
-    assert await door.admitted(await claimed(store, free[0]))
+    assert await door.admitted(await claim_run(store, free[0]))
     assert noted == []
 
 
-async def test_a_held_run_of_a_full_workflow_keeps_no_other_workflow_from_starting(store: RunStore) -> None:
+async def test_a_held_run_of_a_full_workflow_blocks_no_other_workflow(store: RunStore) -> None:
     door = admission(store, "workflow:Full=1,rate=100/s")
-    await flood(store, ["globex"], workflow="Full", state="running")
-    await hold(store, "rate:acme", ["acme"], kind="rate", workflow="Full")
-    [free] = await flood(store, ["acme"], workflow="Free")
+    await insert_runs(store, ["globex"], workflow="Full", state="running")
+    await hold_runs(store, "rate:acme", ["acme"], kind="rate", workflow="Full")
+    [free] = await insert_runs(store, ["acme"], workflow="Free")
 
-    assert await door.admitted(await claimed(store, free))
+    assert await door.admitted(await claim_run(store, free))
 
 
-async def test_who_comes_does_not_take_the_place_of_who_was_let_go(store: RunStore) -> None:
+async def test_a_new_run_does_not_take_the_place_of_a_released_one(store: RunStore) -> None:
     door = admission(store, "app=1")
-    [older] = await hold(store, "app:acme", ["acme"])
-    assert await let_go(store, "app:acme", "app=1") == [older]
-    [newer] = await flood(store, ["acme"])
+    [older] = await hold_runs(store, "app:acme", ["acme"])
+    assert await release_runs(store, "app:acme", "app=1") == [older]
+    [newer] = await insert_runs(store, ["acme"])
 
-    assert not await door.admitted(await claimed(store, newer))
-    assert await door.admitted(await claimed(store, older))
+    assert not await door.admitted(await claim_run(store, newer))
+    assert await door.admitted(await claim_run(store, older))
 
 
-async def claimed(store: RunStore, run_id: str) -> Claim:
+async def claim_run(store: RunStore, run_id: str) -> Claim:
     claim = await Ownership(store, owner="w", lease_s=30).claim(run_id)
     assert claim is not None
     return claim
@@ -265,17 +265,17 @@ def admission(store: RunStore, caps: str, noted: list[HoldKind] | None = None) -
         parse_caps(caps),
         store,
         Ownership(store, owner="w", lease_s=30),
-        Sent(),
+        RecordedWakeups(),
         on_held=seen.append,
         on_fenced=lambda: None,
     )
 
 
-async def test_a_run_that_was_let_go_has_time_to_be_claimed(store: RunStore) -> None:
-    [run_id] = await hold(store, "app:acme", ["acme"])
+async def test_a_released_run_has_time_to_be_claimed(store: RunStore) -> None:
+    [run_id] = await hold_runs(store, "app:acme", ["acme"])
     await store.runs.update_one({"_id": run_id}, {"$set": {"wake_at": datetime.now(UTC), "wakes": 3}})
 
-    await let_go(store, "app:acme")
+    await release_runs(store, "app:acme")
 
     run = await store.find(run_id)
     assert run is not None
@@ -284,7 +284,7 @@ async def test_a_run_that_was_let_go_has_time_to_be_claimed(store: RunStore) -> 
     assert run["wakes"] == 0
 
 
-async def test_where_there_are_caps_one_process_asks_for_one_claim_after_the_other(store: RunStore) -> None:
+async def test_with_caps_one_process_makes_its_claims_one_after_another(store: RunStore) -> None:
     """A burst that is counted all at once would find itself over the limit, and be given back as a whole."""
     door, open_door = admission(store, "app=1"), admission(store, "")
 
@@ -295,10 +295,10 @@ async def test_where_there_are_caps_one_process_asks_for_one_claim_after_the_oth
     await second
 
 
-async def test_who_has_lost_its_run_to_another_meanwhile_does_not_work_on_it(store: RunStore) -> None:
-    await flood(store, ["acme"], state="running")
-    [run_id] = await flood(store, ["acme"])
-    claim = await claimed(store, run_id)
+async def test_a_worker_that_lost_its_run_meanwhile_does_not_execute_it(store: RunStore) -> None:
+    await insert_runs(store, ["acme"], state="running")
+    [run_id] = await insert_runs(store, ["acme"])
+    claim = await claim_run(store, run_id)
     await store.runs.update_one({"_id": run_id}, {"$inc": {"lease.token": 1}})
 
     assert not await admission(store, "app=1").admitted(claim)
@@ -306,17 +306,17 @@ async def test_who_has_lost_its_run_to_another_meanwhile_does_not_work_on_it(sto
 
 async def test_a_run_that_is_given_back_leaves_its_room_to_the_next(store: RunStore) -> None:
     door = admission(store, "app=1,workflow:Full=1")
-    await flood(store, ["globex"], workflow="Full", state="running")
-    [waiting], [claim] = await hold(store, "app:acme", ["acme"]), await flood(store, ["acme"], workflow="Full")
+    await insert_runs(store, ["globex"], workflow="Full", state="running")
+    [waiting], [claim] = await hold_runs(store, "app:acme", ["acme"]), await insert_runs(store, ["acme"], workflow="Full")
 
-    assert not await door.admitted(await claimed(store, claim))
+    assert not await door.admitted(await claim_run(store, claim))
 
     assert await store.runs.count_documents({"_id": waiting, "hold": None, "lane": "acme"}) == 1
 
 
-async def test_of_a_rate_only_what_is_not_on_its_way_yet_is_let_go(store: RunStore) -> None:
-    await hold(store, "rate:acme", ["acme"] * 3, kind="rate")
-    releases = Releases(store, parse_caps("rate=1/m"), Sent())
+async def test_a_rate_releases_only_runs_not_yet_on_their_way(store: RunStore) -> None:
+    await hold_runs(store, "rate:acme", ["acme"] * 3, kind="rate")
+    releases = Releases(store, parse_caps("rate=1/m"), RecordedWakeups())
 
     assert await releases.run_pass() == {"rate": 1}
     assert await releases.run_pass() == {}
@@ -326,37 +326,37 @@ async def test_a_limit_without_room_keeps_no_other_from_being_looked_at(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.fairness.releases.MAX_LIMITS", 1)
-    await flood(store, ["acme"], state="running")
-    await hold(store, "app:acme", ["acme"])
-    await hold(store, "app:globex", ["globex"])
-    releases = Releases(store, parse_caps("app=1"), Sent())
+    await insert_runs(store, ["acme"], state="running")
+    await hold_runs(store, "app:acme", ["acme"])
+    await hold_runs(store, "app:globex", ["globex"])
+    releases = Releases(store, parse_caps("app=1"), RecordedWakeups())
 
     assert [await releases.run_pass() for _ in range(2)] == [{}, {"concurrency": 1}]
 
 
-async def test_who_comes_later_waits_behind_those_that_a_rate_holds(store: RunStore) -> None:
+async def test_a_later_run_waits_behind_those_a_rate_holds(store: RunStore) -> None:
     noted: list[HoldKind] = []
     door = admission(store, "rate=10/s", noted)
-    [older] = await hold(store, "rate:acme", ["acme"], kind="rate")
-    younger, urgent = await flood(store, ["acme", "acme"])
+    [older] = await hold_runs(store, "rate:acme", ["acme"], kind="rate")
+    younger, urgent = await insert_runs(store, ["acme", "acme"])
     await store.runs.update_one({"_id": urgent}, {"$set": {"priority": 9}})
 
-    assert not await door.admitted(await claimed(store, younger))
-    assert await door.admitted(await claimed(store, urgent))
+    assert not await door.admitted(await claim_run(store, younger))
+    assert await door.admitted(await claim_run(store, urgent))
     assert noted == [HoldKind.RATE]
-    await let_go(store, "rate:acme")
-    assert await door.admitted(await claimed(store, older))
+    await release_runs(store, "rate:acme")
+    assert await door.admitted(await claim_run(store, older))
 
 
 async def test_a_rate_counts_starts_and_not_attempts(store: RunStore) -> None:
     door, ownership = admission(store, "rate=1/h"), Ownership(store, owner="w", lease_s=30)
-    first, second = await flood(store, ["acme", "acme"])
-    claim = await claimed(store, first)
+    first, second = await insert_runs(store, ["acme", "acme"])
+    claim = await claim_run(store, first)
     assert await door.admitted(claim)
     await store.runs.update_one({"_id": first}, {"$set": {"state": "queued"}})
 
-    assert await door.admitted(await claimed(store, first))
-    assert not await door.admitted(await claimed(store, second))
+    assert await door.admitted(await claim_run(store, first))
+    assert not await door.admitted(await claim_run(store, second))
     assert await ownership.claim(second) is None
 
 
@@ -366,7 +366,7 @@ async def test_a_rate_that_was_raised_is_not_bound_by_the_old_one(store: RunStor
     assert not await rates.take("acme", slow)
 
     assert not await rates.take("acme", fast)
-    await until("the new rate applies", lambda: rates.take("acme", fast), within_s=2)
+    await wait_until("the new rate applies", lambda: rates.take("acme", fast), within_s=2)
 
 
 async def test_side_by_side_a_rate_gives_no_start_twice(store: RunStore) -> None:
@@ -377,14 +377,14 @@ async def test_side_by_side_a_rate_gives_no_start_twice(store: RunStore) -> None
 
 
 async def test_a_run_that_leaves_is_followed_by_one_of_each_of_its_limits(store: RunStore) -> None:
-    caps, sent = parse_caps("app=1,workflow:Relay=1"), Sent()
+    caps, sent = parse_caps("app=1,workflow:Relay=1"), RecordedWakeups()
     door = Admission(
         caps, store, Ownership(store, owner="w", lease_s=30), sent, on_held=lambda _: None, on_fenced=lambda: None
     )
-    [leaving] = await flood(store, ["acme"])
-    claim = await claimed(store, leaving)
-    [same_app] = await hold(store, "app:acme", ["acme"], workflow="Other")
-    [same_workflow] = await hold(store, "workflow:Relay", ["globex"])
+    [leaving] = await insert_runs(store, ["acme"])
+    claim = await claim_run(store, leaving)
+    [same_app] = await hold_runs(store, "app:acme", ["acme"], workflow="Other")
+    [same_workflow] = await hold_runs(store, "workflow:Relay", ["globex"])
 
     assert await door.release_after(claim) is None  # it has not left yet
     await store.runs.update_one({"_id": leaving}, {"$set": {"state": "succeeded"}})
@@ -393,7 +393,7 @@ async def test_a_run_that_leaves_is_followed_by_one_of_each_of_its_limits(store:
     assert await door.release_after(claim) is None
 
 
-class Commands(monitoring.CommandListener):
+class RecordedCommands(monitoring.CommandListener):
     def __init__(self) -> None:
         self.names: list[str] = []
         self.read_concerns: list[str] = []
@@ -412,10 +412,10 @@ class Commands(monitoring.CommandListener):
 async def test_without_caps_nothing_is_asked_of_the_store(
     settings: Settings, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands = Commands()
+    commands = RecordedCommands()
     monkeypatch.setattr(monitoring, "_LISTENERS", monitoring._Listeners([commands], [], [], [], []))
     listened = RunStore(connect(settings.mongodb_url or "", database=settings.database))
-    claim = await claimed(store, (await flood(store, ["acme"]))[0])
+    claim = await claim_run(store, (await insert_runs(store, ["acme"]))[0])
 
     try:
         assert await admission(listened, "").admitted(claim)
@@ -430,12 +430,12 @@ async def test_without_caps_nothing_is_asked_of_the_store(
 
 
 async def test_releasing_reads_a_key_for_each_limit_and_app_and_not_the_backlog(store: RunStore) -> None:
-    await hold(store, "app:acme", ["acme"] * 500)
-    await hold(store, "app:acme", ["acme"] * 500, workflow="Other")
-    await hold(store, "workflow:Relay", ["a", "b", "c"] * 200)
+    await hold_runs(store, "app:acme", ["acme"] * 500)
+    await hold_runs(store, "app:acme", ["acme"] * 500, workflow="Other")
+    await hold_runs(store, "workflow:Relay", ["a", "b", "c"] * 200)
 
     for pipeline, seeks in ((EACH_LIMIT, 3), (each_head("workflow:Relay"), 4), (each_head("app:acme"), 3)):
-        look = await explained(
+        look = await explain_command(
             store, {"aggregate": "runs", "pipeline": pipeline, "hint": "by_limit_and_workflow", "cursor": {}}
         )
         assert look["totalKeysExamined"] <= seeks
@@ -445,12 +445,12 @@ async def test_releasing_reads_a_key_for_each_limit_and_app_and_not_the_backlog(
     order = {"app_id": 1, "workflow": 1, "priority": -1, "_id": 1}
     asked = {"find": "runs", "filter": behind, "projection": {"started_at": 1}, "sort": order, "limit": 2}
     index = "by_limit_and_workflow"
-    found = await explained(store, {**asked, "hint": index})
+    found = await explain_command(store, {**asked, "hint": index})
     assert (found["totalKeysExamined"], found["totalDocsExamined"]) == (2, 2)
     next_app: Document = {"held_by": "workflow:Relay", "app_id": {"$gt": "a"}}
-    found = await explained(store, {"find": "runs", "filter": next_app, "sort": order, "limit": 1, "hint": index})
+    found = await explain_command(store, {"find": "runs", "filter": next_app, "sort": order, "limit": 1, "hint": index})
     assert (found["totalKeysExamined"], found["totalDocsExamined"]) == (1, 1)
     under_way: Document = {"held_by": {"$gte": "released:", "$lt": "released;"}, "app_id": "acme"}
-    found = await explained(store, {"find": "runs", "filter": under_way, "projection": {"_id": 1}, "hint": index})
+    found = await explain_command(store, {"find": "runs", "filter": under_way, "projection": {"_id": 1}, "hint": index})
     assert found["totalKeysExamined"] <= 1
     assert found["totalDocsExamined"] == 0

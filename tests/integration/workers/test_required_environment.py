@@ -22,7 +22,7 @@ def post(context_variables=None):
 """
 
 
-def posting(stage: Stage) -> None:
+def write_posting_package(stage: Stage) -> None:
     package = relay("Posting", ["A"], requires={"env": ["POSTING_HOOK_URL"]})
     package["tools"] = {"tools": [{"agent": "A", "file": "post.py", "function": "post"}]}
     stage.package("Posting", {**package, "tools/post.py": TOOL})
@@ -31,11 +31,11 @@ def posting(stage: Stage) -> None:
 
 
 async def test_a_run_without_it_fails_before_its_first_model_call_and_names_it(stage: Stage) -> None:
-    posting(stage)
+    write_posting_package(stage)
     await stage.start_worker(environ={name: value for name, value in os.environ.items() if name != "POSTING_HOOK_URL"})
 
-    run = await stage.ended((await stage.accept("Posting")).run_id)
-    other = await stage.ended((await stage.accept("Other")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Posting")).run_id)
+    other = await stage.wait_for_end((await stage.accept("Other")).run_id)
 
     outcome = run["outcome"]
     assert (run["state"], outcome["kind"], run["attempt"], run["turn"]) == ("failed", "package_error", 1, 0)
@@ -48,12 +48,12 @@ async def test_a_run_without_it_fails_before_its_first_model_call_and_names_it(s
     assert other["state"] == "succeeded"
 
 
-async def test_in_production_a_run_with_it_succeeds_and_keeps_nothing_of_its_value(stage: Stage) -> None:
-    posting(stage)
+async def test_in_production_a_run_with_it_succeeds_and_stores_no_value(stage: Stage) -> None:
+    write_posting_package(stage)
     stage.answers({"A": [{"tool_calls": [{"name": "post"}]}, {"text": f"I posted to {URL}"}]})
     await stage.start_worker(environ={**os.environ, "POSTING_HOOK_URL": URL}, environment="production")
 
-    run = await stage.ended((await stage.accept("Posting")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Posting")).run_id)
 
     turns = await stage.store.committed_turns(run["_id"], up_to=1)
     assert run["state"] == "succeeded"

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-async def one_turn_done(stage: Stage, workflow: str, **checkpoint: Any) -> tuple[Ownership, Claim]:
+async def run_one_turn(stage: Stage, workflow: str, **checkpoint: Any) -> tuple[Ownership, Claim]:
     """A run whose first owner committed the turn of A; it still holds the run."""
     run_id = (await stage.accept(workflow, wake=False)).run_id
     first = Ownership(stage.store, owner="first", lease_s=30)
@@ -28,10 +28,10 @@ async def one_turn_done(stage: Stage, workflow: str, **checkpoint: Any) -> tuple
 
 
 @pytest.mark.design("D4-90")
-async def test_a_turn_whose_worker_died_before_the_run_was_moved_on_is_taken_again(stage: Stage) -> None:
+async def test_a_turn_whose_worker_died_before_moving_the_run_on_is_redone(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B", "C"]))
     stage.answers({agent: [{"text": f"{agent} speaks"}] for agent in "ABC"})
-    _, dead = await one_turn_done(stage, "Relay", context={})
+    _, dead = await run_one_turn(stage, "Relay", context={})
     committed = await stage.store.turns.find_one({"_id": f"{dead.run_id}:1"})
     assert committed is not None
     half_written = {**committed, "_id": f"{dead.run_id}:2", "number": 2, "agent": "B", "text": "never committed"}
@@ -39,7 +39,7 @@ async def test_a_turn_whose_worker_died_before_the_run_was_moved_on_is_taken_aga
     await stage.store.runs.update_one({"_id": dead.run_id}, {"$set": {"lease.until": PAST}})
     await stage.start_worker()
 
-    run = await stage.reconciled_until_ended(dead.run_id)
+    run = await stage.reconcile_until_end(dead.run_id)
 
     assert (run["state"], run["turn"]) == ("succeeded", 3)
     turns = await stage.store.committed_turns(dead.run_id, up_to=3)
@@ -47,23 +47,23 @@ async def test_a_turn_whose_worker_died_before_the_run_was_moved_on_is_taken_aga
     assert [row["agent"] for row in await stage.usage_rows(dead.run_id)] == ["B", "C"]
 
 
-async def test_a_run_whose_version_is_gone_goes_on_with_the_new_one_and_says_so(stage: Stage) -> None:
+async def test_a_run_whose_version_is_gone_continues_with_the_new_one_and_logs(stage: Stage) -> None:
     """Its worker was replaced, and the package was edited meanwhile: nobody has the old files any more."""
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({agent: [{"text": f"{agent} speaks"}] for agent in "AB"})
-    first, claim = await one_turn_done(stage, "Relay", context={})
+    first, claim = await run_one_turn(stage, "Relay", context={})
     await first.pin_package(claim, "sha256:old")
     await first.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="this worker is stopping")
     await stage.start_worker()
 
-    run = await stage.reconciled_until_ended(claim.run_id)
+    run = await stage.reconcile_until_end(claim.run_id)
 
     assert (run["state"], run["turn"]) == ("succeeded", 2)
     assert [line["package_version"] for line in run["history"]] == ["sha256:old", run["package_version"]]
     assert "pinned_version_gone" in stage.log()
 
 
-def sandboxed() -> dict[str, Any]:
+def sandboxed_package() -> dict[str, Any]:
     """B hands over to C in and out of the sandbox alike, unless the variable must not be seen. What is computed from
     the variable skips B's turn altogether."""
     package = relay("Sandboxed", ["A", "B", "C"])
@@ -94,14 +94,14 @@ def sandboxed() -> dict[str, Any]:
 async def test_an_environment_value_in_a_checkpoint_is_removed_in_production(
     stage: Stage, environment: str, agents: list[str], kept: bool
 ) -> None:
-    stage.package("Sandboxed", sandboxed())
-    elsewhere, claim = await one_turn_done(
+    stage.package("Sandboxed", sandboxed_package())
+    elsewhere, claim = await run_one_turn(
         stage, "Sandboxed", context={"sandbox": True, "place": "box", "note": "stays"}
     )
     await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
     await stage.start_worker(environment=environment)
 
-    run = await stage.reconciled_until_ended(claim.run_id)
+    run = await stage.reconcile_until_end(claim.run_id)
 
     assert (run["state"], await stage.agents_of(claim.run_id)) == ("succeeded", agents)
     assert run["context"]["note"] == "stays"
@@ -118,7 +118,7 @@ async def test_the_wall_clock_counts_work_and_not_waiting(stage: Stage, worked_s
     """The first turn was done by another worker an hour ago; the second takes two seconds."""
     stage.package("Relay", relay("Relay", ["A", "B"], limits={"wall_clock_s": 60}))
     stage.answers({"B": [{"text": "two", "delay_s": 2}]})
-    elsewhere, claim = await one_turn_done(
+    elsewhere, claim = await run_one_turn(
         stage, "Relay", context={}, progress={"version": 1, "counters": {"worked_s": worked_s}}
     )
     await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
@@ -126,22 +126,22 @@ async def test_the_wall_clock_counts_work_and_not_waiting(stage: Stage, worked_s
     await stage.store.runs.update_one({"_id": claim.run_id}, {"$set": {"started_at": an_hour_ago}})
     await stage.start_worker()
 
-    run = await stage.reconciled_until_ended(claim.run_id)
+    run = await stage.reconcile_until_end(claim.run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == (state, kind)
 
 
-async def test_a_run_whose_last_turn_was_the_end_asks_nobody_again(stage: Stage) -> None:
+async def test_a_run_whose_last_turn_was_the_end_calls_no_model_again(stage: Stage) -> None:
     """Its worker was lost after that turn was durable, and before the run was released."""
     stage.package("Relay", relay("Relay", ["A", "B"]))
     ended = {"kind": "completed", "reason": "all said", "error": None}
-    elsewhere, claim = await one_turn_done(
+    elsewhere, claim = await run_one_turn(
         stage, "Relay", context={"note": 1}, progress={"version": 1, "counters": {}, "ended": ended}
     )
     await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
     await stage.start_worker()
 
-    run = await stage.reconciled_until_ended(claim.run_id)
+    run = await stage.reconcile_until_end(claim.run_id)
 
     assert (run["state"], run["outcome"]["reason"], run["turn"]) == ("succeeded", "all said", 1)
     assert await stage.usage_rows(claim.run_id) == []
@@ -158,20 +158,20 @@ async def test_what_a_run_has_used_up_counts_for_its_next_owner(
     stage.package("Limited", package)
     stage.answers({"B": [{"tool_calls": [{"name": "t"}]}, {"text": "done"}]})
     counters = {"tool_calls": 3, "later": {"x": 1}}
-    elsewhere, claim = await one_turn_done(
+    elsewhere, claim = await run_one_turn(
         stage, "Limited", context={}, progress={"version": version, "counters": counters, "ended": None}
     )
     await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
     await stage.start_worker(max_attempts=1)
 
-    run = await stage.reconciled_until_ended(claim.run_id)
+    run = await stage.reconcile_until_end(claim.run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == (state, kind)
     if version == 1:
         assert (run["outcome"]["error"]["agent"], run["outcome"]["error"]["turn"]) == ("B", 2)
 
 
-async def test_a_tool_finds_what_was_kept_of_its_value_with_and_without_another_worker(stage: Stage) -> None:
+async def test_a_tool_gets_its_stored_value_back_on_the_same_or_another_worker(stage: Stage) -> None:
     package = relay("Odd", ["A", "B"])
     package["tools"] = {
         "tools": [
@@ -192,7 +192,7 @@ async def test_a_tool_finds_what_was_kept_of_its_value_with_and_without_another_
     )
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Odd")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Odd")).run_id)
 
     assert run["context"]["x"] == ["2026-01-01", [1]]
     assert run["context"]["seen"] == "['2026-01-01', [1]]"
@@ -206,7 +206,7 @@ async def test_a_tool_cannot_make_itself_another_app(stage: Stage) -> None:
     stage.answers({"A": [{"tool_calls": [{"name": "pose"}]}, {"text": "done"}]})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Impostor")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Impostor")).run_id)
 
     assert (run["app_id"], run["context"]["app_id"]) == ("acme", "acme")
     assert "fixed_names_restored" in stage.log()

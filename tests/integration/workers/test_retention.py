@@ -15,14 +15,14 @@ from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
 from ops.exporter.ended_runs import RunLabels
-from ops.exporter.snapshot import Snapshots
+from ops.exporter.snapshot import SnapshotReader
 from workers.reconciling import retention
 from workers.reconciling.retention import PRUNED, ROLLUPS, Retention, expired
 from workers.settings import Settings
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +39,7 @@ def _document(number: int, **changes: Any) -> dict[str, Any]:
     return {**document, "outcome": {"kind": "completed"}, "finished_at": OLD, "state": "succeeded", **changes}
 
 
-async def _made(store: RunStore, number: int, **changes: Any) -> str:
+async def _insert_run(store: RunStore, number: int, **changes: Any) -> str:
     document = _document(number, **changes)
     await store.runs.insert_one(document)
     turns = range(1, document["turn"] + 1)
@@ -49,27 +49,27 @@ async def _made(store: RunStore, number: int, **changes: Any) -> str:
     return str(document["_id"])
 
 
-async def _pruned(store: RunStore) -> int:
+async def _prune_all(store: RunStore) -> int:
     counts: Counter[str] = Counter()
     await Retention(store, KEEP).run_pass(counts)
     return counts[PRUNED]
 
 
-async def _counted(store: RunStore) -> Counter[RunLabels]:
+async def _counters(store: RunStore) -> Counter[RunLabels]:
     """What `unattended_runs_total` shows."""
-    return Counter((await Snapshots(store.database).take()).runs)
+    return Counter((await SnapshotReader(store.database).read()).runs)
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
 async def test_what_ended_long_ago_goes_with_its_turns_and_stays_counted(store: RunStore, state: str) -> None:
-    run_id = await _made(store, 1, state=state, turn=3, outcome={"kind": "timeout"})
-    before = await _counted(store)
+    run_id = await _insert_run(store, 1, state=state, turn=3, outcome={"kind": "timeout"})
+    before = await _counters(store)
 
-    assert await _pruned(store) == 1
+    assert await _prune_all(store) == 1
 
     assert await store.find(run_id) is None
     assert await store.turns.count_documents({}) == 0
-    assert await _counted(store) == before == {RunLabels("app1", "Digest", "api", "timeout"): 1}
+    assert await _counters(store) == before == {RunLabels("app1", "Digest", "api", "timeout"): 1}
 
 
 @pytest.mark.parametrize(
@@ -85,22 +85,22 @@ async def test_what_ended_long_ago_goes_with_its_turns_and_stays_counted(store: 
     ids=["parked", "needs_human", "queued", "running", "ended lately", "without an end"],
 )
 async def test_what_is_not_over_or_not_old_stays(store: RunStore, changes: dict[str, Any]) -> None:
-    run_id = await _made(store, 1, turn=2, **changes)
+    run_id = await _insert_run(store, 1, turn=2, **changes)
 
-    assert await _pruned(store) == 0
+    assert await _prune_all(store) == 0
 
     assert await store.find(run_id) is not None
     assert await store.turns.count_documents({}) == 2
 
 
 async def test_the_ledger_and_the_runs_that_point_to_a_pruned_one_stay(store: RunStore) -> None:
-    old = await _made(store, 1)
-    replay = await _made(store, 2, replay_of=old, finished_at=NOW)
+    old = await _insert_run(store, 1)
+    replay = await _insert_run(store, 2, replay_of=old, finished_at=NOW)
     ledger = Ledger(store.database, PriceTable())
     call = ModelCall(1, "A", "p", "m", Tokens(input=1), "reported", ok=True, started_at=OLD, duration_s=0.1)
     await ledger.record(RunOwner(old, "app1", None, old, "Digest", "api"), lease_token=1, call=call)
 
-    assert await _pruned(store) == 1
+    assert await _prune_all(store) == 1
 
     assert await store.find(replay) is not None
     assert await store.database["usage"].count_documents({"run_id": old}) == 1
@@ -111,16 +111,16 @@ async def test_a_pass_is_bounded_by_runs_and_by_turns(store: RunStore, monkeypat
     monkeypatch.setattr(retention, "MAX_BATCHES", 2)
     monkeypatch.setattr(retention, "MOST_TURNS", 5)
     ages = [OLD - timedelta(days=10 - number) for number in range(10)]
-    run_ids = [await _made(store, n, finished_at=at, turn=3 if n < 2 else 0) for n, at in enumerate(ages)]
+    run_ids = [await _insert_run(store, n, finished_at=at, turn=3 if n < 2 else 0) for n, at in enumerate(ages)]
 
-    assert await _pruned(store) == 1 + 4  # the second run's turns would have been too many for the first batch
+    assert await _prune_all(store) == 1 + 4  # the second run's turns would have been too many for the first batch
 
     left = await store.runs.find({}, {"_id": 1}).sort("finished_at", 1).to_list(None)
     assert [run["_id"] for run in left] == run_ids[5:]
 
 
 async def test_it_costs_what_is_old_not_what_exists(store: RunStore) -> None:
-    await together(_made(store, number, finished_at=NOW) for number in range(20))
+    await gather_all(_insert_run(store, number, finished_at=NOW) for number in range(20))
 
     plan = await store.runs.find(expired(KEEP), hint="by_end").sort("finished_at", 1).explain()
 
@@ -140,7 +140,7 @@ async def _forgetting_dead_clients_soon(store: RunStore) -> AsyncIterator[None]:
         await admin.command({"setParameter": 1, name: before})
 
 
-async def test_counters_stand_still_while_several_prune_and_one_is_killed_in_the_middle(
+async def test_counters_hold_still_while_several_prune_and_one_is_killed(
     store: RunStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "BATCH", 25)
@@ -150,19 +150,19 @@ async def test_counters_stand_still_while_several_prune_and_one_is_killed_in_the
     await store.runs.insert_many(documents)
     turns = [{"_id": f"{run['_id']}:{n}", "run_id": run["_id"], "number": n} for run in documents for n in (1, 2)]
     await store.turns.insert_many(turns)
-    parked = await _made(store, count, state="parked", finished_at=A_YEAR_AGO, turn=1)
-    before = await _counted(store)
+    parked = await _insert_run(store, count, state="parked", finished_at=A_YEAR_AGO, turn=1)
+    before = await _counters(store)
 
     async def prune() -> int:
         total = 0
         while await store.runs.find_one(expired(KEEP), {"_id": 1}) is not None:
-            total += await _pruned(store)
+            total += await _prune_all(store)
         return total
 
     async def watch() -> int:
         looks = 0
         while await store.runs.find_one(expired(KEEP), {"_id": 1}) is not None:
-            assert await _counted(store) == before
+            assert await _counters(store) == before
             looks += 1
         return looks
 
@@ -174,11 +174,11 @@ async def test_counters_stand_still_while_several_prune_and_one_is_killed_in_the
         assert await process.stdout.readline() == b"in the middle\n"
         assert await process.wait() < 0
         assert await store.runs.count_documents({}) == count + 1
-        *pruned, looks = await asyncio.wait_for(together([prune(), prune(), prune(), watch()]), 60)
+        *pruned, looks = await asyncio.wait_for(gather_all([prune(), prune(), prune(), watch()]), 60)
 
     assert sum(pruned) == count
     assert looks > 0
-    assert await _counted(store) == before
+    assert await _counters(store) == before
     assert await store.runs.distinct("_id") == [parked]
     assert await store.turns.distinct("run_id") == [parked]
     rolled_up = await store.database[ROLLUPS].find().to_list(None)

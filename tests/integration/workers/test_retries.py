@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.steps.retry_policy import FIRST_DELAY_S
 from workers.store.ownership import Ownership
 
@@ -27,7 +27,7 @@ async def test_a_refused_run_is_due_after_its_backoff_and_not_before(
     await stage.start_worker()
 
     stage.wakeups.send(run_id)
-    run = await until("the run waits for its second attempt", lambda: second_attempt(stage, run_id))
+    run = await wait_until("the run waits for its second attempt", lambda: second_attempt(stage, run_id))
 
     delay = run["not_before"] - run["last_requeue"]["at"]
     assert timedelta(seconds=asked_s) <= delay <= timedelta(seconds=asked_s + FIRST_DELAY_S)

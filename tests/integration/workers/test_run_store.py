@@ -10,28 +10,28 @@ from tests.integration.stage import Document
 from workers.store.matching import Matching
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
-from workers.together import together
+from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
 LIMIT = 5
 
 
-async def accepted(store: RunStore, number: int) -> str:
+async def insert_run(store: RunStore, number: int) -> str:
     event = TriggerEvent("api", "test", str(number), fired_at=datetime.now(UTC))
     app = "acme" if number % 2 else "globex"
     return (await store.insert(RunRequest(app, "Digest", event))).run_id
 
 
-async def plan_of_list(store: RunStore, **wanted: Any) -> Document:
-    return await plan_of(store, lambda: store.list(Matching(**wanted), limit=LIMIT))
+async def plan_of_list(store: RunStore, **filter_: Any) -> Document:
+    return await plan_of(store, lambda: store.list(Matching(**filter_), limit=LIMIT))
 
 
-async def plan_of(store: RunStore, asked: Callable[[], Awaitable[Any]]) -> Document:
+async def plan_of(store: RunStore, query: Callable[[], Awaitable[Any]]) -> Document:
     """What the server does for the very command that is sent, as its profiler wrote it down."""
     database = store.database
     await database.command("profile", 2)
-    await asked()
+    await query()
     await database.command("profile", 0)
     profiled = database["system.profile"].find({"op": "query", "ns": f"{database.name}.runs"})
     [plan] = await profiled.to_list(None)
@@ -40,7 +40,7 @@ async def plan_of(store: RunStore, asked: Callable[[], Awaitable[Any]]) -> Docum
 
 @pytest.mark.parametrize("wanted", [{}, {"app_id": "acme"}], ids=["of all apps", "of one app"])
 async def test_a_list_examines_no_more_than_it_shows(store: RunStore, wanted: dict[str, str]) -> None:
-    await together(accepted(store, number) for number in range(40))
+    await gather_all(insert_run(store, number) for number in range(40))
 
     plan = await plan_of_list(store, **wanted)
 
@@ -51,7 +51,7 @@ async def test_a_list_examines_no_more_than_it_shows(store: RunStore, wanted: di
 
 
 async def test_a_list_is_newest_first_and_of_the_app_that_was_asked_for(store: RunStore) -> None:
-    run_ids = [await accepted(store, number) for number in range(6)]
+    run_ids = [await insert_run(store, number) for number in range(6)]
     await store.runs.update_many({}, {"$set": {"created_at": datetime.now(UTC)}})  # then the id says which is newer
 
     assert [run["_id"] for run in await store.list(limit=3)] == run_ids[:2:-1]
@@ -68,7 +68,7 @@ async def of_trigger(store: RunStore, *states: str, app: str = "acme", trigger: 
     return run_ids
 
 
-async def test_the_unfinished_runs_of_a_trigger_and_app_are_told_newest_first(store: RunStore) -> None:
+async def test_the_unfinished_runs_of_a_trigger_and_app_come_newest_first(store: RunStore) -> None:
     run_ids = await of_trigger(store, "queued", "succeeded", "running", "needs_human", "parked", "queued", "queued")
     await of_trigger(store, "queued", app="globex")
     await of_trigger(store, "queued", trigger="other")
@@ -104,7 +104,7 @@ async def test_failures_in_a_row_are_those_since_the_last_success(
     assert await store.failures_in_a_row("Digest", "test", "acme", up_to=5) == failures
 
 
-async def test_questions_about_a_trigger_read_no_more_than_they_tell(store: RunStore) -> None:
+async def test_queries_about_a_trigger_read_no_more_than_they_return(store: RunStore) -> None:
     await of_trigger(store, *["failed", "queued", "parked", "succeeded"] * 20)
 
     failures = await plan_of(store, lambda: store.failures_in_a_row("Digest", "test", "acme", up_to=LIMIT))
@@ -120,7 +120,7 @@ async def test_questions_about_a_trigger_read_no_more_than_they_tell(store: RunS
 async def test_an_index_of_an_older_version_is_dropped_also_by_many_at_once(store: RunStore) -> None:
     await store.runs.create_index([("workflow", 1), ("trigger.name", 1)], name="by_trigger")
 
-    await together(RunStore(store.database).ensure_indexes() for _ in range(5))
+    await gather_all(RunStore(store.database).ensure_indexes() for _ in range(5))
 
     assert "by_trigger" not in await store.runs.index_information()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.store.losses import MAX_LOSSES_ALONE
 
 pytestmark = pytest.mark.integration
@@ -66,7 +66,7 @@ async def pid_of_suspect(stage: Stage) -> int:
         path = stage.folder / "pid"
         return path.read_text(encoding="ascii") if path.exists() else ""
 
-    return int(await until("the suspect's tool runs", written))
+    return int(await wait_until("the suspect's tool runs", written))
 
 
 async def test_a_suspect_is_worked_on_in_a_process_of_its_own_while_others_go_on(stage: Stage) -> None:
@@ -74,24 +74,24 @@ async def test_a_suspect_is_worked_on_in_a_process_of_its_own_while_others_go_on
     pid = await pid_of_suspect(stage)
 
     assert pid != stage.workers[0].pid
-    assert (await stage.ended((await stage.accept("Relay")).run_id))["state"] == "succeeded"
+    assert (await stage.wait_for_end((await stage.accept("Relay")).run_id))["state"] == "succeeded"
     waiting = await stage.run(run_id)
     assert (waiting["state"], waiting["lease"]["alone"]) == ("running", True)
     (stage.folder / "go").touch()
-    run = await stage.ended(run_id)
+    run = await stage.wait_for_end(run_id)
 
     assert (run["state"], run["worker_losses"], run["lease"]["token"]) == ("succeeded", 0, 1)
     assert [line["alone"] for line in run["history"]] == [True]
-    await until("its process has ended", lambda: _is_gone(pid))
+    await wait_until("its process has ended", lambda: _has_ended(pid))
 
 
 @pytest.mark.parametrize("tool", ["die", "leave"])
-async def test_a_suspect_that_ends_its_process_is_parked_after_five_times_and_its_worker_lives(
+async def test_a_process_killing_suspect_parks_after_five_and_its_worker_lives(
     stage: Stage, tool: str
 ) -> None:
     run_id = await accept_suspect(stage, tool, losses_alone=3)
 
-    run = await stage.reconciled_until_ended(run_id, within_s=60)
+    run = await stage.reconcile_until_end(run_id, within_s=60)
 
     assert (run["state"], run["outcome"]["kind"], run["losses_alone"]) == ("parked", "worker_lost", MAX_LOSSES_ALONE)
     assert run["outcome"]["reason"] == "its worker was lost 7 times, 5 of them while it ran alone"
@@ -99,7 +99,7 @@ async def test_a_suspect_that_ends_its_process_is_parked_after_five_times_and_it
     how = "SIGKILL" if tool == "die" else "exit code 0"
     assert run["history"][0]["reason"] == f"its process ended with {how}; 6 workers lost, 4 of them while it ran alone"
     assert stage.workers[0].returncode is None
-    assert (await stage.ended((await stage.accept("Relay")).run_id))["state"] == "succeeded"
+    assert (await stage.wait_for_end((await stage.accept("Relay")).run_id))["state"] == "succeeded"
 
 
 async def test_a_suspect_outlives_a_worker_that_is_killed(stage: Stage) -> None:
@@ -110,12 +110,12 @@ async def test_a_suspect_outlives_a_worker_that_is_killed(stage: Stage) -> None:
     stage.workers[0].send_signal(signal.SIGKILL)
     await stage.workers[0].wait()
     (stage.folder / "go").touch()
-    run = await stage.ended(run_id)
+    run = await stage.wait_for_end(run_id)
 
     assert (run["state"], run["lease"]["token"]) == ("succeeded", 1)
 
 
-async def test_a_worker_that_is_told_to_stop_hands_its_suspect_back(stage: Stage) -> None:
+async def test_a_worker_that_is_stopped_hands_its_suspect_back(stage: Stage) -> None:
     run_id = await accept_suspect(stage, "work", grace_s=1)
     pid = await pid_of_suspect(stage)
 
@@ -125,7 +125,7 @@ async def test_a_worker_that_is_told_to_stop_hands_its_suspect_back(stage: Stage
     run = await stage.run(run_id)
     assert (run["state"], run["worker_losses"], run["lane"]) == ("queued", 2, "alone!acme")
     assert [(line["ended"], line["alone"]) for line in run["history"]] == [("handed_back", True)]
-    await until("its process has ended", lambda: _is_gone(pid))
+    await wait_until("its process has ended", lambda: _has_ended(pid))
 
 
 async def test_a_process_that_cannot_start_is_no_fault_of_the_run(stage: Stage) -> None:
@@ -139,7 +139,7 @@ async def test_a_process_that_cannot_start_is_no_fault_of_the_run(stage: Stage) 
     async def handed_back() -> list[Any]:
         return list((await stage.run(run_id))["history"])
 
-    (line,) = await until("the run is handed back", handed_back)
+    (line,) = await wait_until("the run is handed back", handed_back)
     run = await stage.run(run_id)
 
     assert (line["ended"], line["reason"]) == ("handed_back", "the process for it could not start")
@@ -154,7 +154,7 @@ async def test_a_server_of_processes_that_hangs_is_replaced(stage: Stage) -> Non
     await stage.store.runs.update_one({"_id": run_id}, {"$set": {"worker_losses": 2, "lane": "alone!acme"}})
     stage.wakeups.send(run_id)
 
-    run = await stage.reconciled_until_ended(run_id, within_s=60)
+    run = await stage.reconcile_until_end(run_id, within_s=60)
 
     assert [(line["ended"], line["reason"]) for line in run["history"][:1]] == [
         ("handed_back", "the process for it could not start")
@@ -162,7 +162,7 @@ async def test_a_server_of_processes_that_hangs_is_replaced(stage: Stage) -> Non
     assert (run["state"], run["worker_losses"], run["attempt"]) == ("succeeded", 0, 1)
 
 
-async def _is_gone(pid: int) -> bool:
+async def _has_ended(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -22,8 +22,8 @@ async def test_a_slow_import_delays_no_other_package(stage: Stage) -> None:
     async def all_claimed() -> bool:
         return await stage.store.runs.count_documents({"state": "running"}) == SLOW_RUNS
 
-    await until("every slow run is being worked on", all_claimed, within_s=4)
-    fast = await stage.ended((await stage.accept("Fast")).run_id, within_s=3)
+    await wait_until("every slow run is being worked on", all_claimed, within_s=4)
+    fast = await stage.wait_for_end((await stage.accept("Fast")).run_id, within_s=3)
 
     assert fast["state"] == "succeeded"
     assert await stage.store.runs.count_documents({"workflow": "Slow", "state": "running"}) == SLOW_RUNS

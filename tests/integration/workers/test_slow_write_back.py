@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.store.documents import Documents
 from workers.store.ownership import Ownership
 from workers.store.run import RunRequest, TriggerEvent
@@ -23,7 +23,7 @@ def writing(store: RunStore, collection: str = "customers", **values: Any) -> Do
     return DocumentWrite("customer", "acme", store.database.name, collection, "customer_id", "c1", values)
 
 
-async def slow_place(store: RunStore, name: str) -> None:
+async def slow_down_collection(store: RunStore, name: str) -> None:
     """What takes half a minute to look through, however few documents are there."""
     if await store.database["base"].find_one() is None:
         await store.database["base"].insert_many([{"n": n, "app_id": "acme"} for n in range(4_000)])
@@ -38,21 +38,21 @@ async def slow_place(store: RunStore, name: str) -> None:
     )
 
 
-async def forbidden_step(session: AsyncClientSession) -> None:
+async def fail_on_step(session: AsyncClientSession) -> None:
     raise AssertionError(f"the run must not be written, in {session}")
 
 
 @pytest.mark.parametrize("others", [0, 3])
-async def test_documents_that_are_not_found_in_time_are_named_and_nothing_is_written(
+async def test_documents_not_found_in_time_are_named_and_nothing_is_written(
     store: RunStore, others: int
 ) -> None:
-    await slow_place(store, "customers")
+    await slow_down_collection(store, "customers")
     documents = Documents(store.database.client, own_database=store.database.name, found_within_s=0.3 * (1 + others))
     writes = [*(writing(store, f"quick{number}", n=1) for number in range(others)), writing(store, n=1)]
     began = time.monotonic()
 
     with pytest.raises(WriteTooSlowError) as slow:
-        await documents.write_with(forbidden_step, writes)
+        await documents.write_with(fail_on_step, writes)
 
     place = f"{store.database.name}.customers"
     assert str(slow.value) == (
@@ -69,7 +69,7 @@ async def test_an_insertion_looks_through_the_collection_once(store: RunStore) -
     documents = Documents(store.database.client, own_database=store.database.name)
     await store.database.command("profile", 2)
 
-    await documents.write_with(no_step, [writing(store, n=1)])
+    await documents.write_with(assert_in_transaction, [writing(store, n=1)])
 
     await store.database.command("profile", 0)
     looked_at = [
@@ -84,7 +84,7 @@ async def test_an_insertion_looks_through_the_collection_once(store: RunStore) -
     }
 
 
-async def no_step(session: AsyncClientSession) -> None:
+async def assert_in_transaction(session: AsyncClientSession) -> None:
     assert session.in_transaction
 
 
@@ -117,7 +117,7 @@ async def test_a_lookup_shorter_than_half_a_beat_is_done_beside_the_heartbeat(st
     ownership = Ownership(store, owner="w", lease_s=lease_s)
     claim = await ownership.claim((await store.insert(RunRequest("acme", "Desk", event))).run_id)
     assert claim is not None
-    beats = asyncio.create_task(beating(store, claim.run_id, every_s=lease_s / 6))
+    beats = asyncio.create_task(write_beats(store, claim.run_id, every_s=lease_s / 6))
 
     async def slow(session: AsyncClientSession) -> None:
         await asyncio.sleep(lookup_s)
@@ -132,7 +132,7 @@ async def test_a_lookup_shorter_than_half_a_beat_is_done_beside_the_heartbeat(st
     assert (await store.runs.find_one({"_id": claim.run_id}) or {})["turn"] == 5
 
 
-async def beating(store: RunStore, run_id: str, *, every_s: float) -> None:
+async def write_beats(store: RunStore, run_id: str, *, every_s: float) -> None:
     while True:
         await store.runs.update_one({"_id": run_id}, {"$set": {"beat": time.monotonic()}})
         await asyncio.sleep(every_s)
@@ -140,7 +140,7 @@ async def beating(store: RunStore, run_id: str, *, every_s: float) -> None:
 
 async def desk(stage: Stage, agents: Sequence[str], *, strategy: str) -> None:
     database = stage.store.database
-    await slow_place(stage.store, "other labels")
+    await slow_down_collection(stage.store, "other labels")
     place = {"database": database.name, "collection": "labels", "search_by": "customer_id", "write_strategy": strategy}
     package = relay("Desk", list(agents), inputs={"customer_id": {"type": "string", "required": True}})
     label = {"type": "computed", "computation": "join('-', ['label', customer_id])", "inputs": ["customer_id"]}
@@ -158,20 +158,20 @@ async def desk(stage: Stage, agents: Sequence[str], *, strategy: str) -> None:
         ("on_success", "its beginning", 0, 0),  # it is looked for before anything is spent
     ],
 )
-async def test_a_run_whose_documents_take_longer_to_find_than_a_beat_uses_up_its_attempts_and_says_why(
+async def test_a_document_search_longer_than_a_beat_fails_the_attempts(
     stage: Stage, strategy: str, slow_since: str, turns: int, calls: int
 ) -> None:
     await desk(stage, ["A", "B"], strategy=strategy)
     stage.answers({"A": [{"text": "ok", "delay_s": 3}], "B": [{"text": "ok"}]})
     await stage.start_worker(max_attempts=2)
     if slow_since == "its beginning":
-        await slow_place(stage.store, "labels")
+        await slow_down_collection(stage.store, "labels")
     run_id = (await stage.accept("Desk", input={"customer_id": "c1"})).run_id
     if slow_since == "its first call":
-        await until("its model is asked", lambda: stage.usage_rows(run_id))
-        await slow_place(stage.store, "labels")
+        await wait_until("its model is asked", lambda: stage.usage_rows(run_id))
+        await slow_down_collection(stage.store, "labels")
 
-    run = await stage.reconciled_until_ended(run_id, within_s=40)
+    run = await stage.reconcile_until_end(run_id, within_s=40)
 
     assert (run["state"], run["attempt"], run["turn"], run["worker_losses"]) == ("parked", 2, turns, 0)
     assert run["outcome"]["kind"] == "package_error"
@@ -191,12 +191,12 @@ async def test_others_get_on_while_a_run_looks_for_its_documents(stage: Stage) -
     await stage.start_worker()
     run_id = (await stage.accept("Desk", input={"customer_id": "c1"})).run_id
 
-    await until("its model is asked", lambda: stage.usage_rows(run_id))
-    await slow_place(stage.store, "labels")
+    await wait_until("its model is asked", lambda: stage.usage_rows(run_id))
+    await slow_down_collection(stage.store, "labels")
 
     async def is_writing() -> bool:
         return await stage.store.turns.find_one({"run_id": run_id}) is not None
 
-    await until("the turn is about to be committed", is_writing)
+    await wait_until("the turn is about to be committed", is_writing)
 
-    assert (await stage.ended((await stage.accept("Quick")).run_id, within_s=3))["state"] == "succeeded"
+    assert (await stage.wait_for_end((await stage.accept("Quick")).run_id, within_s=3))["state"] == "succeeded"

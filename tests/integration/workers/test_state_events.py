@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from tests.integration.workers.test_answers import TOOLS, rule, say, waits
+from tests.integration.workers.test_answers import TOOLS, rule, send_answer, wait_for_question
 
 pytestmark = pytest.mark.integration
 
 
-def counted(*triggers: dict[str, Any]) -> dict[str, Any]:
+def counted_state(*triggers: dict[str, Any]) -> dict[str, Any]:
     """Grows by one with each event: one that is lost, or seen twice, shows."""
     transitions = [
         {"from": number, "to": number + 1, "trigger": trigger} for trigger in triggers for number in range(9)
@@ -22,7 +22,7 @@ def event(moment: str) -> dict[str, Any]:
     return {"type": "lifecycle", "event": moment}
 
 
-def written_back(database: str) -> dict[str, Any]:
+def write_back_variables(database: str) -> dict[str, Any]:
     """A computed variable that is written to a document when the run succeeds."""
     place = {"database_name": database, "collection": "desks", "search_by": "app_id", "fields": ["closed"]}
     computed = {"type": "computed", "computation": "ends", "persist_to": "desk.closed"}
@@ -32,7 +32,7 @@ def written_back(database: str) -> dict[str, Any]:
     }
 
 
-def handing(stage: Stage) -> None:
+def write_handing_package(stage: Stage) -> None:
     """A hands over to B, B before it speaks to C, and C before it speaks to a person; then C calls a tool that asks."""
     package = relay("Handing", ["A", "B", "C"], human_in_the_loop=True)
     package["tools"] = {"tools": [{"agent": "C", "file": "desk.py", "function": "approve"}]}
@@ -40,14 +40,14 @@ def handing(stage: Stage) -> None:
     package["context_variables"] = {
         "definitions": {
             "go": {"type": "boolean", "source": {"type": "state", "default": True}},
-            **written_back(stage.store.database.name),
-            "skips": counted(
+            **write_back_variables(stage.store.database.name),
+            "skips": counted_state(
                 {"type": "handoff", "from": "B", "to": "C"}, {"type": "handoff", "from": "C", "to": "user"}
             ),
-            "turns": counted(event("before_agent"), {"type": "handoff", "to": "B"}),
-            "calls": counted({"type": "tool_call", "tool": "approve"}),
-            "begins": counted(event("on_start"), event("before_chat")),
-            "ends": counted(event("after_chat"), event("on_complete"), {"type": "handoff", "to": "terminate"}),
+            "turns": counted_state(event("before_agent"), {"type": "handoff", "to": "B"}),
+            "calls": counted_state({"type": "tool_call", "tool": "approve"}),
+            "begins": counted_state(event("on_start"), event("before_chat")),
+            "ends": counted_state(event("after_chat"), event("on_complete"), {"type": "handoff", "to": "terminate"}),
         }
     }
     package["handoffs"] = {
@@ -72,21 +72,21 @@ def counts(context: dict[str, Any]) -> list[int]:
 
 @pytest.mark.design("D4-44")
 async def test_each_event_counts_once_however_many_workers_have_the_run(stage: Stage) -> None:
-    handing(stage)
+    write_handing_package(stage)
     await stage.start_worker()
     run_id = (await stage.accept("Handing")).run_id
 
-    run = await waits(stage, run_id)
+    run = await wait_for_question(stage, run_id)
     assert (run["turn"], run["question"]["kind"]) == (1, "message")
     assert counts(run["context"]) == [0, 2, 0, 2, 0]  # what led to the person belongs to the turn of the answer
-    await replaced(stage)
-    await say(stage, run_id, message="go on")
-    run = await waits(stage, run_id, question=2)
+    await replace_worker(stage)
+    await send_answer(stage, run_id, message="go on")
+    run = await wait_for_question(stage, run_id, question=2)
     assert (run["turn"], run["question"]["kind"]) == (2, "tool")
     assert counts(run["context"]) == [2, 3, 0, 2, 0]  # B is handed to, which asked before its turn
-    await replaced(stage)
-    await say(stage, run_id, question=2, responses={"Refund": {"verdict": "yes"}})
-    run = await stage.reconciled_until_ended(run_id)
+    await replace_worker(stage)
+    await send_answer(stage, run_id, question=2, responses={"Refund": {"verdict": "yes"}})
+    run = await stage.reconcile_until_end(run_id)
 
     assert run["state"] == "succeeded", run["outcome"]
     assert counts(run["context"]) == [3, 4, 1, 2, 3]
@@ -104,6 +104,6 @@ async def test_each_event_counts_once_however_many_workers_have_the_run(stage: S
     assert written["closed"] == 3
 
 
-async def replaced(stage: Stage) -> None:
+async def replace_worker(stage: Stage) -> None:
     stage.workers[-1].kill()
     await stage.start_worker()

@@ -63,7 +63,7 @@ def others() -> dict[str, Any]:
     }
 
 
-def spy(sources: dict[str, Any]) -> dict[str, Any]:
+def spying_package(sources: dict[str, Any]) -> dict[str, Any]:
     inputs = {name: {"type": "string"} for name in ATTACK}
     package = relay("Spy", ["Spy"], inputs=inputs)
     package["context_variables"] = {
@@ -91,12 +91,12 @@ def text_of(value: Any) -> Any:
 @pytest.mark.design("D4-76")
 async def test_no_source_reads_a_document_of_another_app(stage: Stage) -> None:
     reading = {**database(stage), **entities(stage)}
-    stage.package("Spy", {**spy({**reading, **others()}), "owner": "globex"})
+    stage.package("Spy", {**spying_package({**reading, **others()}), "owner": "globex"})
     await secrets_of_globex(stage)
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
-    own = await stage.ended((await stage.accept("Spy", app_id="globex", user_id="globex", input=ATTACK)).run_id)
+    run = await stage.wait_for_end((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
+    own = await stage.wait_for_end((await stage.accept("Spy", app_id="globex", user_id="globex", input=ATTACK)).run_id)
 
     assert (run["state"], own["state"]) == ("succeeded", "succeeded"), (run["outcome"], own["outcome"])
     assert {name: text_of(own["context"][name]) for name in reading} == dict.fromkeys(reading, SECRET)
@@ -124,12 +124,12 @@ async def test_an_external_service_is_asked_in_the_name_of_the_runs_own_app(stag
     host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     url = f"http://{host}/letters/{{{{runtime.app_id}}}}?of={{{{enterprise_id}}}}&user={{{{runtime.user_id}}}}"
     letter = {"type": "external", "url": url, "cache": {"ttl_s": 60}}
-    stage.package("Spy", spy({"letter": letter, **others()}))
+    stage.package("Spy", spying_package({"letter": letter, **others()}))
     stage.package("Spy", {"owner": "globex"})
     await stage.start_worker(external_hosts=frozenset({host}))
 
-    own = await stage.ended((await stage.accept("Spy", app_id="globex", user_id="u1", input=ATTACK)).run_id)
-    run = await stage.ended((await stage.accept("Spy", app_id="acme", user_id="u1", input=ATTACK)).run_id)
+    own = await stage.wait_for_end((await stage.accept("Spy", app_id="globex", user_id="u1", input=ATTACK)).run_id)
+    run = await stage.wait_for_end((await stage.accept("Spy", app_id="acme", user_id="u1", input=ATTACK)).run_id)
     server.close()
     await server.wait_closed()
 
@@ -150,10 +150,10 @@ async def test_no_source_reads_what_belongs_to_the_product_itself(stage: Stage) 
         }
         for collection in places
     }
-    stage.package("Spy", spy(reading))
+    stage.package("Spy", spying_package(reading))
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Spy", input=ATTACK)).run_id)
+    run = await stage.wait_for_end((await stage.accept("Spy", input=ATTACK)).run_id)
 
     assert run["state"] == "succeeded", run["outcome"]
     assert {each: run["context"][each] for each in reading} == dict.fromkeys(reading, None)
@@ -173,7 +173,7 @@ def writer(stage: Stage, search_by: str, values: dict[str, Any]) -> None:
     place = {**letters(stage), "search_by": search_by}
     entity = {"type": "data_entity", **place, "fields": ["text", "app_id"], "write_strategy": "immediate"}
     persisted = {"type": "computed", "persist_to": {**place, "write_strategy": "on_success"}}
-    package = spy({"entity": entity, "persisted": persisted})
+    package = spying_package({"entity": entity, "persisted": persisted})
     package["context_variables"]["definitions"]["persisted"]["type"] = "object"
     package["tools"] = {"tools": [{"agent": "Spy", "file": "pose.py", "function": "pose"}]}
     package["tools/pose.py"] = POSE
@@ -189,20 +189,20 @@ async def letters_of_others(stage: Stage) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("search_by", ["key", "victim", "app_id", "enterprise_id"])
-async def test_no_source_writes_a_document_of_another_app_or_of_nobody(stage: Stage, search_by: str) -> None:
+async def test_no_source_writes_a_document_of_another_app_or_without_owner(stage: Stage, search_by: str) -> None:
     writer(stage, search_by, {"text": "forged"})
     await secrets_of_globex(stage)
     await stage.start_worker()
     shared = {"_id": "shared", "key": "k1", "victim": "globex", "text": "all's"}
     if search_by in shared:
         await stage.store.database["letters"].insert_one(shared)
-        refused = await stage.ended((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
+        refused = await stage.wait_for_end((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
         assert (refused["state"], refused["turn"]) == ("failed", 0)
         assert "has no `app_id`, so it is read-only here" in refused["outcome"]["reason"]
         assert await stage.store.database["letters"].find_one_and_delete({"_id": "shared"}) == shared
     before = await letters_of_others(stage)
 
-    run = await stage.ended((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
+    run = await stage.wait_for_end((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
 
     assert run["state"] == "succeeded", run["outcome"]
     assert await letters_of_others(stage) == before
@@ -217,7 +217,7 @@ async def test_a_tool_cannot_give_a_document_to_another_app(stage: Stage) -> Non
     before = await letters_of_others(stage)
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
+    run = await stage.wait_for_end((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
 
     assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "package_error", 0)
     assert "app_id says which document this is and whose, and cannot be set" in run["outcome"]["reason"]

@@ -39,7 +39,7 @@ async def test_what_was_sent_waits_until_it_is_taken_or_lost(stage: Stage) -> No
     waiting = await tickets.waiting()
     assert waiting is not None  # on their way, maybe seen there and again in the broker
     assert 3 <= waiting <= 6
-    await stage.wakeups.drained()
+    await stage.wakeups.wait_until_published()
     assert await tickets.waiting() == 3
 
     with stage.app.connection_for_write() as connection:
@@ -51,7 +51,7 @@ async def test_a_redis_that_refuses_is_known_to_be_silent(settings: Settings) ->
     assert await _unsent(replace(settings, redis_url="redis://127.0.0.1:1/0")).waiting() is None
 
 
-async def test_a_redis_that_stands_still_delays_nobody_for_long(silent_redis: Settings) -> None:
+async def test_a_frozen_redis_delays_no_call_for_long(silent_redis: Settings) -> None:
     tickets = _unsent(silent_redis)
 
     began = time.monotonic()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.integration.model_server import ModelServer, call, completion, model_server, usage
-from tests.integration.stage import Stage, relay, until
-from tests.integration.trace_receiver import Receiver, SeenSpan, trace_receiver
+from tests.integration.stage import Stage, relay, wait_until
+from tests.integration.trace_receiver import TraceReceiver, SeenSpan, trace_receiver
 from tests.integration.triggers.gateway_server import serving
-from triggers.role import trigger_ground
+from triggers.role import open_role_context
 
 pytestmark = pytest.mark.integration
 
@@ -40,16 +40,16 @@ def kitchen() -> dict[str, Any]:
     return {**package, "tools": {"tools": tools}, "tools/spices.py": TOOLS, "triggers": {"triggers": [hook]}}
 
 
-def traced(receiver: Receiver, **environ: str) -> dict[str, Any]:
+def trace_environment(receiver: TraceReceiver, **environ: str) -> dict[str, Any]:
     soon = {"OTEL_BSP_SCHEDULE_DELAY": "100", **environ}
     return {"otlp_endpoint": receiver.url, "environ": {**os.environ, **soon}}
 
 
-async def has(receiver: Receiver, name: str, count: int = 1) -> list[SeenSpan]:
+async def wait_for_span(receiver: TraceReceiver, name: str, count: int = 1) -> list[SeenSpan]:
     async def all_there() -> list[SeenSpan]:
-        return found if len(found := receiver.named(name)) >= count else []
+        return found if len(found := receiver.spans_named(name)) >= count else []
 
-    found: list[SeenSpan] = await until(f"{count} spans {name} have come", all_there)
+    found: list[SeenSpan] = await wait_until(f"{count} spans {name} have come", all_there)
     return found
 
 
@@ -61,56 +61,56 @@ def cooking(number: int) -> Any:
     return completion("served", usage=tokens)
 
 
-async def ordered(stage: Stage, receiver: Receiver, server: ModelServer) -> str:
+async def run_order(stage: Stage, receiver: TraceReceiver, server: ModelServer) -> str:
     stage.package("Kitchen", kitchen())
     stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
-    await stage.start_worker(**traced(receiver), log_format="json")
-    settings = replace(stage.settings, **traced(receiver))
-    async with trigger_ground(settings, role="gateway") as ground, serving(ground) as gateway:
+    await stage.start_worker(**trace_environment(receiver), log_format="json")
+    settings = replace(stage.settings, **trace_environment(receiver))
+    async with open_role_context(settings, role="gateway") as ground, serving(ground) as gateway:
         order = {"dish": "pepper-payload"}
         answer = await gateway.client.post(
             "/hooks/acme/Kitchen/order", json=order, headers={"traceparent": CALLERS, "baggage": "a=pepper-payload"}
         )
     assert answer.status_code == 202, answer.text
     run_id: str = answer.json()["run_id"]
-    assert (await stage.ended(run_id))["state"] == "succeeded"
+    assert (await stage.wait_for_end(run_id))["state"] == "succeeded"
     return run_id
 
 
 async def test_a_run_is_one_tree_from_its_caller_to_its_model_and_tools(stage: Stage) -> None:
     with trace_receiver() as receiver, model_server(cooking) as server:
-        run_id = await ordered(stage, receiver, server)
-        [run] = await has(receiver, "invoke_workflow Kitchen")
+        run_id = await run_order(stage, receiver, server)
+        [run] = await wait_for_span(receiver, "invoke_workflow Kitchen")
         header_of_model = server.headers[0].get("traceparent")
 
-    is_one_tree(receiver, run)
-    says_whose_run_it_is(receiver, run, run_id)
-    says_what_a_turn_did(receiver, run)
+    assert_one_tree(receiver, run)
+    assert_run_attributes(receiver, run, run_id)
+    assert_turn_attributes(receiver, run)
     everything = b"".join(receiver.raw)
     assert [words for words in SECRET_WORDS if words.encode() in everything] == []
     assert header_of_model is None
-    the_tools_own_log_leads_to_its_span(stage, receiver.one("execute_tool weigh"), run_id)
+    assert_log_links_to_span(stage, receiver.only_span("execute_tool weigh"), run_id)
 
 
-def is_one_tree(receiver: Receiver, run: SeenSpan) -> None:
-    trigger = receiver.one("trigger Kitchen/order")
-    cook, waiter = receiver.one("invoke_agent Cook"), receiver.one("invoke_agent Waiter")
-    tools = [receiver.one(f"execute_tool {name}") for name in ("weigh", "spill")]
+def assert_one_tree(receiver: TraceReceiver, run: SeenSpan) -> None:
+    trigger = receiver.only_span("trigger Kitchen/order")
+    cook, waiter = receiver.only_span("invoke_agent Cook"), receiver.only_span("invoke_agent Waiter")
+    tools = [receiver.only_span(f"execute_tool {name}") for name in ("weigh", "spill")]
 
     assert {span.trace_id for span in receiver.spans} == {CALLERS.split("-")[1]}
     assert len(receiver.spans) == 9  # nothing twice, and nobody else's
     assert (trigger.parent_id, trigger.kind, trigger.service) == ("00f067aa0ba902b7", "server", "unattended-gateway")
     assert (run.parent_id, run.kind, run.service) == (trigger.span_id, "internal", "unattended-worker")
     assert [turn.parent_id for turn in (cook, waiter)] == [run.span_id, run.span_id]
-    assert [(chat.parent_id, chat.kind) for chat in receiver.named("chat stub")] == [
+    assert [(chat.parent_id, chat.kind) for chat in receiver.spans_named("chat stub")] == [
         *[(cook.span_id, "client")] * 2,
         (waiter.span_id, "client"),
     ]
     assert {each.parent_id for each in tools} == {cook.span_id}
 
 
-def says_whose_run_it_is(receiver: Receiver, run: SeenSpan, run_id: str) -> None:
-    of_trigger = receiver.one("trigger Kitchen/order").attributes
+def assert_run_attributes(receiver: TraceReceiver, run: SeenSpan, run_id: str) -> None:
+    of_trigger = receiver.only_span("trigger Kitchen/order").attributes
     told = ("app_id", "outcome", "state", "attempt")
 
     assert {run.attributes[name] for name in ("unattended.run_id", "gen_ai.conversation.id")} == {run_id}
@@ -118,9 +118,9 @@ def says_whose_run_it_is(receiver: Receiver, run: SeenSpan, run_id: str) -> None
     assert (of_trigger["unattended.trigger.type"], of_trigger["unattended.run_id"]) == ("webhook", run_id)
 
 
-def says_what_a_turn_did(receiver: Receiver, run: SeenSpan) -> None:
-    cook, chat = receiver.one("invoke_agent Cook"), receiver.named("chat stub")[0].attributes
-    weigh, spill = receiver.one("execute_tool weigh"), receiver.one("execute_tool spill")
+def assert_turn_attributes(receiver: TraceReceiver, run: SeenSpan) -> None:
+    cook, chat = receiver.only_span("invoke_agent Cook"), receiver.spans_named("chat stub")[0].attributes
+    weigh, spill = receiver.only_span("execute_tool weigh"), receiver.only_span("execute_tool spill")
 
     assert (cook.attributes["unattended.turn"], cook.attributes["unattended.handoff"]) == (1, "Waiter")
     assert {name: value for name, value in chat.items() if "usage" in name} == {
@@ -137,7 +137,7 @@ def says_what_a_turn_did(receiver: Receiver, run: SeenSpan) -> None:
     assert [(span.failed, span.attributes.get("error.type")) for span in (weigh, cook, run)] == [(False, None)] * 3
 
 
-def the_tools_own_log_leads_to_its_span(stage: Stage, weigh: SeenSpan, run_id: str) -> None:
+def assert_log_links_to_span(stage: Stage, weigh: SeenSpan, run_id: str) -> None:
     lines = [json.loads(line) for line in stage.log().splitlines() if line.startswith("{")]
     [line] = [each for each in lines if each["event"] == "weighed"]
 
@@ -150,42 +150,42 @@ def the_tools_own_log_leads_to_its_span(stage: Stage, weigh: SeenSpan, run_id: s
     assert {(line["trace_id"], line["attempt"]) for line in about_run} == {(weigh.trace_id, 1)}
 
 
-async def test_who_takes_a_run_over_goes_on_in_its_trace_and_points_to_who_was_killed(stage: Stage) -> None:
+async def test_a_takeover_continues_the_trace_and_links_to_the_killed_owner(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({"A": [{"text": "first"}], "B": [{"text": "late", "delay_s": 60}]})
     with trace_receiver() as receiver:
-        changes = traced(receiver)
+        changes = trace_environment(receiver)
         killed = await stage.start_worker(**changes)
         run_id = (await stage.accept("Relay")).run_id
-        [of_a] = await has(receiver, "invoke_agent A")
+        [of_a] = await wait_for_span(receiver, "invoke_agent A")
         killed.kill()
         stage.answers({"B": [{"text": "second"}]})
-        late = traced(receiver, OTEL_BSP_SCHEDULE_DELAY="600000")  # nothing is sent before the worker stops
+        late = trace_environment(receiver, OTEL_BSP_SCHEDULE_DELAY="600000")  # nothing is sent before the worker stops
         stopped = await stage.start_worker(**late)
 
-        run = await stage.reconciled_until_ended(run_id)
+        run = await stage.reconcile_until_end(run_id)
         stopped.terminate()
         assert await stopped.wait() == 0
 
-    second = receiver.one("invoke_workflow Relay")
+    second = receiver.only_span("invoke_workflow Relay")
     assert (run["state"], await stage.agents_of(run_id)) == ("succeeded", ["A", "B"])
     assert second.trace_id == of_a.trace_id
     assert second.links == ((of_a.trace_id, of_a.parent_id, "resumes"),)
-    assert receiver.one("invoke_agent B").parent_id == second.span_id
+    assert receiver.only_span("invoke_agent B").parent_id == second.span_id
     assert second.span_id != of_a.parent_id
 
 
-async def test_an_endpoint_that_is_away_is_said_once_and_holds_up_no_run(stage: Stage) -> None:
+async def test_an_endpoint_that_is_away_is_logged_once_and_delays_no_run(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     with trace_receiver() as receiver:
-        away = traced(receiver, OTEL_EXPORTER_OTLP_TIMEOUT="1")
+        away = trace_environment(receiver, OTEL_EXPORTER_OTLP_TIMEOUT="1")
     worker = await stage.start_worker(**away)
-    runs = [await stage.ended((await stage.accept("Relay")).run_id) for _ in range(3)]
+    runs = [await stage.wait_for_end((await stage.accept("Relay")).run_id) for _ in range(3)]
 
     async def is_said() -> bool:
         return "traces_not_exported" in stage.log()
 
-    await until("the log says that traces are lost", is_said)
+    await wait_until("the log says that traces are lost", is_said)
     worker.terminate()
     assert await worker.wait() == 0
     assert [run["state"] for run in runs] == ["succeeded"] * 3

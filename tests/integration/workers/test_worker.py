@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ops.supervisor import role_command
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
@@ -34,7 +34,7 @@ async def test_a_run_goes_through_its_agents_and_is_accounted(stage: Stage) -> N
     stage.answers({agent: [{"text": f"I am {agent}", "usage": usage}] for agent in "ABC"})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Relay")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Relay")).run_id)
 
     assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("succeeded", "completed", 3)
     assert await stage.agents_of(run["_id"]) == ["A", "B", "C"]
@@ -60,11 +60,11 @@ async def test_repeated_wakeups_start_nothing_more(stage: Stage) -> None:
 
     for _ in range(20):
         stage.wakeups.send(run_id)
-    await stage.ended(run_id)
+    await stage.wait_for_end(run_id)
     for _ in range(5):
         stage.wakeups.send(run_id)
     after = await stage.accept("Relay")  # the queue is in order: when this one ended, the repeats were seen
-    await stage.ended(after.run_id)
+    await stage.wait_for_end(after.run_id)
 
     assert len(await stage.usage_rows(run_id)) == 1
     assert (await stage.run(run_id))["lease"]["token"] == 1
@@ -77,7 +77,7 @@ async def test_one_process_holds_many_chats_at_once(stage: Stage) -> None:
     await stage.start_worker()
 
     accepted = [await stage.accept("Relay") for _ in range(60)]
-    runs = [await stage.ended(each.run_id) for each in accepted]
+    runs = [await stage.wait_for_end(each.run_id) for each in accepted]
 
     overlapping = max(run["started_at"] for run in runs) < min(run["finished_at"] for run in runs)
     assert overlapping
@@ -90,17 +90,17 @@ async def test_a_full_worker_takes_the_next_run_as_soon_as_one_has_ended(stage: 
     await stage.start_worker(concurrency=2)
 
     accepted = [await stage.accept("Relay") for _ in range(30)]
-    runs = [await stage.ended(each.run_id, within_s=10) for each in accepted]
+    runs = [await stage.wait_for_end(each.run_id, within_s=10) for each in accepted]
 
     assert {run["state"] for run in runs} == {"succeeded"}
 
 
-async def test_a_transient_model_error_is_retried_and_every_call_is_in_the_ledger(stage: Stage) -> None:
+async def test_a_transient_model_error_is_retried_and_each_call_is_in_the_ledger(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({"A": [{"text": "one"}], "B": [{"error": {"status": 429, "retry_after_s": 0.1}}, {"text": "two"}]})
     await stage.start_worker()
 
-    run = await stage.reconciled_until_ended((await stage.accept("Relay")).run_id)
+    run = await stage.reconcile_until_end((await stage.accept("Relay")).run_id)
 
     assert (run["state"], run["attempt"]) == ("succeeded", 2)
     rows = await stage.usage_rows(run["_id"])
@@ -117,7 +117,7 @@ async def test_a_model_that_stays_down_parks_the_run_after_its_attempts(stage: S
     stage.answers({}, default={"error": {"status": 503}})
     await stage.start_worker(max_attempts=2)
 
-    run = await stage.reconciled_until_ended((await stage.accept("Relay")).run_id)
+    run = await stage.reconcile_until_end((await stage.accept("Relay")).run_id)
 
     assert (run["state"], run["outcome"]["kind"], run["attempt"]) == ("parked", "model_error", 2)
 
@@ -125,7 +125,7 @@ async def test_a_model_that_stays_down_parks_the_run_after_its_attempts(stage: S
 @pytest.mark.parametrize(
     ("workflow", "kind"), [("Relay", "model_error"), ("Nowhere", "package_error"), ("Broken", "package_error")]
 )
-async def test_what_cannot_work_fails_at_once_and_says_why(stage: Stage, workflow: str, kind: str) -> None:
+async def test_an_impossible_run_fails_at_once_with_its_reason(stage: Stage, workflow: str, kind: str) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     broken = relay("Broken", ["A"])
     broken["tools"] = {"tools": [{"agent": "A", "file": "boom.py", "function": "boom"}]}
@@ -134,7 +134,7 @@ async def test_what_cannot_work_fails_at_once_and_says_why(stage: Stage, workflo
     stage.answers({"A": [{"error": {"status": 400}}]})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept(workflow)).run_id)
+    run = await stage.wait_for_end((await stage.accept(workflow)).run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == ("failed", kind)
     assert run["outcome"]["reason"]
@@ -151,15 +151,15 @@ async def test_a_stopping_worker_hands_its_run_back_and_another_goes_on(stage: S
     stage.answers({"A": [{"tool_calls": [{"name": "work"}]}, {"text": "worked"}], "B": [{"text": "bye"}]})
     first = await stage.start_worker()
     run_id = (await stage.accept("Relay")).run_id
-    await until("the tool runs", lambda: _exists(stage.folder / "started"))
+    await wait_until("the tool runs", lambda: _exists(stage.folder / "started"))
 
     first.send_signal(signal.SIGTERM)
-    await until("the worker is stopping", lambda: stage._says("shutdown", 0))
+    await wait_until("the worker is stopping", lambda: stage._has_logged("shutdown", 0))
     (stage.folder / "go").touch()
     assert await asyncio.wait_for(first.wait(), 15) == 0
     handed_back = await stage.run(run_id)
     await stage.start_worker()
-    run = await stage.reconciled_until_ended(run_id)
+    run = await stage.reconcile_until_end(run_id)
 
     assert (handed_back["state"], handed_back["turn"], handed_back["next_agent"]) == ("queued", 1, "B")
     assert (run["state"], run["attempt"], run["worker_losses"]) == ("succeeded", 1, 0)
@@ -172,7 +172,7 @@ async def test_a_turn_that_outlasts_the_grace_is_cut_off_and_its_run_handed_back
     stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 60}]})
     first = await stage.start_worker(grace_s=1)
     run_id = (await stage.accept("Relay")).run_id
-    await stage.turn_is(run_id, 1)
+    await stage.wait_for_turn(run_id, 1)
 
     first.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(first.wait(), 5) == 0
@@ -186,7 +186,7 @@ async def test_a_turn_that_outlasts_the_grace_is_cut_off_and_its_run_handed_back
 
 
 @pytest.mark.parametrize("after_s", [0.5, 2.0])
-async def test_a_worker_that_is_told_to_stop_while_it_starts_stops(stage: Stage, after_s: float) -> None:
+async def test_a_worker_stopped_while_it_starts_stops(stage: Stage, after_s: float) -> None:
     """It waits for a MongoDB that is not there when the signal comes, on top of the lock that starting holds."""
     nowhere = replace(stage.settings, mongodb_url="mongodb://127.0.0.1:1/?replicaSet=rs0")
     process = await asyncio.create_subprocess_exec(
@@ -204,15 +204,15 @@ async def test_a_worker_that_is_told_to_stop_while_it_starts_stops(stage: Stage,
 async def test_an_edited_package_is_used_by_the_next_run(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     await stage.start_worker()
-    before = await stage.ended((await stage.accept("Relay")).run_id)
+    before = await stage.wait_for_end((await stage.accept("Relay")).run_id)
 
     stage.package("Relay", relay("Relay", ["A", "B"]))
 
     async def uses_the_edit() -> bool:
-        run = await stage.ended((await stage.accept("Relay")).run_id)
+        run = await stage.wait_for_end((await stage.accept("Relay")).run_id)
         return bool(run["turn"] == 2 and run["package_version"] != before["package_version"])
 
-    await until("a run uses the edited package", uses_the_edit, within_s=5)
+    await wait_until("a run uses the edited package", uses_the_edit, within_s=5)
 
 
 async def _exists(path: Path) -> bool:

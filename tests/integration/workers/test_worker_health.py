@@ -17,9 +17,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ops.embedded.servers import embedded_servers
-from ops.free_ports import free_address
+from ops.free_ports import find_free_address
 from ops.supervisor import role_command
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import Settings, as_environment
 from workers.store.run_store import RunStore
 
@@ -34,7 +34,7 @@ def address_of(stage: Stage, worker: int = 0) -> str:
     return found[1]
 
 
-async def fetched(address: str, path: str) -> tuple[int, str]:
+async def fetch(address: str, path: str) -> tuple[int, str]:
     def read() -> tuple[int, str]:
         try:
             with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
@@ -46,21 +46,21 @@ async def fetched(address: str, path: str) -> tuple[int, str]:
     return await asyncio.to_thread(read)
 
 
-async def probed(address: str, path: str) -> Answer:
-    status, text = await fetched(address, path)
+async def probe(address: str, path: str) -> Answer:
+    status, text = await fetch(address, path)
     return status, json.loads(text)
 
 
-def answers(address: str, path: str, status: int) -> Callable[[], Any]:
+def status_probe(address: str, path: str, status: int) -> Callable[[], Any]:
     async def ask() -> Answer | None:
-        said = await probed(address, path)
+        said = await probe(address, path)
         return said if said[0] == status else None
 
     return ask
 
 
 @contextlib.contextmanager
-def frozen(stage: Stage, name: str) -> Iterator[None]:
+def frozen_process(stage: Stage, name: str) -> Iterator[None]:
     """A server of this test's own: it keeps its connections and says nothing any more."""
     for each in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -89,14 +89,14 @@ async def test_a_frozen_broker_makes_a_worker_unready_and_not_dead(own_redis_sta
     stage.package("Relay", relay("Relay", ["A"]))
     worker = await stage.start_worker()
     address = address_of(stage)
-    await until("it is ready", answers(address, "/readyz", 200))
-    assert await probed(address, "/healthz") == (200, {"status": "ok"})
+    await wait_until("it is ready", status_probe(address, "/readyz", 200))
+    assert await probe(address, "/healthz") == (200, {"status": "ok"})
 
-    with frozen(stage, "valkey"):
-        unready = await until("it is not ready", answers(address, "/readyz", 503), within_s=30)
-        alive = await probed(address, "/healthz")
-    await until("it is ready again", answers(address, "/readyz", 200), within_s=30)
-    run = await stage.ended((await stage.accept("Relay")).run_id)
+    with frozen_process(stage, "valkey"):
+        unready = await wait_until("it is not ready", status_probe(address, "/readyz", 503), within_s=30)
+        alive = await probe(address, "/healthz")
+    await wait_until("it is ready again", status_probe(address, "/readyz", 200), within_s=30)
+    run = await stage.wait_for_end((await stage.accept("Relay")).run_id)
 
     assert any("broker" in problem for problem in unready[1]["problems"])
     assert alive[0] == 200
@@ -105,18 +105,18 @@ async def test_a_frozen_broker_makes_a_worker_unready_and_not_dead(own_redis_sta
 
 async def test_a_worker_without_its_broker_lives_and_is_not_ready(stage: Stage) -> None:
     log = (stage.folder / "worker-0.log").open("ab")
-    nowhere = replace(stage.settings, redis_url=f"redis://{free_address()}/0")
+    nowhere = replace(stage.settings, redis_url=f"redis://{find_free_address()}/0")
     process = await asyncio.create_subprocess_exec(
         *role_command("worker"), env=as_environment(nowhere), stdout=log, stderr=log, cwd=stage.folder
     )
     log.close()
     stage.workers.append(process)
-    await until("it listens", lambda: stage._says("metrics_listening", 0))
+    await wait_until("it listens", lambda: stage._has_logged("metrics_listening", 0))
 
     address = address_of(stage)
 
-    assert (await probed(address, "/healthz"))[0] == 200
-    assert await probed(address, "/readyz") == (503, {"status": "failing", "problems": ["the worker is starting"]})
+    assert (await probe(address, "/healthz"))[0] == 200
+    assert await probe(address, "/readyz") == (503, {"status": "failing", "problems": ["the worker is starting"]})
 
 
 # A signal stops the consumer's thread for good.
@@ -143,12 +143,12 @@ async def work():
 """
 
 
-async def test_a_consumer_that_is_dead_though_the_broker_answers_ends_the_process(stage: Stage) -> None:
+async def test_a_dead_consumer_ends_the_process_though_the_broker_answers(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 1}]})
     process = await stage.start_altered_worker(STOPPABLE)
     run_id = (await stage.accept("Relay")).run_id
-    await stage.turn_is(run_id, 1)
+    await stage.wait_for_turn(run_id, 1)
 
     process.send_signal(signal.SIGUSR2)
 
@@ -158,7 +158,7 @@ async def test_a_consumer_that_is_dead_though_the_broker_answers_ends_the_proces
     assert (run["state"], run["worker_losses"]) in {("queued", 0), ("succeeded", 0)}
 
 
-async def test_a_tool_that_never_lets_go_of_the_event_loop_ends_the_process(stage: Stage) -> None:
+async def test_a_tool_that_blocks_the_event_loop_for_ever_ends_the_process(stage: Stage) -> None:
     """The heartbeat would renew its lease for ever."""
     package = relay("Blocking", ["A", "B"])
     package["tools"] = {"tools": [{"agent": "B", "file": "work.py", "function": "work"}]}
@@ -171,14 +171,14 @@ async def test_a_tool_that_never_lets_go_of_the_event_loop_ends_the_process(stag
     assert await asyncio.wait_for(process.wait(), 30) == 70
     assert "event_loop_stuck" in stage.log()
     await stage.start_worker()
-    run = await stage.reconciled_until_ended(run_id)
+    run = await stage.reconcile_until_end(run_id)
 
     assert (run["state"], run["turn"]) == ("succeeded", 2)
     assert [line["ended"] for line in run["history"]] == ["worker_lost", "succeeded"]
 
 
 @pytest.mark.design("D4-102", "D4-105")
-async def test_its_metrics_are_valid_and_say_what_its_runs_did(stage: Stage) -> None:
+async def test_its_metrics_are_valid_and_count_what_its_runs_did(stage: Stage) -> None:
     package = relay("Relay", ["A", "B"])
     package["tools"] = {
         "tools": [{"agent": "A", "file": "work.py", "function": name} for name in ("double", "boom")],
@@ -196,10 +196,10 @@ async def test_its_metrics_are_valid_and_say_what_its_runs_did(stage: Stage) -> 
     busy = {"error": {"status": 429, "retry_after_s": 0.1}}
     stage.answers({"A": [{"tool_calls": calls}, {"text": "ok"}], "B": [busy, {"text": "ok"}]})
     await stage.start_worker()
-    run = await stage.reconciled_until_ended((await stage.accept("Relay")).run_id)
-    await stage.ended((await stage.accept("Nowhere")).run_id)
+    run = await stage.reconcile_until_end((await stage.accept("Relay")).run_id)
+    await stage.wait_for_end((await stage.accept("Nowhere")).run_id)
 
-    _, text = await fetched(address_of(stage), "/metrics")
+    _, text = await fetch(address_of(stage), "/metrics")
     values = {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ops.embedded.servers import embedded_servers
-from tests.integration.stage import Stage, relay, until
-from tests.integration.workers.test_worker_health import frozen
+from tests.integration.stage import Stage, relay, wait_until
+from tests.integration.workers.test_worker_health import frozen_process
 from workers.services import Services
 from workers.settings import Settings
 from workers.store.run_store import RunStore, connect
@@ -22,7 +22,7 @@ GRANTED_S = 10
 HANGING_IMPORT = "import threading\nthreading.Event().wait()\n\ndef work():\n    return 1\n"
 
 
-async def stopped(process: Process, *signals: signal.Signals, within_s: float = GRANTED_S) -> float:
+async def stop_process(process: Process, *signals: signal.Signals, within_s: float = GRANTED_S) -> float:
     """Seconds from the first of the signals to the end."""
     began = time.monotonic()
     for each in signals:
@@ -49,9 +49,9 @@ async def test_every_way_to_stop_hands_runs_back(
     stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": answer_s}]})
     worker = await stage.start_worker()
     run_id = (await stage.accept("Relay")).run_id
-    await stage.turn_is(run_id, 1)
+    await stage.wait_for_turn(run_id, 1)
 
-    await stopped(worker, *signals, within_s=5)
+    await stop_process(worker, *signals, within_s=5)
 
     run = await stage.run(run_id)
     assert worker.returncode == 0
@@ -64,9 +64,9 @@ async def test_a_longer_grace_lets_longer_turns_end(stage: Stage) -> None:
     stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 8}]})
     worker = await stage.start_worker(grace_s=12)
     run_id = (await stage.accept("Relay")).run_id
-    await stage.turn_is(run_id, 1)
+    await stage.wait_for_turn(run_id, 1)
 
-    assert await stopped(worker, signal.SIGTERM, within_s=14) > 7
+    assert await stop_process(worker, signal.SIGTERM, within_s=14) > 7
 
     run = await stage.run(run_id)
     assert (worker.returncode, run["state"], run["turn"]) == (0, "queued", 2)
@@ -94,10 +94,10 @@ async def test_a_frozen_mongodb_does_not_keep_it(own_mongodb_stage: Stage) -> No
     stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 60}]})
     worker = await stage.start_worker()
     run_id = (await stage.accept("Relay")).run_id
-    await stage.turn_is(run_id, 1)
+    await stage.wait_for_turn(run_id, 1)
 
-    with frozen(stage, "mongod"):
-        await stopped(worker, signal.SIGTERM)
+    with frozen_process(stage, "mongod"):
+        await stop_process(worker, signal.SIGTERM)
 
     run = await stage.run(run_id)
     assert worker.returncode == 1
@@ -116,9 +116,9 @@ async def test_an_import_that_hangs_does_not_keep_it(stage: Stage) -> None:
     async def is_running() -> bool:
         return bool((await stage.run(run_id))["state"] == "running")
 
-    await until("the run is claimed", is_running)
+    await wait_until("the run is claimed", is_running)
 
-    await stopped(worker, signal.SIGQUIT)  # who is cut off only when the grace is over says so by its code
+    await stop_process(worker, signal.SIGQUIT)  # who is cut off only when the grace is over says so by its code
 
     run = await stage.run(run_id)
     assert (worker.returncode, run["state"], run["worker_losses"]) == (0, "queued", 0)

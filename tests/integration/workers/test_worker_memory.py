@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -20,12 +20,12 @@ def work():
 """
 
 
-async def started(stage: Stage, *, least_uptime_s: float) -> asyncio.subprocess.Process:
-    changes = IMPATIENT.format(least_uptime_s=least_uptime_s)
+async def start_small_worker(stage: Stage, *, min_uptime_s: float) -> asyncio.subprocess.Process:
+    changes = IMPATIENT.format(least_uptime_s=min_uptime_s)
     return await stage.start_altered_worker(changes, UNATTENDED_MAX_MEMORY_MB="450")
 
 
-def hoarding(stage: Stage) -> None:
+def write_hoarding_package(stage: Stage) -> None:
     package = relay("Hoard", ["A", "B", "C"])
     package["tools"] = {"tools": [{"agent": "A", "file": "work.py", "function": "work"}]}
     package["tools/work.py"] = HOARD
@@ -40,14 +40,14 @@ def hoarding(stage: Stage) -> None:
 
 
 async def test_it_hands_its_runs_back_and_ends_with_zero(stage: Stage) -> None:
-    hoarding(stage)
-    worker = await started(stage, least_uptime_s=0)
+    write_hoarding_package(stage)
+    worker = await start_small_worker(stage, min_uptime_s=0)
     run_id = (await stage.accept("Hoard")).run_id
 
     assert await asyncio.wait_for(worker.wait(), 20) == 0, stage.log()
     handed_back = await stage.run(run_id)
     await stage.start_worker()
-    run = await stage.reconciled_until_ended(run_id)
+    run = await stage.reconcile_until_end(run_id)
 
     assert "memory_limit_reached" in stage.log()
     assert (handed_back["state"], handed_back["attempt"], handed_back["worker_losses"]) == ("queued", 1, 0)
@@ -55,11 +55,11 @@ async def test_it_hands_its_runs_back_and_ends_with_zero(stage: Stage) -> None:
     assert (run["state"], run["attempt"], run["worker_losses"]) == ("succeeded", 1, 0)
 
 
-async def test_one_that_would_soon_be_there_again_goes_on_and_says_so(stage: Stage) -> None:
-    hoarding(stage)
-    worker = await started(stage, least_uptime_s=600)
+async def test_a_worker_that_would_hit_the_limit_again_soon_continues_and_logs(stage: Stage) -> None:
+    write_hoarding_package(stage)
+    worker = await start_small_worker(stage, min_uptime_s=600)
 
-    run = await stage.ended((await stage.accept("Hoard")).run_id)
-    await until("it says so", lambda: stage._says("memory_limit_too_low", 0))
+    run = await stage.wait_for_end((await stage.accept("Hoard")).run_id)
+    await wait_until("it says so", lambda: stage._has_logged("memory_limit_too_low", 0))
 
     assert (run["state"], worker.returncode) == ("succeeded", None)

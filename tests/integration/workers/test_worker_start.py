@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ops.free_ports import free_address
+from ops.free_ports import find_free_address
 from ops.supervisor import role_command
 from tests.integration.stage import Stage
 from workers.settings import as_environment
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 
 async def test_without_mongodb_a_worker_ends_with_one_line(stage: Stage) -> None:
-    settings = replace(stage.settings, mongodb_url=f"mongodb://{free_address()}")
+    settings = replace(stage.settings, mongodb_url=f"mongodb://{find_free_address()}")
     worker = await asyncio.create_subprocess_exec(
         *role_command("worker"),
         env=as_environment(settings),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bson import ObjectId
 
-from tests.integration.stage import Stage, relay, until
+from tests.integration.stage import Stage, relay, wait_until
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
@@ -48,12 +48,12 @@ def answers(stage: Stage, **by_agent: Any) -> None:
     stage.answers({"A": [{"tool_calls": [{"name": "visit"}]}, {"text": "noted"}], "B": [{"text": "done"}], **by_agent})
 
 
-async def visited(stage: Stage, **request: Any) -> dict[str, Any]:
+async def run_visit(stage: Stage, **request: Any) -> dict[str, Any]:
     accepted = await stage.accept("Desk", input={"customer_id": "c1"}, **request)
-    return await stage.ended(accepted.run_id)
+    return await stage.wait_for_end(accepted.run_id)
 
 
-async def stored(store: RunStore, collection: str) -> list[dict[str, Any]]:
+async def stored_documents(store: RunStore, collection: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = await store.database[collection].find({}, {"_id": 0}).sort("_id", 1).to_list(None)
     return found
 
@@ -64,13 +64,13 @@ async def test_what_one_run_writes_the_next_one_reads(stage: Stage) -> None:
     answers(stage)
     await stage.start_worker()
 
-    first = await visited(stage)
-    second = await visited(stage)
+    first = await run_visit(stage)
+    second = await run_visit(stage)
 
     assert [run["state"] for run in (first, second)] == ["succeeded", "succeeded"]
     assert second["context"]["customer"] == {"visits": 2}
-    assert await stored(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 2}]
-    assert await stored(stage.store, "greetings") == [{"app_id": "acme", "customer_id": "c1", "text": "visit 2"}]
+    assert await stored_documents(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 2}]
+    assert await stored_documents(stage.store, "greetings") == [{"app_id": "acme", "customer_id": "c1", "text": "visit 2"}]
     assert "documents_written" in stage.log()
 
 
@@ -79,29 +79,29 @@ async def test_two_apps_with_the_same_key_stay_apart(stage: Stage) -> None:
     answers(stage)
     await stage.start_worker()
 
-    await visited(stage)
-    await visited(stage, app_id="globex")
-    await visited(stage, app_id="globex")
+    await run_visit(stage)
+    await run_visit(stage, app_id="globex")
+    await run_visit(stage, app_id="globex")
 
-    assert await stored(stage.store, "customers") == [
+    assert await stored_documents(stage.store, "customers") == [
         {"app_id": "acme", "customer_id": "c1", "visits": 1},
         {"app_id": "globex", "customer_id": "c1", "visits": 2},
     ]
 
 
 @pytest.mark.parametrize("owner", [{}, {"app_id": None}, {"enterprise_id": None}], ids=str)
-async def test_a_document_of_nobody_is_refused_before_any_model_call(stage: Stage, owner: dict[str, Any]) -> None:
+async def test_a_document_without_owner_is_refused_before_any_model_call(stage: Stage, owner: dict[str, Any]) -> None:
     desk(stage, ["A", "B"])
     answers(stage)
     await stage.store.database["customers"].insert_one({"_id": 1, "customer_id": "c1", "visits": 99, **owner})
     await stage.start_worker()
 
-    run = await visited(stage)
+    run = await run_visit(stage)
 
     assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "package_error", 0)
     assert run["outcome"]["reason"].startswith("customer c1 has no `app_id`, so it is read-only here")
     assert await stage.usage_rows(run["_id"]) == []
-    assert await stored(stage.store, "customers") == [{"customer_id": "c1", "visits": 99, **owner}]
+    assert await stored_documents(stage.store, "customers") == [{"customer_id": "c1", "visits": 99, **owner}]
 
 
 def till(stage: Stage) -> None:
@@ -131,7 +131,7 @@ async def test_an_order_is_found_by_a_query_on_its_id_and_written_back(stage: St
     await stage.store.database["orders"].insert_one({"_id": key, "app_id": "acme", "visits": 4, "total": 12})
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Till", input={"order_id": str(key)})).run_id)
+    run = await stage.wait_for_end((await stage.accept("Till", input={"order_id": str(key)})).run_id)
 
     assert run["state"] == "succeeded", run["outcome"]
     assert await stage.store.database["orders"].find().to_list(None) == [
@@ -159,7 +159,7 @@ async def test_an_order_that_cannot_be_written_back_costs_nothing(
         await stage.store.database["orders"].insert_one(dict(order))
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Till", input={"order_id": "o-7"})).run_id)
+    run = await stage.wait_for_end((await stage.accept("Till", input={"order_id": "o-7"})).run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
     assert run["outcome"]["reason"].startswith(why)
@@ -167,16 +167,16 @@ async def test_an_order_that_cannot_be_written_back_costs_nothing(
     assert await stage.store.database["orders"].find().to_list(None) == orders
 
 
-async def test_a_run_that_fails_keeps_what_was_immediate_and_writes_nothing_of_its_success(stage: Stage) -> None:
+async def test_a_failed_run_keeps_immediate_writes_and_makes_none_of_success(stage: Stage) -> None:
     desk(stage, ["A", "B"])
     answers(stage, B=[{"error": {"status": 400}}])
     await stage.start_worker()
 
-    run = await visited(stage)
+    run = await run_visit(stage)
 
     assert (run["state"], run["turn"]) == ("failed", 1)
-    assert await stored(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
-    assert await stored(stage.store, "greetings") == []
+    assert await stored_documents(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
+    assert await stored_documents(stage.store, "greetings") == []
 
 
 async def test_a_computed_value_is_persisted_though_no_tool_touched_it(stage: Stage) -> None:
@@ -195,10 +195,10 @@ async def test_a_computed_value_is_persisted_though_no_tool_touched_it(stage: St
     answers(stage)
     await stage.start_worker()
 
-    run = await visited(stage)
+    run = await run_visit(stage)
 
     assert run["state"] == "succeeded", run["outcome"]
-    assert await stored(stage.store, "labels") == [
+    assert await stored_documents(stage.store, "labels") == [
         {"app_id": "acme", "customer_id": "c1", "early": "label-c1", "late": "label-c1"}
     ]
 
@@ -209,11 +209,11 @@ async def test_a_turn_whose_worker_died_before_its_commit_is_written_once(stage:
     answers(stage, A=slow, B=[{"text": "done", "delay_s": 2}])
     first = await stage.start_worker()
     run_id = (await stage.accept("Desk", input={"customer_id": "c1"})).run_id
-    await until("the tool has run", lambda: _calls(stage, run_id))
+    await wait_until("the tool has run", lambda: _calls(stage, run_id))
 
     first.kill()
     await first.wait()
-    assert await stored(stage.store, "customers") == []
+    assert await stored_documents(stage.store, "customers") == []
     second = await stage.start_worker()
     reconciler = stage.reconciler()
 
@@ -221,17 +221,17 @@ async def test_a_turn_whose_worker_died_before_its_commit_is_written_once(stage:
         await reconciler.run_pass()
         return bool((await stage.run(run_id))["turn"] == 1)
 
-    await until("the turn is taken again and committed", turn_committed)
-    assert await stored(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
+    await wait_until("the turn is taken again and committed", turn_committed)
+    assert await stored_documents(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
     # Between the turns: what the first one changed is owed by whoever ends the run.
     second.kill()
     await second.wait()
     await stage.start_worker()
-    run = await stage.reconciled_until_ended(run_id)
+    run = await stage.reconcile_until_end(run_id)
 
     assert (run["state"], run["turn"]) == ("succeeded", 2)
-    assert await stored(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
-    assert await stored(stage.store, "greetings") == [{"app_id": "acme", "customer_id": "c1", "text": "visit 1"}]
+    assert await stored_documents(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
+    assert await stored_documents(stage.store, "greetings") == [{"app_id": "acme", "customer_id": "c1", "text": "visit 1"}]
 
 
 async def _calls(stage: Stage, run_id: str) -> bool:
@@ -246,12 +246,12 @@ async def test_a_refused_immediate_write_fails_the_run_and_leaves_the_turn_out(s
     await customers.insert_one({"app_id": "globex", "customer_id": "c1", "visits": 7})
     await stage.start_worker()
 
-    run = await visited(stage)
+    run = await run_visit(stage)
 
     assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "package_error", 0)
     assert run["outcome"]["reason"].startswith(f"customer is not written to {stage.store.database.name}.customers: ")
-    assert await stored(stage.store, "customers") == [{"app_id": "globex", "customer_id": "c1", "visits": 7}]
-    assert await stored(stage.store, "greetings") == []
+    assert await stored_documents(stage.store, "customers") == [{"app_id": "globex", "customer_id": "c1", "visits": 7}]
+    assert await stored_documents(stage.store, "greetings") == []
 
 
 async def test_a_run_whose_result_is_refused_at_the_end_has_failed(stage: Stage) -> None:
@@ -260,12 +260,12 @@ async def test_a_run_whose_result_is_refused_at_the_end_has_failed(stage: Stage)
     await stage.store.database.create_collection("greetings", validator={"text": {"$type": "int"}})
     await stage.start_worker()
 
-    run = await visited(stage)
+    run = await run_visit(stage)
 
     assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "package_error", 2)
     assert "greeting is not written to" in run["outcome"]["reason"]
     assert run["usage"]["calls"] == 3
-    assert await stored(stage.store, "greetings") == []
+    assert await stored_documents(stage.store, "greetings") == []
 
 
 async def test_a_field_that_was_not_declared_is_refused_by_name(stage: Stage) -> None:
@@ -273,19 +273,19 @@ async def test_a_field_that_was_not_declared_is_refused_by_name(stage: Stage) ->
     answers(stage)
     await stage.start_worker()
 
-    run = await visited(stage)
+    run = await run_visit(stage)
 
     assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
     assert "customer" in run["outcome"]["reason"]
     assert "'visits', which is none of its fields" in run["outcome"]["reason"]
-    assert await stored(stage.store, "customers") == []
+    assert await stored_documents(stage.store, "customers") == []
 
 
-def owed(store: RunStore, **values: Any) -> DocumentWrite:
+def pending_write(store: RunStore, **values: Any) -> DocumentWrite:
     return DocumentWrite("customer", "acme", store.database.name, "customers", "customer_id", "c1", values)
 
 
-async def claimed(store: RunStore) -> tuple[Ownership, Claim]:
+async def claim_run(store: RunStore) -> tuple[Ownership, Claim]:
     event = TriggerEvent("api", "test", "1", fired_at=datetime.now(UTC))
     ownership = Ownership(store, owner="first", lease_s=30)
     claim = await ownership.claim((await store.insert(RunRequest("acme", "Desk", event))).run_id)
@@ -294,36 +294,36 @@ async def claimed(store: RunStore) -> tuple[Ownership, Claim]:
 
 
 async def test_a_stale_owner_writes_nothing(store: RunStore) -> None:
-    ownership, stale = await claimed(store)
+    ownership, stale = await claim_run(store)
     await store.runs.update_one({"_id": stale.run_id}, {"$set": {"state": "queued"}})
     assert await Ownership(store, owner="second", lease_s=30).claim(stale.run_id) is not None
 
     for write in (
-        ownership.commit_turn(stale, number=1, turn={}, checkpoint={}, writes=[owed(store, by="stale")]),
+        ownership.commit_turn(stale, number=1, turn={}, checkpoint={}, writes=[pending_write(store, by="stale")]),
         ownership.finish(
-            stale, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {}}, writes=[owed(store, by="stale")]
+            stale, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {}}, writes=[pending_write(store, by="stale")]
         ),
     ):
         with pytest.raises(LeaseLostError):
             await write
 
-    assert await stored(store, "customers") == []
+    assert await stored_documents(store, "customers") == []
 
 
 async def test_a_turn_that_is_committed_already_writes_nothing_again(store: RunStore) -> None:
-    ownership, claim = await claimed(store)
-    await ownership.commit_turn(claim, number=1, turn={}, checkpoint={}, writes=[owed(store, n=1)])
+    ownership, claim = await claim_run(store)
+    await ownership.commit_turn(claim, number=1, turn={}, checkpoint={}, writes=[pending_write(store, n=1)])
 
     with pytest.raises(LeaseLostError):
-        await ownership.commit_turn(claim, number=1, turn={}, checkpoint={}, writes=[owed(store, n=2)])
+        await ownership.commit_turn(claim, number=1, turn={}, checkpoint={}, writes=[pending_write(store, n=2)])
 
-    assert await stored(store, "customers") == [{"app_id": "acme", "customer_id": "c1", "n": 1}]
+    assert await stored_documents(store, "customers") == [{"app_id": "acme", "customer_id": "c1", "n": 1}]
 
 
 async def test_a_refused_write_leaves_the_run_where_it_was(store: RunStore) -> None:
-    ownership, claim = await claimed(store)
+    ownership, claim = await claim_run(store)
     await store.database.create_collection("customers", validator={"n": {"$type": "int"}})
-    bad = [owed(store, n=1), owed(store, n="text")]
+    bad = [pending_write(store, n=1), pending_write(store, n="text")]
 
     with pytest.raises(WriteRefusedError, match="customer is not written"):
         await ownership.commit_turn(claim, number=1, turn={}, checkpoint={"context": {"a": 1}}, writes=bad)
@@ -333,11 +333,11 @@ async def test_a_refused_write_leaves_the_run_where_it_was(store: RunStore) -> N
     run = await store.find(claim.run_id)
     assert run is not None
     assert (run["state"], run["turn"], run["context"]) == ("running", 0, {})
-    assert await stored(store, "customers") == []
+    assert await stored_documents(store, "customers") == []
 
 
 async def test_a_lease_that_is_renewed_meanwhile_does_not_disturb_a_write(store: RunStore) -> None:
-    ownership, claim = await claimed(store)
+    ownership, claim = await claim_run(store)
     done = asyncio.Event()
 
     async def renew() -> None:
@@ -348,11 +348,11 @@ async def test_a_lease_that_is_renewed_meanwhile_does_not_disturb_a_write(store:
 
     renewing = asyncio.create_task(renew())
     for number in range(1, 6):
-        await ownership.commit_turn(claim, number=number, turn={}, checkpoint={}, writes=[owed(store, n=number)])
+        await ownership.commit_turn(claim, number=number, turn={}, checkpoint={}, writes=[pending_write(store, n=number)])
     done.set()
     await renewing
 
     run = await store.find(claim.run_id)
     assert run is not None
     assert run["turn"] == 5
-    assert await stored(store, "customers") == [{"app_id": "acme", "customer_id": "c1", "n": 5}]
+    assert await stored_documents(store, "customers") == [{"app_id": "acme", "customer_id": "c1", "n": 5}]

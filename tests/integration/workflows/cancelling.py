@@ -5,10 +5,10 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 
-async def cancelled_at(step: int, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
+async def cancel_at(step: int, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
     """Whether it was cancelled: False when it ended before its n-th await. Raises what else it ended with."""
     loop = asyncio.get_running_loop()
-    awaits, factory = _Awaits(step), loop.get_task_factory()
+    awaits, factory = _AwaitCounter(step), loop.get_task_factory()
     loop.set_task_factory(awaits.task)
     try:
         awaits.whole = loop.create_task(work())
@@ -18,28 +18,28 @@ async def cancelled_at(step: int, work: Callable[[], Coroutine[Any, Any, Any]]) 
     if awaits.whole.cancelled():
         return True
     awaits.whole.result()
-    assert awaits.waited < step or awaits.late, "the cancellation was swallowed"
+    assert awaits.count < step or awaits.late, "the cancellation was swallowed"
     return False
 
 
-class _Awaits:
+class _AwaitCounter:
     def __init__(self, step: int) -> None:
         self._step = step
-        self.waited = 0
+        self.count = 0
         self.late = False  # the work was over already, and only its last task was not
         self.whole: asyncio.Task[Any] | None = None
 
     def task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
         ours = "serve" in work.__qualname__ or "handle" in work.__qualname__  # of the server that the test runs
-        return asyncio.Task(work if ours else _Counted(work, self._count), loop=loop, **options)
+        return asyncio.Task(work if ours else _CountedCoroutine(work, self._count), loop=loop, **options)
 
     def _count(self) -> None:
-        self.waited += 1
-        if self.waited == self._step and self.whole is not None:
+        self.count += 1
+        if self.count == self._step and self.whole is not None:
             self.late = not self.whole.cancel()
 
 
-class _Counted(Coroutine[Any, Any, Any]):
+class _CountedCoroutine(Coroutine[Any, Any, Any]):
     """A coroutine that tells of each of its awaits."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], count: Callable[[], None]) -> None:

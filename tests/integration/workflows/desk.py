@@ -13,12 +13,12 @@ from ag2 import Agent
 
 from accounting.usage import ModelCall
 from tests.integration.model_server import Answer, ModelServer, model_server
-from tests.integration.workflows.protocols import Protocol
+from tests.integration.workflows.protocols import ModelProtocol
 from workflows.chat.errors import ModelError
 from workflows.chat.fast_stream import FastStream
 from workflows.chat.live import LiveTurn
 from workflows.chat.meter import RunMeter
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
 from workflows.models_file import read_models_file
@@ -27,7 +27,7 @@ from workflows.spans import NO_SPANS
 KEY = "sk-canary-0815"
 
 
-def models_of(protocol: Protocol, server: ModelServer, folder: Path, **options: Any) -> Models:
+def models_of(protocol: ModelProtocol, server: ModelServer, folder: Path, **options: Any) -> ModelRegistry:
     spec = {
         "provider": protocol.provider,
         "model": "m",
@@ -38,14 +38,14 @@ def models_of(protocol: Protocol, server: ModelServer, folder: Path, **options: 
     }
     file = folder / "models.yaml"
     file.write_text(json.dumps({"models": {"default": spec}}), encoding="utf-8")
-    return Models(read_models_file(file).models, lambda _: KEY)
+    return ModelRegistry(read_models_file(file).models, lambda _: KEY)
 
 
 @dataclass
-class Desk:
+class ModelDesk:
     """One model that is asked directly, in a turn that is there for its meter only."""
 
-    models: Models
+    models: ModelRegistry
     calls: list[ModelCall] = field(default_factory=list)
 
     async def ask(self, **options: Any) -> Any:
@@ -55,7 +55,7 @@ class Desk:
         meter = RunMeter(self._record)
         own = {"meter": meter, "counters": meter.counters, "package": package, "spans": NO_SPANS}
         chat = cast("Any", SimpleNamespace(**own, redactor=Redactor(), context=ContextVariables()))
-        with LiveTurn(chat, "A", 1).current():
+        with LiveTurn(chat, "A", 1).as_current():
             return await agent.ask("How many?", stream=FastStream(), **options)
 
     async def answer_or_error(self) -> Any:
@@ -70,17 +70,17 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    protocol: Protocol, plan: Callable[[int], Answer], folder: Path, **options: Any
-) -> AsyncIterator[tuple[Desk, ModelServer]]:
+    protocol: ModelProtocol, plan: Callable[[int], Answer], folder: Path, **options: Any
+) -> AsyncIterator[tuple[ModelDesk, ModelServer]]:
     with model_server(plan) as server:
         models = models_of(protocol, server, folder, **options)
         try:
-            yield Desk(models), server
+            yield ModelDesk(models), server
         finally:
             await models.close()
 
 
-async def failed(protocol: Protocol, answer: Answer, folder: Path, **options: Any) -> tuple[ModelError, ModelCall]:
+async def failed_call(protocol: ModelProtocol, answer: Answer, folder: Path, **options: Any) -> tuple[ModelError, ModelCall]:
     async with desk(protocol, lambda _: answer, folder, **options) as (at, server):
         with pytest.raises(ModelError) as caught:
             await at.ask()

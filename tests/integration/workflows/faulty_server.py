@@ -8,27 +8,27 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tests.http_listening import listening, read_request
+from tests.http_listening import http_server, read_request
 
 
-class End(Enum):
+class FaultyEnd(Enum):
     HANG = "says nothing more, and stays"
     CLOSE = "closes the connection"
     RESET = "cuts the connection off"
 
 
 @dataclass(frozen=True)
-class Reply:
+class FaultyReply:
     """What is written, in pieces with pauses (seconds) between them. `told` are input and output tokens, which count
     as served once all of it is written."""
 
-    pieces: Sequence[bytes | float | End]
-    told: tuple[int, int] = (0, 0)
+    pieces: Sequence[bytes | float | FaultyEnd]
+    usage: tuple[int, int] = (0, 0)
 
 
 @dataclass
 class FaultyServer:
-    replies: Sequence[Reply]
+    replies: Sequence[FaultyReply]
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
     connections: int = 0
@@ -51,24 +51,24 @@ class FaultyServer:
                     await writer.drain()
                 case float():
                     await asyncio.sleep(piece)
-                case End.RESET:
+                case FaultyEnd.RESET:
                     writer.transport.abort()
                     return False
-                case End.CLOSE:
+                case FaultyEnd.CLOSE:
                     return False
-                case End.HANG:
+                case FaultyEnd.HANG:
                     await reader.read()  # until the client gives up
                     return False
-        self.input_tokens += reply.told[0]
-        self.output_tokens += reply.told[1]
+        self.input_tokens += reply.usage[0]
+        self.output_tokens += reply.usage[1]
         return True
 
 
 @asynccontextmanager
-async def faulty_server(*replies: Reply) -> AsyncIterator[FaultyServer]:
+async def faulty_server(*replies: FaultyReply) -> AsyncIterator[FaultyServer]:
     """The n-th request gets the n-th reply, later ones the last."""
     faulty = FaultyServer(replies)
-    async with listening(faulty.serve) as address:
+    async with http_server(faulty.serve) as address:
         faulty.url = f"{address}/v1"
         yield faulty
 
@@ -79,26 +79,26 @@ def http(status: int, body: bytes, headers: Mapping[str, str] | None = None, *, 
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def refusal(status: int, headers: Mapping[str, str] | None = None) -> Reply:
-    return Reply([http(status, json.dumps({"error": {"message": "no", "type": "stub"}}).encode(), headers)])
+def refusal(status: int, headers: Mapping[str, str] | None = None) -> FaultyReply:
+    return FaultyReply([http(status, json.dumps({"error": {"message": "no", "type": "stub"}}).encode(), headers)])
 
 
 def answer(
     text: str | None,
     *calls: Mapping[str, Any],
-    told: tuple[int, int] | None = (10, 2),
+    counts: tuple[int, int] | None = (10, 2),
     stream: bool = False,
     finish: str = "stop",
-) -> Reply:
+) -> FaultyReply:
     """A whole good answer; `told` None leaves out its usage."""
     usage = (
-        None if told is None else {"prompt_tokens": told[0], "completion_tokens": told[1], "total_tokens": sum(told)}
+        None if counts is None else {"prompt_tokens": counts[0], "completion_tokens": counts[1], "total_tokens": sum(counts)}
     )
     if stream:
-        return Reply(streamed(chunks(text, calls, finish=finish, usage=usage)), told or (0, 0))
+        return FaultyReply(streamed(chunks(text, calls, finish=finish, usage=usage)), counts or (0, 0))
     message = {"role": "assistant", "content": text, "tool_calls": list(calls) or None}
     choices = [{"index": 0, "finish_reason": finish, "message": message}]
-    return Reply([http(200, json.dumps(body_of("chat.completion", choices, usage)).encode())], told or (0, 0))
+    return FaultyReply([http(200, json.dumps(body_of("chat.completion", choices, usage)).encode())], counts or (0, 0))
 
 
 def body_of(kind: str, choices: Sequence[Any], usage: Any) -> dict[str, Any]:

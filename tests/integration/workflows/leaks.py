@@ -11,18 +11,18 @@ from pathlib import Path
 
 
 @asynccontextmanager
-async def leaving_nothing(*, within_s: float = 2.0) -> AsyncIterator[None]:
+async def checking_leaks(*, within_s: float = 2.0) -> AsyncIterator[None]:
     """What closes itself is given a moment; an unclosed socket or file is an error of pytest's own, too."""
-    before = _held()
+    before = _open_resources()
     yield
     give_up_at = time.monotonic() + within_s
-    while left := _more(_held(), before):
+    while left := _added(_open_resources(), before):
         assert time.monotonic() < give_up_at, f"left behind: {left}"
         await asyncio.sleep(0.01)
     gc.collect()
 
 
-def _held() -> Counter[str]:
+def _open_resources() -> Counter[str]:
     tasks = (f"task {task.get_coro()}" for task in asyncio.all_tasks())
     # But the loop's own pool, which is bounded and looks names up.
     threads = (f"thread {each.name}" for each in threading.enumerate() if not each.name.startswith("asyncio_"))
@@ -42,5 +42,5 @@ def _descriptors() -> list[str]:
     return opened
 
 
-def _more(now: Counter[str], before: Counter[str]) -> Counter[str]:
+def _added(now: Counter[str], before: Counter[str]) -> Counter[str]:
     return now - before

@@ -35,7 +35,7 @@ def sse(*events: Body, named: bool = False, end: str = "") -> Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class Protocol:
+class ModelProtocol:
     """`answer` and `streamed` say a text, or call a tool; the rest reads requests."""
 
     provider: str
@@ -89,7 +89,7 @@ def chat_streamed(text: str | None, tool: Call | None) -> Answer:
     return sse(*said, chunk(usage=CHAT_USAGE), end="data: [DONE]\n\n")
 
 
-CHAT = Protocol(
+CHAT = ModelProtocol(
     provider="openai",
     path="/v1/chat/completions",
     stream_path="/v1/chat/completions",
@@ -152,7 +152,7 @@ def responses_streamed(text: str | None, tool: Call | None) -> Answer:
     return sse(*({**event, "sequence_number": number} for number, event in enumerate(events)), named=True)
 
 
-RESPONSES = Protocol(
+RESPONSES = ModelProtocol(
     provider="openai_responses",
     path="/v1/responses",
     stream_path="/v1/responses",
@@ -213,7 +213,7 @@ def message_streamed(text: str | None, tool: Call | None) -> Answer:
     )
 
 
-ANTHROPIC = Protocol(
+ANTHROPIC = ModelProtocol(
     provider="anthropic",
     path="/v1/messages",
     stream_path="/v1/messages",
@@ -247,7 +247,7 @@ def content(text: str | None, tool: Call | None) -> Body:
     }
 
 
-GEMINI = Protocol(
+GEMINI = ModelProtocol(
     provider="gemini",
     path="/v1beta/models/m:generateContent",
     stream_path="/v1beta/models/m:streamGenerateContent?alt=sse",
@@ -277,7 +277,7 @@ def chat_lines(text: str | None, tool: Call | None) -> Answer:
     return 200, LINES, "".join(json.dumps(part) + "\n" for part in parts).encode()
 
 
-OLLAMA = Protocol(
+OLLAMA = ModelProtocol(
     provider="ollama",
     path="/api/chat",
     stream_path="/api/chat",
@@ -323,7 +323,7 @@ def mistral_streamed(text: str | None, tool: Call | None) -> Answer:
     return sse(*said, end="data: [DONE]\n\n")
 
 
-MISTRAL = Protocol(
+MISTRAL = ModelProtocol(
     provider="mistral",
     path="/v1/chat/completions",
     stream_path="/v1/chat/completions",
@@ -411,7 +411,7 @@ def converse_streamed(text: str | None, tool: Call | None) -> Answer:
     return 200, {"content-type": "application/vnd.amazon.eventstream"}, b"".join(events)
 
 
-BEDROCK = Protocol(
+BEDROCK = ModelProtocol(
     provider="bedrock",
     path="/model/m/converse",
     stream_path="/model/m/converse-stream",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.model_server import model_server
 from tests.integration.workflows.desk import models_of
-from tests.integration.workflows.protocols import PROTOCOLS, Protocol
+from tests.integration.workflows.protocols import PROTOCOLS, ModelProtocol
 from tests.unit.workflows.chats import THREADS, Chat
 from tests.unit.workflows.packages import load, write_tool
 from workflows.chat.agents import build_package
@@ -30,7 +30,7 @@ MADE_UP = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # where a pr
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 async def test_the_next_request_is_that_of_a_turn_that_never_waited(
-    protocol: Protocol, stream: bool, tmp_path: Path
+    protocol: ModelProtocol, stream: bool, tmp_path: Path
 ) -> None:
     waited = await requests_of(protocol, tmp_path / "waits", stream=stream, waits=True)
     at_once = await requests_of(protocol, tmp_path / "at_once", stream=stream, waits=False)
@@ -39,7 +39,7 @@ async def test_the_next_request_is_that_of_a_turn_that_never_waited(
     assert waited == at_once
 
 
-async def requests_of(protocol: Protocol, folder: Path, *, stream: bool, waits: bool) -> list[Any]:
+async def requests_of(protocol: ModelProtocol, folder: Path, *, stream: bool, waits: bool) -> list[Any]:
     answer = protocol.streamed if stream else protocol.answer
     answers = [answer(None, ("ask", {"amount": 12})), answer("refunded", None)]
     write_tool(folder / "Small", "ask.py", ASK_TOOL)

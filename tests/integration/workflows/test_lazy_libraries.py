@@ -16,7 +16,7 @@ print([name for name in ("ag2", "openai", *LIBRARIES.values()) if name in sys.mo
 """
 
 
-def test_whoever_starts_no_chat_loads_no_provider() -> None:
+def test_a_process_that_starts_no_chat_loads_no_provider() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.strip() == "[]"

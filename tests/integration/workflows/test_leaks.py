@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.workflows.faulty_server import End, Reply, answer, call, faulty_server, refusal
-from tests.integration.workflows.leaks import leaving_nothing
-from tests.integration.workflows.test_model_failures import chat_with, half
-from tests.unit.workflows.chats import Chat, Kept
+from tests.integration.workflows.faulty_server import FaultyEnd, FaultyReply, answer, call, faulty_server, refusal
+from tests.integration.workflows.leaks import checking_leaks
+from tests.integration.workflows.test_model_failures import chat_with, half_answer
+from tests.unit.workflows.chats import Chat, ChatRecorder
 from workflows.outcome import OutcomeKind
 
 pytestmark = pytest.mark.integration
@@ -25,18 +25,18 @@ async def on_the_loop():
 """
 
 
-def bad_day(stream: bool) -> list[Reply]:
+def bad_day(stream: bool) -> list[FaultyReply]:
     tools = answer(None, call("plain"), call("on_the_loop", number=2), stream=stream)
     good = answer("ok", stream=stream)
-    bad = [refusal(429), refusal(500), half(stream, End.CLOSE), Reply([End.RESET]), Reply([0.05, End.CLOSE])]
+    bad = [refusal(429), refusal(500), half_answer(stream, FaultyEnd.CLOSE), FaultyReply([FaultyEnd.RESET]), FaultyReply([0.05, FaultyEnd.CLOSE])]
     # So many good ones that some of 75 chats meet no other, in whatever order they come by.
     return list(itertools.islice(itertools.cycle([tools, *[good] * 7, *bad]), 400))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_many_chats_at_once_leave_nothing_behind(tmp_path: Path, stream: bool) -> None:
-    kept = [Kept() for _ in range(100)]
-    async with leaving_nothing(within_s=5), faulty_server(*bad_day(stream)) as server:
+    kept = [ChatRecorder() for _ in range(100)]
+    async with checking_leaks(within_s=5), faulty_server(*bad_day(stream)) as server:
         # A hundred that begin at once are slower than one; none of these is to end for want of time.
         async with chat_with(server.url, tmp_path, stream=stream, tools=TOOLS, model_s=20) as chat:
             tasks = [asyncio.create_task(Chat(chat.built).run(each)) for each in kept]
@@ -57,7 +57,7 @@ async def test_many_chats_at_once_leave_nothing_behind(tmp_path: Path, stream: b
 
 
 async def test_one_process_that_runs_chat_after_chat_opens_one_connection(tmp_path: Path) -> None:
-    async with leaving_nothing(), faulty_server(answer("ok")) as server:
+    async with checking_leaks(), faulty_server(answer("ok")) as server:
         async with chat_with(server.url, tmp_path, stream=False) as chat:
             for _ in range(20):
                 outcome, _ = await chat.run()

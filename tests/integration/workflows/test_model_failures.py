@@ -16,11 +16,11 @@ import pytest
 
 from accounting.budgets.asking import PlannedCall, Settle
 from accounting.usage import ModelCall
-from tests.integration.workflows.cancelling import cancelled_at
+from tests.integration.workflows.cancelling import cancel_at
 from tests.integration.workflows.faulty_server import (
-    End,
+    FaultyEnd,
     FaultyServer,
-    Reply,
+    FaultyReply,
     answer,
     body_of,
     call,
@@ -30,12 +30,12 @@ from tests.integration.workflows.faulty_server import (
     refusal,
     streamed,
 )
-from tests.integration.workflows.leaks import leaving_nothing
-from tests.unit.workflows.chats import Chat, Kept
+from tests.integration.workflows.leaks import checking_leaks
+from tests.unit.workflows.chats import Chat, ChatRecorder
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.agents import build_package
 from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transcript import Turn
 from workflows.models_file import OpenAIModel
@@ -67,9 +67,9 @@ async def chat_with(
         ]
         files["tools"] = [{"agent": "A", "file": "tools.py", "function": name, "timeout": 0.3} for name in names]
     package = load(folder, **files)
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     spec = OpenAIModel(provider="openai", model="m", base_url=url, stream=stream, timeout=timedelta(seconds=model_s))
-    models, pool = Models({"default": spec}, str), ToolThreads(threads, name="failing-tools")
+    models, pool = ModelRegistry({"default": spec}, str), ToolThreads(threads, name="failing-tools")
     try:
         yield Chat(build_package(package, models, pool))
     finally:
@@ -77,44 +77,44 @@ async def chat_with(
         pool.close()
 
 
-async def ended(chat: Chat, kept: Kept | None = None, *, within_s: float = DEADLINE_S) -> tuple[Outcome, Kept]:
+async def run_to_end(chat: Chat, recorder: ChatRecorder | None = None, *, within_s: float = DEADLINE_S) -> tuple[Outcome, ChatRecorder]:
     async with asyncio.timeout(within_s):
-        return await chat.run_to_its_close(kept)
+        return await chat.run_to_its_close(recorder)
 
 
-def check_usage(kept: Kept, server: FaultyServer) -> None:
+def check_usage(recorder: ChatRecorder, server: FaultyServer) -> None:
     """Nothing that was asked or served is missing, and nothing is counted twice; an estimate was not served."""
-    assert len(kept.calls) == len(server.requests)
-    assert len({each.number for each in kept.calls}) == len(kept.calls)
-    served = [each.tokens for each in kept.calls if each.status != "estimated"]
+    assert len(recorder.calls) == len(server.requests)
+    assert len({each.number for each in recorder.calls}) == len(recorder.calls)
+    served = [each.tokens for each in recorder.calls if each.status != "estimated"]
     assert sum(each.input for each in served) == server.input_tokens
     assert sum(each.output for each in served) == server.output_tokens
 
 
-def half(stream: bool, end: End) -> Reply:
+def half_answer(stream: bool, end: FaultyEnd) -> FaultyReply:
     if stream:
         events = chunks("half of it", (), finish=None, usage=None)
-        return Reply([*streamed(events, end=False), end])
+        return FaultyReply([*streamed(events, end=False), end])
     whole = http(200, json.dumps(body_of("chat.completion", [], None)).encode())
-    return Reply([whole[:-20], end])
+    return FaultyReply([whole[:-20], end])
 
 
-SLOW_HEAD = Reply([b"HTTP/1.1 200 OK\r\n", 0.3, b"content-type: application/json\r\n", 0.3, b"x: y\r\n", End.HANG])
+SLOW_HEAD = FaultyReply([b"HTTP/1.1 200 OK\r\n", 0.3, b"content-type: application/json\r\n", 0.3, b"x: y\r\n", FaultyEnd.HANG])
 
 
-def empty_choices(stream: bool) -> Reply:
+def empty_choices(stream: bool) -> FaultyReply:
     if stream:
-        return Reply(streamed([b"data: " + json.dumps(body_of("chat.completion.chunk", [], None)).encode() + b"\n\n"]))
-    return Reply([http(200, json.dumps(body_of("chat.completion", [], None)).encode())])
+        return FaultyReply(streamed([b"data: " + json.dumps(body_of("chat.completion.chunk", [], None)).encode() + b"\n\n"]))
+    return FaultyReply([http(200, json.dumps(body_of("chat.completion", [], None)).encode())])
 
 
-def garbage(stream: bool) -> Reply:
-    return Reply(streamed([b"data: {not json\n\n"])) if stream else Reply([http(200, b"<html>welcome</html>")])
+def garbage(stream: bool) -> FaultyReply:
+    return FaultyReply(streamed([b"data: {not json\n\n"])) if stream else FaultyReply([http(200, b"<html>welcome</html>")])
 
 
 IN_AN_HOUR = format_datetime(datetime.now(UTC) + timedelta(minutes=50), usegmt=True)
 # What the server does, and whether another attempt may help.
-FAILURES: dict[str, tuple[Callable[[bool], Reply], bool]] = {
+FAILURES: dict[str, tuple[Callable[[bool], FaultyReply], bool]] = {
     "400": (lambda _: refusal(400), False),
     "401": (lambda _: refusal(401), False),
     "404": (lambda _: refusal(404), False),
@@ -125,27 +125,27 @@ FAILURES: dict[str, tuple[Callable[[bool], Reply], bool]] = {
     "no choices": (empty_choices, True),
     "an empty text": (lambda stream: answer("", stream=stream), True),
     "content filter": (lambda stream: answer("no", stream=stream, finish="content_filter"), False),
-    "half, then closed": (lambda stream: half(stream, End.CLOSE), True),
-    "half, then cut off": (lambda stream: half(stream, End.RESET), True),
-    "half, then nothing": (lambda stream: half(stream, End.HANG), True),
-    "nothing at all": (lambda _: Reply([End.HANG]), True),
-    "closed at once": (lambda _: Reply([End.CLOSE]), True),
-    "cut off at once": (lambda _: Reply([End.RESET]), True),
+    "half, then closed": (lambda stream: half_answer(stream, FaultyEnd.CLOSE), True),
+    "half, then cut off": (lambda stream: half_answer(stream, FaultyEnd.RESET), True),
+    "half, then nothing": (lambda stream: half_answer(stream, FaultyEnd.HANG), True),
+    "nothing at all": (lambda _: FaultyReply([FaultyEnd.HANG]), True),
+    "closed at once": (lambda _: FaultyReply([FaultyEnd.CLOSE]), True),
+    "cut off at once": (lambda _: FaultyReply([FaultyEnd.RESET]), True),
     "slow headers": (lambda _: SLOW_HEAD, True),
-    "no HTTP": (lambda _: Reply([b"220 mail.example.com ESMTP\r\n", End.CLOSE]), True),
+    "no HTTP": (lambda _: FaultyReply([b"220 mail.example.com ESMTP\r\n", FaultyEnd.CLOSE]), True),
 }
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_a_failing_model_is_a_model_error_that_says_whether_to_try_again(
+async def test_a_failing_model_is_a_model_error_marked_transient_or_not(
     tmp_path: Path, failure: str, stream: bool
 ) -> None:
     reply, transient = FAILURES[failure]
-    async with leaving_nothing(), faulty_server(reply(stream)) as server:
+    async with checking_leaks(), faulty_server(reply(stream)) as server:
         async with chat_with(server.url, tmp_path, stream=stream) as chat:
             began = time.monotonic()
-            outcome, kept = await ended(chat)
+            outcome, kept = await run_to_end(chat)
             took_s = time.monotonic() - began
 
         check_usage(kept, server)
@@ -165,9 +165,9 @@ async def test_a_failing_model_is_a_model_error_that_says_whether_to_try_again(
 async def test_a_server_that_names_a_time_is_given_it(
     tmp_path: Path, stream: bool, said: str, least_s: float, most_s: float
 ) -> None:
-    async with leaving_nothing(), faulty_server(refusal(429, {"retry-after": said})) as server:
+    async with checking_leaks(), faulty_server(refusal(429, {"retry-after": said})) as server:
         async with chat_with(server.url, tmp_path, stream=stream) as chat:
-            outcome, kept = await ended(chat)
+            outcome, kept = await run_to_end(chat)
         check_usage(kept, server)
 
     assert outcome.retry_after_s is not None
@@ -175,23 +175,23 @@ async def test_a_server_that_names_a_time_is_given_it(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_nobody_listens(tmp_path: Path, stream: bool) -> None:
+async def test_a_closed_port_is_a_transient_model_error(tmp_path: Path, stream: bool) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        async with leaving_nothing(), chat_with(url, tmp_path, stream=stream) as chat:
-            outcome, kept = await ended(chat)
+        async with checking_leaks(), chat_with(url, tmp_path, stream=stream) as chat:
+            outcome, kept = await run_to_end(chat)
 
     assert (outcome.kind, outcome.transient) == (KIND.MODEL_ERROR, True)
     assert [(each.ok, each.status) for each in kept.calls] == [(False, "missing")]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_server_that_says_nothing_is_cut_off_by_the_wall_clock(tmp_path: Path, stream: bool) -> None:
-    async with leaving_nothing(), faulty_server(Reply([End.HANG])) as server:
+async def test_a_silent_server_is_cut_off_by_the_wall_clock(tmp_path: Path, stream: bool) -> None:
+    async with checking_leaks(), faulty_server(FaultyReply([FaultyEnd.HANG])) as server:
         async with chat_with(server.url, tmp_path, stream=stream) as chat:
             chat.wall_clock_s = 0.1
-            outcome, kept = await ended(chat)
+            outcome, kept = await run_to_end(chat)
         check_usage(kept, server)
 
     assert outcome.kind is KIND.TIMEOUT
@@ -202,9 +202,9 @@ async def test_a_server_that_says_nothing_is_cut_off_by_the_wall_clock(tmp_path:
 @pytest.mark.parametrize("told", [(10, 2), None], ids=["told", "not told"])
 async def test_a_huge_answer_is_an_answer(tmp_path: Path, stream: bool, told: tuple[int, int] | None) -> None:
     text = "word " * 100_000 if not stream else "x" * 400_000
-    async with leaving_nothing(), faulty_server(answer(text, stream=stream, told=told)) as server:
+    async with checking_leaks(), faulty_server(answer(text, stream=stream, counts=told)) as server:
         async with chat_with(server.url, tmp_path, stream=stream) as chat:
-            outcome, kept = await ended(chat)
+            outcome, kept = await run_to_end(chat)
         check_usage(kept, server)
 
     assert outcome.kind is KIND.COMPLETED
@@ -213,17 +213,17 @@ async def test_a_huge_answer_is_an_answer(tmp_path: Path, stream: bool, told: tu
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_what_was_served_before_a_failure_is_recorded_and_the_next_attempt_goes_on(
+async def test_usage_before_a_failure_is_recorded_and_the_next_attempt_resumes(
     tmp_path: Path, stream: bool
 ) -> None:
     """The first attempt loses its second turn; the second one has the first turn already."""
     rules = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
     replies = [answer("one", stream=stream), refusal(503), answer("two", stream=stream)]
-    async with leaving_nothing(), faulty_server(*replies) as server:
+    async with checking_leaks(), faulty_server(*replies) as server:
         async with chat_with(server.url, tmp_path, stream=stream, handoffs=rules) as chat:
-            kept = Kept()
-            first, _ = await ended(chat, kept)
-            again, _ = await ended(chat, kept)
+            kept = ChatRecorder()
+            first, _ = await run_to_end(chat, kept)
+            again, _ = await run_to_end(chat, kept)
         assert (len(kept.calls), len(server.requests)) == (3, 3)
         assert sum(each.tokens.input for each in kept.calls) == server.input_tokens == 20
 
@@ -269,10 +269,10 @@ def interrupts():
     "name",
     ["raises", "leaves", "leaves_async", "sleeps", "waits", "cancels_itself", "says_cancelled", "floods", "interrupts"],
 )
-async def test_a_bad_tool_is_told_to_its_model_and_the_chat_goes_on(tmp_path: Path, name: str) -> None:
-    async with leaving_nothing(within_s=5), faulty_server(answer(None, call(name)), answer("went on")) as server:
+async def test_a_bad_tool_is_reported_to_its_model_and_the_chat_goes_on(tmp_path: Path, name: str) -> None:
+    async with checking_leaks(within_s=5), faulty_server(answer(None, call(name)), answer("went on")) as server:
         async with chat_with(server.url, tmp_path, stream=False, tools=BAD_TOOLS) as chat:
-            outcome, kept = await ended(chat)
+            outcome, kept = await run_to_end(chat)
         check_usage(kept, server)
         told = [each for each in server.requests[1]["messages"] if each["role"] == "tool"]
 
@@ -284,9 +284,9 @@ async def test_a_bad_tool_is_told_to_its_model_and_the_chat_goes_on(tmp_path: Pa
 async def test_a_thousand_tool_calls_in_one_answer_are_refused_by_the_limit(tmp_path: Path) -> None:
     many = [call("count", number=number) for number in range(1000)]
     tools = "def count(context_variables):\n    context_variables['n'] = context_variables.get('n', 0) + 1\n"
-    async with leaving_nothing(), faulty_server(answer(None, *many)) as server:
+    async with checking_leaks(), faulty_server(answer(None, *many)) as server:
         async with chat_with(server.url, tmp_path, stream=False, tools=tools) as chat:
-            outcome, kept = await ended(chat)
+            outcome, kept = await run_to_end(chat)
             assert chat.last is not None
             assert "n" not in chat.last.context
         check_usage(kept, server)
@@ -300,11 +300,11 @@ async def test_a_thousand_tool_calls_that_are_allowed_all_run(tmp_path: Path) ->
         "MADE = []\nasync def count(context_variables):\n    MADE.append(1)\n    context_variables['n'] = len(MADE)\n"
     )
     limited = {**ORCHESTRATOR, "limits": {"tool_calls": 1000}}
-    async with leaving_nothing(), faulty_server(answer(None, *many), answer("counted")) as server:
+    async with checking_leaks(), faulty_server(answer(None, *many), answer("counted")) as server:
         # Two answers as long as these take their time to read, and AG2 looks at each call for each of them.
         own = chat_with(server.url, tmp_path, stream=False, tools=tools, model_s=60, orchestrator=limited)
         async with own as chat:
-            outcome, kept = await ended(chat, within_s=60)
+            outcome, kept = await run_to_end(chat, within_s=60)
         check_usage(kept, server)
 
     assert (outcome.kind, kept.context(1)["n"]) == (KIND.COMPLETED, 1000)
@@ -321,7 +321,7 @@ async def async_one():
 """
 
 
-class Budget:
+class RecordingBudget:
     def __init__(self) -> None:
         self.reserved: list[int] = []
         self.settled: list[int] = []
@@ -336,7 +336,7 @@ class Budget:
         self.settled.append(call.number)
 
 
-class SlowlyKept(Kept):
+class SlowRecorder(ChatRecorder):
     async def record(self, call: ModelCall) -> None:
         await asyncio.sleep(0)
         await super().record(call)
@@ -347,19 +347,19 @@ class SlowlyKept(Kept):
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_chat_that_is_cancelled_wherever_it_waits_leaves_nothing_and_loses_no_record(
+async def test_a_chat_cancelled_at_any_await_leaves_nothing_and_loses_no_record(
     tmp_path: Path, stream: bool
 ) -> None:
     """Step by step until it is not cancelled any more: models, tools in a thread and on the loop, budget and ledger."""
     tools = PLAIN_AND_ASYNC
     replies = [answer(None, call("plain"), call("async_one", number=2), stream=stream), answer("done", stream=stream)]
     for step in range(1, 500):
-        async with leaving_nothing(), faulty_server(*replies) as server:
+        async with checking_leaks(), faulty_server(*replies) as server:
             async with chat_with(server.url, tmp_path / str(step), stream=stream, tools=tools) as chat:
-                budget, kept = Budget(), SlowlyKept()
+                budget, kept = RecordingBudget(), SlowRecorder()
                 chat.reserve = budget.reserve
                 async with asyncio.timeout(DEADLINE_S):
-                    was_cancelled = await cancelled_at(step, partial(chat.run, kept))
+                    was_cancelled = await cancel_at(step, partial(chat.run, kept))
             assert len(kept.calls) >= len(server.requests)
             assert len({each.number for each in kept.calls}) == len(kept.calls)
             assert budget.reserved == budget.settled == [each.number for each in kept.calls]

@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 from tests.integration.model_server import Answer, completion, model_server
 from tests.unit.workflows.chats import THREADS, Chat
 from tests.unit.workflows.test_output_schemas import breaches
-from tests.unit.workflows.test_structured_replies import GOOD, structured
+from tests.unit.workflows.test_structured_replies import GOOD, structured_chat
 from workflows.chat.agents import build_package
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.models_file import OpenAIModel
 from workflows.outcome import OutcomeKind
 
@@ -46,8 +46,8 @@ async def test_a_schema_that_would_be_refused_stands_in_the_prompt(tmp_path: Pat
 async def requests_of(folder: Path, model: str, *texts: str) -> list[Mapping[str, Any]]:
     answers: list[Answer] = [completion(each) for each in (*texts, "Well.")]
     with model_server(lambda number: answers[number]) as server:
-        models = Models({"default": OpenAIModel(provider="openai", model="stub", base_url=server.url)}, str)
-        scripted = structured(folder / "p", GOOD, model=model)
+        models = ModelRegistry({"default": OpenAIModel(provider="openai", model="stub", base_url=server.url)}, str)
+        scripted = structured_chat(folder / "p", GOOD, model=model)
         outcome, _ = await Chat(build_package(scripted.built.package, models, THREADS)).run()
         await models.close()
     assert outcome.kind is OutcomeKind.COMPLETED, outcome

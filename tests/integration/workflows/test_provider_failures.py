@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.model_server import Answer, model_server
-from tests.integration.workflows.desk import KEY, Desk, desk, failed, models_of
+from tests.integration.workflows.desk import KEY, ModelDesk, desk, failed_call, models_of
 from tests.integration.workflows.protocols import (
     ANTHROPIC,
     BEDROCK,
@@ -19,7 +19,7 @@ from tests.integration.workflows.protocols import (
     PROTOCOLS,
     RESPONSES,
     XAI,
-    Protocol,
+    ModelProtocol,
     aws_event,
 )
 from tests.unit.workflows.chats import THREADS, Chat
@@ -50,12 +50,12 @@ REFUSALS = {
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_a_refusal_says_provider_status_and_the_servers_words(
-    protocol: Protocol, stream: bool, tmp_path: Path
+async def test_a_refusal_has_provider_status_and_the_servers_words(
+    protocol: ModelProtocol, stream: bool, tmp_path: Path
 ) -> None:
     answer = refusal(404, REFUSALS[protocol.provider])
 
-    error, call = await failed(protocol, answer, tmp_path, stream=stream)
+    error, call = await failed_call(protocol, answer, tmp_path, stream=stream)
 
     assert str(error) == f"{protocol.provider} answered 404: model 'm' not found, try another"
     assert not error.transient
@@ -63,17 +63,17 @@ async def test_a_refusal_says_provider_status_and_the_servers_words(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_a_key_that_the_server_repeats_is_not_said(protocol: Protocol, tmp_path: Path) -> None:
+async def test_a_key_that_the_server_repeats_is_not_shown(protocol: ModelProtocol, tmp_path: Path) -> None:
     words = f"Wrong key: {KEY}."
-    error, _ = await failed(protocol, refusal(401, {"error": {"message": words}, "message": words}), tmp_path)
+    error, _ = await failed_call(protocol, refusal(401, {"error": {"message": words}, "message": words}), tmp_path)
 
     assert str(error) == f"{protocol.provider} answered 401: Wrong key: (hidden)."
 
 
 @pytest.mark.parametrize("status", [408, 409, 424, 429, 500, 503, 529])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_a_status_that_passes_is_worth_another_attempt(protocol: Protocol, status: int, tmp_path: Path) -> None:
-    error, _ = await failed(protocol, refusal(status, {}, **{"retry-after": "7"}), tmp_path)
+async def test_a_status_that_passes_is_worth_another_attempt(protocol: ModelProtocol, status: int, tmp_path: Path) -> None:
+    error, _ = await failed_call(protocol, refusal(status, {}, **{"retry-after": "7"}), tmp_path)
 
     assert error.transient
     # Ollama's library keeps no headers.
@@ -87,7 +87,7 @@ async def test_a_status_that_passes_is_worth_another_attempt(protocol: Protocol,
     [("text/html", b"<html>Sign in</html>"), ("application/json", b"<html>"), ("application/json", b"[]")],
 )
 async def test_a_page_of_a_proxy_is_worth_another_attempt(
-    protocol: Protocol, stream: bool, kind: str, body: bytes, tmp_path: Path
+    protocol: ModelProtocol, stream: bool, kind: str, body: bytes, tmp_path: Path
 ) -> None:
     async with desk(protocol, lambda _: (200, {"content-type": kind}, body), tmp_path, stream=stream) as (at, _):
         outcome = await at.answer_or_error()
@@ -101,11 +101,11 @@ async def test_a_page_of_a_proxy_is_worth_another_attempt(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_half_an_answer_is_none(protocol: Protocol, stream: bool, tmp_path: Path) -> None:
+async def test_half_an_answer_is_none(protocol: ModelProtocol, stream: bool, tmp_path: Path) -> None:
     status, headers, body = (protocol.streamed if stream else protocol.answer)("Three hundred orders", None)
     cut = (status, {**headers, "content-length": str(len(body)), "connection": "close"}, body[: len(body) // 2])
 
-    error, _ = await failed(protocol, cut, tmp_path, stream=stream)
+    error, _ = await failed_call(protocol, cut, tmp_path, stream=stream)
 
     assert error.transient
 
@@ -114,13 +114,13 @@ async def test_half_an_answer_is_none(protocol: Protocol, stream: bool, tmp_path
     ("protocol", "parts"), [(CHAT, 2), (RESPONSES, 2), (ANTHROPIC, 4), (MISTRAL, 1), (XAI, 2), (OLLAMA, 1)], ids=str
 )
 async def test_a_stream_that_ends_early_in_good_order_is_no_answer(
-    protocol: Protocol, parts: int, tmp_path: Path
+    protocol: ModelProtocol, parts: int, tmp_path: Path
 ) -> None:
     status, headers, body = protocol.streamed("Three hundred orders", None)
     separator = b"\n" if protocol is OLLAMA else b"\n\n"
     short = separator.join(body.split(separator)[:parts]) + separator
 
-    error, call = await failed(protocol, (status, headers, short), tmp_path, stream=True)
+    error, call = await failed_call(protocol, (status, headers, short), tmp_path, stream=True)
 
     assert str(error) == f"the stream of {protocol.provider} ended before its answer did"
     assert error.transient
@@ -141,14 +141,14 @@ ERRORS_IN_STREAMS = {
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_an_error_in_the_middle_of_a_stream_is_said_in_the_servers_words(
-    protocol: Protocol, tmp_path: Path
+async def test_an_error_in_the_middle_of_a_stream_has_the_servers_words(
+    protocol: ModelProtocol, tmp_path: Path
 ) -> None:
     status, headers, body = protocol.streamed("Three", None)
     separator = b"\n" if protocol is OLLAMA else b"\n\n"
     begun = b"" if protocol in (GEMINI, BEDROCK) else body.split(separator)[0] + separator
 
-    error, _ = await failed(protocol, (status, headers, begun + ERRORS_IN_STREAMS[protocol]), tmp_path, stream=True)
+    error, _ = await failed_call(protocol, (status, headers, begun + ERRORS_IN_STREAMS[protocol]), tmp_path, stream=True)
 
     assert str(error).startswith(f"{protocol.provider} ")
     assert str(error).endswith(": overloaded")
@@ -156,7 +156,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_said_in_the_servers_words(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_an_empty_answer_is_a_failed_turn(protocol: Protocol, tmp_path: Path) -> None:
+async def test_an_empty_answer_is_a_failed_turn(protocol: ModelProtocol, tmp_path: Path) -> None:
     with model_server(lambda _: protocol.empty) as server:
         models = models_of(protocol, server, tmp_path)
         outcome, kept = await Chat(build_package(load(tmp_path / "Small"), models, THREADS)).run()
@@ -175,16 +175,16 @@ async def test_an_empty_answer_is_a_failed_turn(protocol: Protocol, tmp_path: Pa
         (GEMINI, (b'"STOP"', b'"SAFETY"')),
         (XAI, (b'"finish_reason": "stop"', b'"finish_reason": "content_filter"')),
     ],
-    ids=lambda each: str(each) if isinstance(each, Protocol) else "",
+    ids=lambda each: str(each) if isinstance(each, ModelProtocol) else "",
 )
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_refused_content_is_not_asked_again_and_is_paid_for(
-    protocol: Protocol, replace: tuple[bytes, bytes], stream: bool, tmp_path: Path
+    protocol: ModelProtocol, replace: tuple[bytes, bytes], stream: bool, tmp_path: Path
 ) -> None:
     status, headers, body = (protocol.streamed if stream else protocol.answer)("Well,", None)
     assert replace[0] in body
 
-    error, call = await failed(protocol, (status, headers, body.replace(*replace)), tmp_path, stream=stream)
+    error, call = await failed_call(protocol, (status, headers, body.replace(*replace)), tmp_path, stream=stream)
 
     assert str(error).startswith(f"{protocol.provider} refused to answer: ")
     assert not error.transient
@@ -192,11 +192,11 @@ async def test_refused_content_is_not_asked_again_and_is_paid_for(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_nobody_there_is_worth_another_attempt(protocol: Protocol, tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_worth_another_attempt(protocol: ModelProtocol, tmp_path: Path) -> None:
     with model_server(lambda _: CHAT.empty) as gone:
         pass
     models = models_of(protocol, gone, tmp_path)
-    at = Desk(models)
+    at = ModelDesk(models)
 
     with pytest.raises(ModelError, match=f"the connection to {protocol.provider} failed: Connect") as caught:
         await at.ask()
@@ -206,7 +206,7 @@ async def test_nobody_there_is_worth_another_attempt(protocol: Protocol, tmp_pat
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_silence_ends_in_time(protocol: Protocol, tmp_path: Path) -> None:
+async def test_silence_ends_in_time(protocol: ModelProtocol, tmp_path: Path) -> None:
     enough = threading.Event()
 
     def silent(_: int) -> Answer:

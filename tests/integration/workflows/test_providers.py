@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from accounting.usage import Tokens
 from tests.integration.model_server import Answer, ModelServer, model_server
-from tests.integration.workflows.desk import KEY, Desk, desk, models_of
+from tests.integration.workflows.desk import KEY, ModelDesk, desk, models_of
 from tests.integration.workflows.protocols import (
     BEDROCK,
     CHAT,
@@ -21,7 +21,7 @@ from tests.integration.workflows.protocols import (
     PROTOCOLS,
     RESPONSES,
     XAI,
-    Protocol,
+    ModelProtocol,
     aws_event,
     response,
     sse,
@@ -43,7 +43,7 @@ def read(region: str, *, context_variables=None) -> dict:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 async def test_a_chat_with_tools_reaches_the_server_and_its_usage_the_ledger(
-    protocol: Protocol, stream: bool, tmp_path: Path
+    protocol: ModelProtocol, stream: bool, tmp_path: Path
 ) -> None:
     answer = protocol.streamed if stream else protocol.answer
     answers = [answer(None, ("read", {"region": "eu"})), answer("3 orders", None)]
@@ -78,7 +78,7 @@ async def test_a_chat_with_tools_reaches_the_server_and_its_usage_the_ledger(
 @pytest.mark.parametrize("sent", [True, None])
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES, MISTRAL, XAI], ids=str)
 async def test_each_run_has_a_prompt_cache_key_of_its_own(
-    protocol: Protocol, sent: bool | None, tmp_path: Path
+    protocol: ModelProtocol, sent: bool | None, tmp_path: Path
 ) -> None:
     seeds = [11, 22]
 
@@ -98,18 +98,18 @@ async def test_each_run_has_a_prompt_cache_key_of_its_own(
     assert keys == ({11: "11", 22: "22"} if sent else {11: None, 22: None})
 
 
-class Count(BaseModel):
+class ConnectionCounter(BaseModel):
     orders: int
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_an_output_model_reaches_the_server_as_a_schema(protocol: Protocol, tmp_path: Path) -> None:
+async def test_an_output_model_reaches_the_server_as_a_schema(protocol: ModelProtocol, tmp_path: Path) -> None:
     answer = protocol.answer('{"orders": 3}', None)
 
     async with desk(protocol, lambda _: answer, tmp_path) as (at, server):
-        reply = await at.ask(response_schema=ResponseSchema(Count))
+        reply = await at.ask(response_schema=ResponseSchema(ConnectionCounter))
 
-        assert await reply.content() == Count(orders=3)
+        assert await reply.content() == ConnectionCounter(orders=3)
     assert protocol.schema(server.requests[0])["properties"]["orders"]["type"].lower() == "integer"
 
 
@@ -127,10 +127,10 @@ async def test_an_answer_without_usage_is_estimated_rather_than_free(tmp_path: P
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_a_closed_model_leaves_no_socket(protocol: Protocol, tmp_path: Path) -> None:
+async def test_a_closed_model_leaves_no_socket(protocol: ModelProtocol, tmp_path: Path) -> None:
     with model_server(lambda _: protocol.answer("Three", None), keep_alive=True) as server:
         models = models_of(protocol, server, tmp_path)
-        at = Desk(models)
+        at = ModelDesk(models)
         for _ in range(3):
             await at.ask()
 
@@ -145,7 +145,7 @@ def open_sockets(server: ModelServer) -> list[Any]:
     return [address for address in others_ends if getattr(address, "port", None) == port]
 
 
-async def test_a_usage_that_says_nothing_is_none(tmp_path: Path) -> None:
+async def test_an_empty_usage_is_none(tmp_path: Path) -> None:
     """Such as a total alone, or a word: it is not taken for a free call."""
     status, headers, body = CHAT.answer("Three", None)
     said = json.loads(body)
@@ -163,7 +163,7 @@ async def test_a_usage_that_says_nothing_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES], ids=str)
 async def test_a_server_that_leaves_out_openais_details_has_answered_and_is_paid(
-    protocol: Protocol, stream: bool, details: dict[str, Any], tmp_path: Path
+    protocol: ModelProtocol, stream: bool, details: dict[str, Any], tmp_path: Path
 ) -> None:
     told = CHAT_USAGE if protocol is CHAT else response(None, None)["usage"]
     counts = {name: told[name] for name in told if name.startswith(("prompt", "completion", "input", "output"))}
@@ -212,7 +212,7 @@ async def test_bedrock_is_asked_with_the_key_of_the_models_file_and_no_other(
     assert [BEDROCK.key(headers) for headers in server.headers] == [KEY]
 
 
-async def test_without_a_key_bedrock_is_asked_as_whom_aws_takes_this_machine_for(
+async def test_without_a_key_bedrock_uses_the_aws_identity_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIACANARY")
@@ -226,7 +226,7 @@ async def test_without_a_key_bedrock_is_asked_as_whom_aws_takes_this_machine_for
     assert "/eu-central-1/bedrock/aws4_request" in headers["authorization"]
 
 
-async def test_a_machine_without_an_aws_identity_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_without_an_aws_identity_gets_an_explained_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -241,14 +241,14 @@ async def test_a_machine_without_an_aws_identity_is_told_so(tmp_path: Path, monk
     assert server.requests == []
 
 
-async def test_calls_of_bedrock_share_connections_and_an_abandoned_stream_keeps_none(tmp_path: Path) -> None:
+async def test_bedrock_calls_share_connections_and_an_abandoned_stream_none(tmp_path: Path) -> None:
     begun = aws_event("messageStart", {"role": "assistant"})
     kind = {"content-type": "application/vnd.amazon.eventstream"}
     halves: dict[int, Answer] = {2: (200, {**kind, "content-length": "9999"}, begun)}
 
     with model_server(lambda at: halves.get(at) or BEDROCK.streamed("Three", None), keep_alive=True) as server:
         models = models_of(BEDROCK, server, tmp_path, stream=True, timeout="2s")
-        at = Desk(models)
+        at = ModelDesk(models)
         for _ in range(2):
             await at.ask()
         shared = len(open_sockets(server))

@@ -8,8 +8,8 @@ import pytest
 
 from tests.integration.model_server import Answer, ModelServer, model_server
 from tests.integration.workflows.desk import models_of
-from tests.integration.workflows.protocols import CHAT, PROTOCOLS, Call, Protocol
-from tests.unit.workflows.chats import THREADS, Chat, Kept
+from tests.integration.workflows.protocols import CHAT, PROTOCOLS, Call, ModelProtocol
+from tests.unit.workflows.chats import THREADS, Chat, ChatRecorder
 from tests.unit.workflows.packages import load, rule, write_tool
 from workflows.chat.agents import build_package
 from workflows.outcome import Outcome, OutcomeKind
@@ -20,9 +20,9 @@ READ_TOOL = "def read(region: str) -> dict:\n    return {'orders': 3}\n"
 TO_B = {"handoff_type": "condition", "condition_type": "string_llm", "condition": "the numbers are read"}
 
 
-async def chatted(
-    protocol: Protocol, answers: list[Answer], folder: Path, *, stream: bool = False, **files: Any
-) -> tuple[Outcome, Kept, ModelServer]:
+async def run_chat(
+    protocol: ModelProtocol, answers: list[Answer], folder: Path, *, stream: bool = False, **files: Any
+) -> tuple[Outcome, ChatRecorder, ModelServer]:
     write_tool(folder / "Small", "read.py", READ_TOOL)
     with model_server(lambda number: answers[number]) as server:
         models = models_of(protocol, server, folder, stream=stream)
@@ -34,7 +34,7 @@ async def chatted(
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 async def test_a_transfer_is_offered_taken_and_leaves_a_history_that_can_be_sent(
-    protocol: Protocol, stream: bool, tmp_path: Path
+    protocol: ModelProtocol, stream: bool, tmp_path: Path
 ) -> None:
     answer = protocol.streamed if stream else protocol.answer
     read: Call = ("read", {"region": "eu"})
@@ -42,7 +42,7 @@ async def test_a_transfer_is_offered_taken_and_leaves_a_history_that_can_be_sent
     answers = [answer(None, read), answer(None, over), answer("B says", None), answer("A says", None)]
     routing = [rule("A", "B", **TO_B), rule("A", "terminate"), rule("B", "A")]
 
-    outcome, kept, server = await chatted(
+    outcome, kept, server = await run_chat(
         protocol,
         answers,
         tmp_path,
@@ -69,12 +69,12 @@ async def test_a_transfer_is_offered_taken_and_leaves_a_history_that_can_be_sent
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_the_manager_is_held_to_the_names(protocol: Protocol, tmp_path: Path) -> None:
+async def test_the_manager_is_held_to_the_names(protocol: ModelProtocol, tmp_path: Path) -> None:
     texts = ["A says", '{"next": "B"}', "B says", '{"next": "terminate"}']
     orchestrator = {"workflow_name": "Small", "initial_agent": "A", "orchestration_pattern": "AutoPattern"}
     answers = [protocol.answer(text, None) for text in texts]
 
-    outcome, kept, server = await chatted(protocol, answers, tmp_path, orchestrator=orchestrator)
+    outcome, kept, server = await run_chat(protocol, answers, tmp_path, orchestrator=orchestrator)
 
     assert (outcome.kind, kept.speakers) == (OutcomeKind.COMPLETED, ["A", "B"])
     for request in (server.requests[1], server.requests[3]):
@@ -86,7 +86,7 @@ async def test_a_server_that_takes_no_schemas_is_asked_in_words(tmp_path: Path) 
     orchestrator = {"workflow_name": "Small", "initial_agent": "A", "orchestration_pattern": "AutoPattern"}
     answers = [CHAT.answer("A says", None), refused, CHAT.answer("It is done: terminate", None)]
 
-    outcome, kept, server = await chatted(CHAT, answers, tmp_path, orchestrator=orchestrator)
+    outcome, kept, server = await run_chat(CHAT, answers, tmp_path, orchestrator=orchestrator)
 
     assert (outcome.kind, kept.speakers) == (OutcomeKind.COMPLETED, ["A"])
     assert ["response_format" in request for request in server.requests] == [False, True, False]

@@ -8,32 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.csv_cells import csv_cell
-from accounting.csv_lines import csv_line
+from accounting.csv_cells import escape_csv_cell
+from accounting.csv_lines import format_csv_line
 
 
 @pytest.mark.parametrize(
     "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1", "\xa0=1", "\u2028=1"]
 )
 def test_what_a_spreadsheet_would_calculate_is_text(text: str) -> None:
-    assert csv_cell(text) == f"'{text}"
+    assert escape_csv_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("value", ["", "acme", "a=b", "run_1:7:1", "2026-03-01", -1, -0.5, True, None])
 def test_all_else_is_as_it_was(value: Any) -> None:
-    assert csv_cell(value) == value
+    assert escape_csv_cell(value) == value
 
 
 @given(st.text())
 def test_no_text_begins_like_a_formula(text: str) -> None:
-    assert not str(csv_cell(text)).lstrip().startswith(("=", "+", "-", "@"))
+    assert not str(escape_csv_cell(text)).lstrip().startswith(("=", "+", "-", "@"))
 
 
 @given(st.lists(st.text(st.sampled_from("a=\r\n,\"' \t;\u2028")), min_size=1))
 def test_no_text_begins_a_cell_or_a_row_of_its_own(cells: list[str]) -> None:
     """A spreadsheet takes any line end outside of quotes for the end of a row, and what follows for a cell."""
-    text = csv_line(cells)
+    text = format_csv_line(cells)
 
     outside = "".join(text.split('"')[::2])
     assert (outside.count("\n"), outside.count("\r"), text[-1]) == (1, 0, "\n")
-    assert [*csv.reader(io.StringIO(text, newline=""))] == [[*map(csv_cell, cells)]]
+    assert [*csv.reader(io.StringIO(text, newline=""))] == [[*map(escape_csv_cell, cells)]]

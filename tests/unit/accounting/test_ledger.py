@@ -38,7 +38,7 @@ def test_a_rows_key_is_run_lease_token_and_call() -> None:
     assert row(replace(CALL, number=4))["_id"] != row()["_id"]
 
 
-def test_a_row_says_who_pays_and_for_what() -> None:
+def test_a_row_names_payer_and_purpose() -> None:
     assert row() == {
         "_id": "run_1:7:3",
         "run_id": "run_1",
@@ -67,7 +67,7 @@ def test_a_row_says_who_pays_and_for_what() -> None:
     }
 
 
-def test_an_open_row_is_known_as_missing_and_says_when_it_is_given_up() -> None:
+def test_an_open_row_counts_as_missing_and_has_the_time_of_its_end() -> None:
     begun = BegunCall(3, "Writer", "openai", "m", CALL.started_at, within_s=30)
 
     opened = open_row(OWNER, lease_token=7, call=begun, holder="worker-1")

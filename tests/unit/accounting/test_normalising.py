@@ -5,7 +5,7 @@ from ag2.events import Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.normalising import MOST, NORMALISE, estimated
+from accounting.normalising import MAX_TOKENS, NORMALIZERS, estimate_tokens
 from accounting.usage import Tokens
 
 
@@ -104,34 +104,34 @@ from accounting.usage import Tokens
         ),
     ],
 )
-def test_each_provider_says_the_same_in_its_own_way(provider: str, usage: Usage, tokens: Tokens) -> None:
-    assert NORMALISE[provider](usage) == tokens
+def test_each_provider_reports_the_same_in_its_own_way(provider: str, usage: Usage, tokens: Tokens) -> None:
+    assert NORMALIZERS[provider](usage) == tokens
 
 
 def test_no_usage_is_no_tokens() -> None:
-    assert {normalise(Usage()) for normalise in NORMALISE.values()} == {Tokens()}
+    assert {normalise(Usage()) for normalise in NORMALIZERS.values()} == {Tokens()}
 
 
-@pytest.mark.parametrize("value", ["12", -5, float("nan"), float("inf"), MOST * 10, [], {}])
+@pytest.mark.parametrize("value", ["12", -5, float("nan"), float("inf"), MAX_TOKENS * 10, [], {}])
 def test_what_is_no_count_is_none(value: object) -> None:
     usage = Usage(prompt_tokens=value, completion_tokens=value)  # type: ignore[arg-type]  # servers send anything
 
-    assert {normalise(usage) for normalise in NORMALISE.values()} == {Tokens()}
+    assert {normalise(usage) for normalise in NORMALIZERS.values()} == {Tokens()}
 
 
 anything = st.one_of(
-    st.none(), st.integers(-5, MOST * 2), st.floats(), st.text(max_size=3), st.lists(st.integers(), max_size=1)
+    st.none(), st.integers(-5, MAX_TOKENS * 2), st.floats(), st.text(max_size=3), st.lists(st.integers(), max_size=1)
 )
 
 
 @given(st.builds(Usage, anything, anything, anything, anything, anything, anything))  # servers send anything
 def test_a_part_is_never_more_than_the_whole(usage: Usage) -> None:
-    for normalise in NORMALISE.values():
+    for normalise in NORMALIZERS.values():
         tokens = normalise(usage)
 
         assert min(tokens.cached_input, tokens.cache_write, tokens.reasoning) >= 0
-        assert tokens.cached_input + tokens.cache_write <= tokens.input <= 3 * MOST
-        assert tokens.reasoning <= tokens.output <= 2 * MOST
+        assert tokens.cached_input + tokens.cache_write <= tokens.input <= 3 * MAX_TOKENS
+        assert tokens.reasoning <= tokens.output <= 2 * MAX_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_a_part_is_never_more_than_the_whole(usage: Usage) -> None:
     [(0, 1, Tokens(1, output=1)), (8, 9, Tokens(2, output=3)), (4001, 4, Tokens(1001, output=1))],
 )
 def test_an_estimate_is_a_token_for_four_characters_and_never_nothing(sent: int, said: int, tokens: Tokens) -> None:
-    assert estimated(sent, said) == tokens
+    assert estimate_tokens(sent, said) == tokens

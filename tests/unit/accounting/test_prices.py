@@ -15,13 +15,13 @@ from ag2.events import Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.normalising import MOST, NORMALISE, Normalise
-from accounting.prices import BUILT_IN_FILE, Price, Priced, PriceTable, built_in, cost_nano_usd
+from accounting.normalising import MAX_TOKENS, NORMALIZERS, Normalizer
+from accounting.prices import BUILT_IN_FILE, Price, CallCost, PriceTable, built_in_prices, cost_nano_usd
 from accounting.usage import Tokens
 from workflows.models_file import HostedModel, ModelSpec, read_models_file
 
 AT = datetime(2026, 12, 1, tzinfo=UTC)
-BUILT_IN = built_in().prices
+BUILT_IN = built_in_prices().prices
 counts = st.integers(min_value=0, max_value=10**12)
 amounts = st.decimals(min_value=0, max_value=1_000_000, places=6)
 some_amounts = st.none() | amounts
@@ -37,8 +37,8 @@ def all_tokens(draw: st.DrawFn) -> Tokens:
     return Tokens(draw(counts) + cached + write, cached, write, draw(counts) + reasoning, reasoning)
 
 
-def price(model: str = "m", *, input: str = "1", output: str = "2", **given: Decimal) -> Price:  # noqa: A002 -- the field's name
-    return Price("openai", model, Decimal(input), Decimal(output), **given)  # type: ignore[arg-type]  # -- the rest of a price, by name
+def price(model: str = "m", *, input: str = "1", output: str = "2", **extras: Decimal) -> Price:  # noqa: A002 -- the field's name
+    return Price("openai", model, Decimal(input), Decimal(output), **extras)  # type: ignore[arg-type]  # -- the rest of a price, by name
 
 
 def test_the_first_match_wins() -> None:
@@ -46,15 +46,15 @@ def test_the_first_match_wins() -> None:
     assert table.cost(Tokens(input=1), provider="openai", model="gpt-5", at=AT) == 3_000
 
 
-def test_a_price_of_ones_own_comes_before_the_built_in_one_and_each_says_whose_it_is() -> None:
+def test_a_configured_price_precedes_the_built_in_one_and_names_its_source() -> None:
     million = Tokens(input=1_000_000)
     table = PriceTable([Price("*", "gpt-5-mini*", Decimal(9), Decimal(9))])
 
-    mine = table.priced(million, provider="openai", model="gpt-5-mini", at=AT)
-    theirs = table.priced(million, provider="openai", model="gpt-5-nano", at=AT)
+    mine = table.price_call(million, provider="openai", model="gpt-5-mini", at=AT)
+    theirs = table.price_call(million, provider="openai", model="gpt-5-nano", at=AT)
 
-    assert mine == Priced(9_000_000_000, "models file")
-    assert theirs == Priced(50_000_000, built_in().name)
+    assert mine == CallCost(9_000_000_000, "models file")
+    assert theirs == CallCost(50_000_000, built_in_prices().name)
     assert PriceTable().cost(million, provider="openai", model="gpt-5-mini", at=AT) == 250_000_000
 
 
@@ -96,22 +96,22 @@ def test_a_long_prompt_has_the_price_of_its_length_for_all_of_it(tokens: Tokens,
     assert PriceTable(prices).cost(tokens, provider="p", model="m", at=AT) == micro_usd * 1000
 
 
-def test_a_price_for_long_prompts_alone_says_nothing_of_short_ones() -> None:
+def test_a_price_for_long_prompts_alone_does_not_price_short_ones() -> None:
     table = PriceTable([Price("*", "*", Decimal(3), Decimal(3), above_tokens=100)])
 
-    assert table.priced(Tokens(input=101), provider="p", model="m", at=AT) == Priced(303_000, "models file")
-    assert table.priced(Tokens(input=100), provider="p", model="m", at=AT) == Priced(None, None)
+    assert table.price_call(Tokens(input=101), provider="p", model="m", at=AT) == CallCost(303_000, "models file")
+    assert table.price_call(Tokens(input=100), provider="p", model="m", at=AT) == CallCost(None, None)
     assert table.table_of(provider="p", model="m", day=AT.date()) is None
 
 
 def test_an_unknown_price_is_not_free() -> None:
-    unknown = PriceTable().priced(Tokens(input=5), provider="openai", model="nobody-knows", at=AT)
+    unknown = PriceTable().price_call(Tokens(input=5), provider="openai", model="nobody-knows", at=AT)
 
-    assert unknown == Priced(None, None)
+    assert unknown == CallCost(None, None)
     assert PriceTable().table_of(provider="openai", model="nobody-knows", day=AT.date()) is None
 
 
-def test_cached_and_written_tokens_are_part_of_the_input_and_reasoning_of_the_output() -> None:
+def test_cached_and_written_tokens_are_input_and_reasoning_is_output() -> None:
     full = price(input="10", output="100", cached_input=Decimal(1), cache_write=Decimal(20), reasoning=Decimal(7))
     tokens = Tokens(input=100, cached_input=60, cache_write=30, output=50, reasoning=20)
 
@@ -143,12 +143,12 @@ def test_a_cost_is_exact(tokens: Tokens, price: Price) -> None:
     assert cost_nano_usd(tokens, price) == round(sum(count * Fraction(each) * 1000 for count, each in parts))
 
 
-@pytest.mark.parametrize("normalise", NORMALISE.values(), ids=NORMALISE)
-def test_the_dearest_call_that_a_server_can_tell_of_has_room_in_the_store(normalise: Normalise) -> None:
+@pytest.mark.parametrize("normalise", NORMALIZERS.values(), ids=NORMALIZERS)
+def test_the_most_expensive_possible_call_fits_into_the_store(normalise: Normalizer) -> None:
     most = Decimal(1_000_000)
     dearest = Price("p", "m", most, most, most, most, most)
 
-    assert cost_nano_usd(normalise(Usage(*[MOST] * 6)), dearest) < 2**63
+    assert cost_nano_usd(normalise(Usage(*[MAX_TOKENS] * 6)), dearest) < 2**63
 
 
 @given(all_tokens(), all_tokens(), all_prices)
@@ -174,7 +174,7 @@ def test_the_built_in_table_keeps_to_the_rules_of_the_models_file(tmp_path: Path
 
     assert read.own.prices == BUILT_IN
     assert set(table) == {"version", "prices"}
-    assert built_in().name == f"built-in {table['version']:%Y-%m-%d}"
+    assert built_in_prices().name == f"built-in {table['version']:%Y-%m-%d}"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_each_built_in_price_is_found_and_plausible(price: Price) -> None:
     model = re.sub(r"\[(.)[^]]*]", r"\1", price.model).replace("*", "")
     count = price.above_tokens + 1
 
-    found = PriceTable().priced(
+    found = PriceTable().price_call(
         Tokens(input=count),
         provider=price.provider.rstrip("*"),
         model=model,

@@ -29,7 +29,7 @@ def test_the_example_is_a_tool_that_can_be_loaded(tmp_path: Path, name: str) -> 
     package = load(tmp_path / "P", tools=[{"agent": "A", "file": file.name, "function": name}])
 
     assert faults(package) == []
-    assert PackageModules(package).function(file, name).__name__ == name
+    assert PackageModules(package).load_function(file, name).__name__ == name
 
 
 def test_what_is_served_is_on_the_page() -> None:

@@ -86,7 +86,7 @@ USAGES = tuple(dict.fromkeys(usages()))
 
 
 @pytest.mark.parametrize("usage", USAGES, ids=str)
-def test_a_benchmark_takes_what_it_is_said_to_take(usage: Usage) -> None:
+def test_a_benchmark_takes_the_documented_arguments(usage: Usage) -> None:
     assert (BENCHMARKS / usage.script).is_file()
     parser = parser_of(usage.script)
 

@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 from ops.cli.main import cli
 from ops.docs_settings import settings_table, with_table
 from workers.settings import setting_fields, variable_name
@@ -82,13 +82,13 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
-def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
+def resolve_command(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command that these words after `unattended` name, and its arguments."""
     command: click.Command = cli
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"there is no command {words[0]}"
         found = command.commands[words[0]]
-        command, words = found.command() if isinstance(found, Deferred) else found, words[1:]
+        command, words = found.load() if isinstance(found, DeferredCommand) else found, words[1:]
     return command, words
 
 
@@ -119,7 +119,7 @@ def test_no_host_but_the_known_ones(page: Path) -> None:
 
 def test_commands_exist_with_their_options(page: Path) -> None:
     for words in commands_in(page, "unattended"):
-        command, arguments = resolved(words[1:])
+        command, arguments = resolve_command(words[1:])
         if words in list(shell_commands(page)):
             command.make_context(command.name, arguments)  # raises for an unknown option or a missing argument
         else:
@@ -188,7 +188,7 @@ def test_the_readmes_triggers_can_be_read() -> None:
     assert findings.all == ()
 
 
-def test_the_example_package_loads_as_the_page_says(tmp_path: Path) -> None:
+def test_the_example_package_loads_as_documented(tmp_path: Path) -> None:
     package = tmp_path / "Refunds"
     for block in blocks(ROOT / "docs" / "package-format.md"):
         if block.file:
@@ -201,7 +201,7 @@ def test_the_example_package_loads_as_the_page_says(tmp_path: Path) -> None:
     assert loaded.findings == ()
     assert (len(loaded.agents), len(loaded.tools), len(loaded.triggers)) == (2, 1, 6)
     assert set(models.models) == {"default", "local", "canned"}
-    assert read_script(package / "answers.yaml").entry("Clerk", answered=1, failed=1)["text"] == "REFUND"
+    assert read_script(package / "answers.yaml").next_answer("Clerk", answered=1, failed=1)["text"] == "REFUND"
 
 
 def test_no_page_holds_both_sides_of_a_merge() -> None:

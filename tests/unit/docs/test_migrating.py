@@ -12,7 +12,7 @@ import yaml
 from celery.schedules import crontab
 
 from tests.unit.docs.test_docs import ROOT, blocks, read
-from workflows.package.cron import fires_after
+from workflows.package.cron import iter_fires_after
 from workflows.package.findings import Findings
 from workflows.package.reading.triggers import read_triggers
 
@@ -43,7 +43,7 @@ def test_a_crontab_fires_when_its_cron_does(arguments: str, cron: str) -> None:
     given = dict(re.findall(r'(\w+)=("[^"]*"|\d+)', arguments))
     schedule = crontab(**{name: value.strip('"') for name, value in given.items()})
 
-    ours = list(takewhile(lambda fire: fire < LAST, fires_after(cron, "UTC", FIRST - timedelta(seconds=1))))
+    ours = list(takewhile(lambda fire: fire < LAST, iter_fires_after(cron, "UTC", FIRST - timedelta(seconds=1))))
 
     assert ours == list(celery_fires(schedule))
     assert ours

@@ -13,16 +13,16 @@ from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, errors, load, wr
 from workers.store import storable
 from workflows.chat import hook_results, loops
 from workflows.chat.lifecycle import CLOSING_TIMEOUT_S
-from workflows.chat.manager import MAX_CONVERSATION
+from workflows.chat.manager import MAX_SHOWN_CONVERSATION
 from workflows.chat.package_steps import STEP_TIMEOUT_S
-from workflows.chat.tool_functions import MAX_RESULT
+from workflows.chat.tool_functions import MAX_RESULT_CHARACTERS
 from workflows.context import conditions, storable_values
 from workflows.context.bounds import MAX_CONTEXT_BYTES, MAX_VALUE_BYTES
-from workflows.context.external.reader import LONGEST_CALL_S, MAX_ATTEMPTS
+from workflows.context.external.reader import MAX_CALL_S, MAX_ATTEMPTS
 from workflows.context.observers.registry import trigger_types
 from workflows.context.patterns import MAX_MATCHED_LENGTH, MAX_PATTERN_LENGTH
-from workflows.context.reads import ALL_READS_DEADLINE_S, READ_DEADLINE_S
-from workflows.context.rendering import MAX_RENDERED
+from workflows.context.reads import ALL_READS_TIMEOUT_S, READ_TIMEOUT_S
+from workflows.context.rendering import MAX_RENDERED_CHARACTERS
 from workflows.package import jmespath_problems
 from workflows.package.loader import load_package
 from workflows.package.models import Limits, Package
@@ -30,8 +30,8 @@ from workflows.package.raw.data_files import MAX_FILE_BYTES
 from workflows.package.raw.tree import MAX_FILES, MAX_TREE_BYTES
 from workflows.package.raw.yaml_events import MAX_CHARACTERS
 from workflows.package.reading.parsed_code import MAX_CODE_BYTES
-from workflows.package.reading.sources import SOURCES
-from workflows.package.schemas.all import schema_of
+from workflows.package.reading.sources import SOURCE_READERS
+from workflows.package.schemas.all import build_schema
 
 PATH = ROOT / "docs" / "package-format.md"
 PAGE = PATH.read_text(encoding="utf-8")
@@ -52,18 +52,18 @@ def rows(text: str) -> Iterator[tuple[list[str], str, str]]:
         yield re.findall(r"`(.+?)`", names), example, meaning
 
 
-def documented(text: str) -> set[str]:
+def documented_names(text: str) -> set[str]:
     """The fields of the tables, and the other names that their meaning mentions."""
     return {word for names, _, meaning in rows(text) for word in (*names, *re.findall(r"`(\w+)`", meaning))}
 
 
 def definition(file: str, name: str) -> Mapping[str, Any]:
-    properties: Mapping[str, Any] = schema_of(file)["definitions"][name]["properties"]
+    properties: Mapping[str, Any] = build_schema(file)["definitions"][name]["properties"]
     return properties
 
 
 FILES: list[tuple[str, Mapping[str, Any]]] = [
-    ("## orchestrator", schema_of("orchestrator")["properties"]),
+    ("## orchestrator", build_schema("orchestrator")["properties"]),
     ("## agents", definition("agents", "agent")),
     ("## context_variables", definition("context_variables", "definition")),
     ("### Sources", definition("context_variables", "source")),
@@ -77,13 +77,13 @@ FILES: list[tuple[str, Mapping[str, Any]]] = [
 @pytest.mark.parametrize(("title", "fields"), FILES, ids=[title.strip("# ") for title, _ in FILES])
 def test_every_field_is_on_the_page(title: str, fields: Mapping[str, Any]) -> None:
     # The earliest form of a variable has the place of its document beside its name; the page names it there.
-    on_the_page = documented(section(title)) | ({"value", "default_value", "database"} if "context" in title else set())
+    on_the_page = documented_names(section(title)) | ({"value", "default_value", "database"} if "context" in title else set())
 
     assert set(fields) - on_the_page == set()
 
 
 @pytest.mark.parametrize(("title", "fields"), FILES, ids=[title.strip("# ") for title, _ in FILES])
-def test_every_example_says_the_field_it_stands_for(title: str, fields: Mapping[str, Any]) -> None:
+def test_every_example_names_the_field_it_stands_for(title: str, fields: Mapping[str, Any]) -> None:
     tables = re.split(
         r"^\| (?=\w)",
         section(title).split("\n### ")[0] if title.startswith("## ") else section(title),
@@ -99,7 +99,7 @@ EXAMPLES = [(names, example) for names, example, _ in rows(section("### Sources"
 
 
 def test_every_type_of_source_has_an_example() -> None:
-    assert {name for names, _ in EXAMPLES for name in names} == set(SOURCES)
+    assert {name for names, _ in EXAMPLES for name in names} == set(SOURCE_READERS)
 
 
 @pytest.mark.parametrize(("names", "example"), EXAMPLES, ids=[names[0] for names, _ in EXAMPLES])
@@ -179,29 +179,29 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
         f"A value that is read has at most {MAX_VALUE_BYTES // kilobyte} KB",
         f"a context {MAX_CONTEXT_BYTES // megabyte} MB when a run begins",
         f"and {storable.MAX_CONTEXT_BYTES // megabyte} MB later",
-        f"a prompt shows {MAX_RENDERED:,} characters",
+        f"a prompt shows {MAX_RENDERED_CHARACTERS:,} characters",
         f"A condition or an expression has at most {conditions.MAX_LENGTH:,} characters",
         f"An expression of a trigger has at most {jmespath_problems.MAX_DEPTH} levels",
         f"a pattern {MAX_PATTERN_LENGTH:,}; it sees {MAX_MATCHED_LENGTH:,} characters",
-        f"of more than {storable_values.MAX_BYTES // megabyte} MB the first {storable_values.MAX_TEXT:,} characters",
+        f"of more than {storable_values.MAX_BYTES // megabyte} MB the first {storable_values.MAX_TEXT_CHARACTERS:,} characters",
         f"| `max_turns` | {limits.max_turns} |",
         f"| `wall_clock_s` | {limits.wall_clock_s:g} |",
         f"| `model_calls` | {limits.model_calls} |",
         f"| `tool_calls` | {limits.tool_calls} |",
-        f"for the {loops.SAME_ROUNDS}th time in a row, or 2 to {max(loops.PERIODS)} such answers",
-        f"take turns for the {loops.ROUNDS_OVER}th time",
-        f"{loops.SAME_TURNS} times in a row, or 2 to {max(loops.PERIODS)} turns",
-        f"in the same order {loops.TURNS_OVER} times over",
-        f"{READ_DEADLINE_S:g} s each, {ALL_READS_DEADLINE_S:g} s together",
-        f"no call takes longer than {LONGEST_CALL_S:g} s",
+        f"for the {loops.MAX_SAME_ROUNDS}th time in a row, or 2 to {max(loops.CYCLE_LENGTHS)} such answers",
+        f"take turns for the {loops.MAX_ROUND_CYCLES}th time",
+        f"{loops.MAX_SAME_TURNS} times in a row, or 2 to {max(loops.CYCLE_LENGTHS)} turns",
+        f"in the same order {loops.MAX_TURN_CYCLES} times over",
+        f"{READ_TIMEOUT_S:g} s each, {ALL_READS_TIMEOUT_S:g} s together",
+        f"no call takes longer than {MAX_CALL_S:g} s",
         f"attempts, 1 to {MAX_ATTEMPTS}",
-        f"at most {MAX_RESULT:,} characters",
+        f"at most {MAX_RESULT_CHARACTERS:,} characters",
         f"A call has {STEP_TIMEOUT_S:g} s. Everything after the end has {CLOSING_TIMEOUT_S:g} s in all",
-        f"says nothing. At most {hook_results.MAX_CHARACTERS:,} characters",
-        f"the newest {MAX_CONVERSATION:,} characters of the conversation",
+        f"says nothing. At most {hook_results.MAX_SENT_CHARACTERS:,} characters",
+        f"the newest {MAX_SHOWN_CONVERSATION:,} characters of the conversation",
     ):
         assert said in PAGE
-    assert conditions.MAX_LENGTH == jmespath_problems.MAX_LENGTH
+    assert conditions.MAX_LENGTH == jmespath_problems.MAX_CHARACTERS
 
 
 TRIGGERS = [(names[0], example) for names, example, _ in rows(section("### What changes a state"))]

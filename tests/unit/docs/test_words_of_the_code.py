@@ -16,7 +16,7 @@ import pytest
 from tests.unit.docs.test_docs import PACKAGE_FOLDERS, PAGES, ROOT, code_spans, prose, read
 
 WORD = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
-SAID_IN_PROSE = re.compile(r"\b[Ll]og(?: line)?(?: says)? `([a-z_]+)`|`([a-z_]+)` in (?:the|its) log\b")
+NAMED_IN_PROSE = re.compile(r"\b[Ll]og(?: line)?(?: says)? `([a-z_]+)`|`([a-z_]+)` in (?:the|its) log\b")
 TABLE_OF_LOG_LINES = re.compile(r"^\| log line \|.*\n(?:\|.*\n)*", re.MULTILINE)
 FIRST_CELL = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 # Words of others: prometheus-client, RabbitMQ, model providers; and those that the code puts together from names.
@@ -39,7 +39,7 @@ class Source:
         texts = {each for node in nodes for each in texts_in(node)}
         self.texts |= texts
         self.names |= {name for node in nodes for name in names_of(node)}
-        for event in filter(None, map(logged_by, nodes)):
+        for event in filter(None, map(logged_event, nodes)):
             # Where the event is a variable, its value is one of the module's texts.
             self.events |= {text for each in ast.walk(event) for text in texts_in(each)} or texts
 
@@ -56,7 +56,7 @@ def names_of(node: ast.AST) -> Iterator[str]:
             yield name
 
 
-def logged_by(node: ast.AST) -> ast.expr | None:
+def logged_event(node: ast.AST) -> ast.expr | None:
     """The first argument of a call such as log.warning(…)."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
         return None
@@ -83,7 +83,7 @@ def names_of_tests() -> frozenset[str]:
 
 def named_log_lines(page: Path) -> set[str]:
     in_tables = {name for table in TABLE_OF_LOG_LINES.findall(read(page)) for name in FIRST_CELL.findall(table)}
-    return in_tables | {name for pair in SAID_IN_PROSE.findall(prose(page)) for name in pair if name}
+    return in_tables | {name for pair in NAMED_IN_PROSE.findall(prose(page)) for name in pair if name}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

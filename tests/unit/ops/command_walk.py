@@ -6,9 +6,9 @@ from functools import cache
 import click
 
 from ops.cli.command import PROGRAM, Command
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 from ops.cli.main import cli
-from ops.docs_commands import leaves
+from ops.docs_commands import leaf_commands
 
 ROOT = cli.make_context(PROGRAM, [], resilient_parsing=True, terminal_width=80)
 
@@ -18,18 +18,18 @@ def all_commands() -> dict[str, Command]:
     """By the words that come after the program's name."""
     found = {}
     for name, command in cli.commands.items():
-        for path, real, _ in leaves(name, command, ROOT):
+        for path, real, _ in leaf_commands(name, command, ROOT):
             assert isinstance(real, Command), path
             found[path.removeprefix(f"{PROGRAM} ")] = real
     return found
 
 
 def all_groups() -> dict[str, click.Group]:
-    real = {name: each.command() if isinstance(each, Deferred) else each for name, each in cli.commands.items()}
+    real = {name: each.load() if isinstance(each, DeferredCommand) else each for name, each in cli.commands.items()}
     return {name: each for name, each in real.items() if isinstance(each, click.Group)}
 
 
-def parsed(line: str) -> tuple[str, click.Context]:
+def parse_command(line: str) -> tuple[str, click.Context]:
     """The command that a line of a shell names, and what click makes of the rest; raises for what click refuses."""
     words = shlex.split(line)
     redirected = [index for index, word in enumerate(words) if word in (">", ">>", "<", "|")]

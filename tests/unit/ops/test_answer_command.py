@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from ops.cli.runs import answer as asks
-from ops.cli.runs.answer import _responses, answer, with_choice_as_text
-from ops.cli.runs.question_lines import answer_lines, answering_command, question_lines
+from ops.cli.runs.answer import _parse_responses, answer, with_choice_as_text
+from ops.cli.runs.question_lines import answer_lines, answer_command_line, question_lines
 from workers.control.errors import RefusedError
 
-ASKS: dict[str, Any] = {"kind": "tool", "number": 1, "agent": "A", "turn": 2, "text": "t waits", "tool": "Card"}
+QUESTIONS: dict[str, Any] = {"kind": "tool", "number": 1, "agent": "A", "turn": 2, "text": "t waits", "tool": "Card"}
 PAY: dict[str, Any] = {
     "kind": "tool",
     "number": 3,
@@ -29,7 +29,7 @@ PAY: dict[str, Any] = {
     "choices": ["yes", "no"],
     "keys": ["verdict", "why"],
 }
-SAYS: dict[str, Any] = {"kind": "message", "number": 1, "agent": "A", "turn": 1, "text": "Which colour?"}
+ANSWER_KEYS: dict[str, Any] = {"kind": "message", "number": 1, "agent": "A", "turn": 1, "text": "Which colour?"}
 RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
 
 
@@ -48,7 +48,7 @@ RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
         (["--json-responses", "@nowhere.json"], "nowhere.json cannot be read"),
     ],
 )
-def test_wrong_use_is_told_with_its_option(options: list[str], told: str) -> None:
+def test_wrong_use_is_reported_with_its_option(options: list[str], told: str) -> None:
     result = CliRunner().invoke(answer, ["run_1", *options])
 
     assert result.exit_code == 2
@@ -58,7 +58,7 @@ def test_wrong_use_is_told_with_its_option(options: list[str], told: str) -> Non
 def test_values_are_json_where_they_are_json_and_text_otherwise() -> None:
     texts = ["Card.n=7", 'Card.s="7"', "Card.zip=007", "Card.ok=true", "Card.nan=NaN", "Card.a.b==x", "Card.e="]
 
-    assert _responses('{"Card": {"n": 1, "kept": 1}, "Form": {}}', texts) == {
+    assert _parse_responses('{"Card": {"n": 1, "kept": 1}, "Form": {}}', texts) == {
         "Card": {"n": 7, "kept": 1, "s": "7", "zip": "007", "ok": True, "nan": "NaN", "a.b": "=x", "e": ""},
         "Form": {},
     }
@@ -67,27 +67,27 @@ def test_values_are_json_where_they_are_json_and_text_otherwise() -> None:
 @pytest.mark.parametrize(
     ("question", "command"),
     [
-        (SAYS, 'unattended runs answer run_1 --question 1 --message "…"'),
-        (ASKS, "unattended runs answer run_1 --question 1 --response Card.KEY=…"),
+        (ANSWER_KEYS, 'unattended runs answer run_1 --question 1 --message "…"'),
+        (QUESTIONS, "unattended runs answer run_1 --question 1 --response Card.KEY=…"),
         (PAY, "unattended runs answer run_1 --question 3 --response Refund.verdict=… --response Refund.why=…"),
         ({**PAY, "keys": None}, "unattended runs answer run_1 --question 3 --response Refund.choice=…"),
         (
-            {**ASKS, "keys": ["a", "b c"]},
+            {**QUESTIONS, "keys": ["a", "b c"]},
             "unattended runs answer run_1 --question 1 --response Card.a=… --response 'Card.b c'=…",
         ),
         (
-            {**ASKS, "tool": "v1.Card"},
+            {**QUESTIONS, "tool": "v1.Card"},
             'unattended runs answer run_1 --question 1 --json-responses \'{"v1.Card": {"KEY": "…"}}\'',
         ),
     ],
 )
-def test_a_question_says_the_command_that_answers_it(question: dict[str, Any], command: str) -> None:
-    assert answering_command("run_1", question) == command
+def test_a_question_shows_the_command_that_answers_it(question: dict[str, Any], command: str) -> None:
+    assert answer_command_line("run_1", question) == command
 
 
-def test_each_question_is_shown_with_its_arguments_and_nothing_that_moves_a_cursor() -> None:
+def test_each_question_is_shown_with_arguments_and_no_cursor_codes() -> None:
     long = {"lines": [f"line {number}" for number in range(30)]}
-    old = {**ASKS, "text": "one\ntwo\x1b[2J", "payload": long, "also": ["Form"]}
+    old = {**QUESTIONS, "text": "one\ntwo\x1b[2J", "payload": long, "also": ["Form"]}
 
     lines = list(question_lines({**RUN, "question": PAY, "questions": [old, PAY]}))
 
@@ -106,11 +106,11 @@ def test_each_question_is_shown_with_its_arguments_and_nothing_that_moves_a_curs
 @pytest.mark.parametrize(
     ("run", "numbers"),
     [
-        ({**RUN, "question": SAYS, "questions": [SAYS, PAY]}, ["1", "3"]),
+        ({**RUN, "question": ANSWER_KEYS, "questions": [ANSWER_KEYS, PAY]}, ["1", "3"]),
         ({**RUN, "question": PAY}, ["3"]),  # of an older version
         ({**RUN, "question": {"kind": "message", "text": "x"}, "answers": [{}]}, ["2"]),
         ({**RUN, "question": None}, []),
-        ({**RUN, "state": "queued", "question": SAYS, "questions": [SAYS]}, []),
+        ({**RUN, "state": "queued", "question": ANSWER_KEYS, "questions": [ANSWER_KEYS]}, []),
     ],
 )
 def test_the_questions_that_wait_are_shown_whichever_version_asked(run: dict[str, Any], numbers: list[str]) -> None:
@@ -139,7 +139,7 @@ def test_an_answer_is_shown_with_what_it_was_an_answer_to(kept: dict[str, Any], 
     assert list(answer_lines(kept, "noon")) == lines
 
 
-def _sent(
+def _send_answer(
     monkeypatch: pytest.MonkeyPatch, typed: str, questions: list[dict[str, Any]], *options: Any, terminal: bool = True
 ) -> tuple[list[dict[str, Any]], str]:
     """What is sent for these options (`question`, `said`) and this typing, and what was shown."""
@@ -147,7 +147,7 @@ def _sent(
     monkeypatch.setattr(asks, "with_database", lambda _work: run)
     with CliRunner().isolation(input=typed) as (_, stderr, _):
         monkeypatch.setattr(sys.stdin, "isatty", lambda: terminal)
-        sent = list(asks._answers("run_1", *options))
+        sent = list(asks._collect_answers("run_1", *options))
     return sent, stderr.getvalue().decode()
 
 
@@ -157,17 +157,17 @@ YES = {"responses": {"Refund": {"verdict": "yes"}}}
 @pytest.mark.parametrize(
     ("questions", "named", "said", "typed", "sent"),
     [
-        ([SAYS], None, {}, "blue\n", [{"question": 1, "message": "blue"}]),
+        ([ANSWER_KEYS], None, {}, "blue\n", [{"question": 1, "message": "blue"}]),
         (
-            [{**ASKS, "keys": ["ok", "why"]}],
+            [{**QUESTIONS, "keys": ["ok", "why"]}],
             None,
             {},
             "true\nfair enough\n",
             [{"question": 1, "responses": {"Card": {"ok": True, "why": "fair enough"}}}],
         ),
-        ([ASKS], None, {}, 'yes\n{"ok": true}\n', [{"question": 1, "responses": {"Card": {"ok": True}}}]),
+        ([QUESTIONS], None, {}, 'yes\n{"ok": true}\n', [{"question": 1, "responses": {"Card": {"ok": True}}}]),
         (
-            [SAYS, PAY],
+            [ANSWER_KEYS, PAY],
             None,
             {},
             "blue\nmaybe\nyes\nfair\n",
@@ -176,20 +176,20 @@ YES = {"responses": {"Refund": {"verdict": "yes"}}}
                 {"question": "q_5f0c", "responses": {"Refund": {"verdict": "yes", "why": "fair"}}},
             ],
         ),
-        ([SAYS, PAY], 1, {}, "blue\n", [{"question": 1, "message": "blue"}]),
+        ([ANSWER_KEYS, PAY], 1, {}, "blue\n", [{"question": 1, "message": "blue"}]),
         (
-            [SAYS, {**PAY, "keys": None}],
+            [ANSWER_KEYS, {**PAY, "keys": None}],
             "q_5f0c",
             {},
             "no\n",
             [{"question": "q_5f0c", "responses": {"Refund": {"choice": "no"}}}],
         ),
         ([PAY], None, YES, "y\n", [{"question": "q_5f0c", **YES}]),
-        ([SAYS, PAY], None, YES, "2\n3\n", [{"question": "q_5f0c", **YES}]),
-        ([SAYS, PAY], 3, YES, "", [{"question": 3, **YES}]),
+        ([ANSWER_KEYS, PAY], None, YES, "2\n3\n", [{"question": "q_5f0c", **YES}]),
+        ([ANSWER_KEYS, PAY], 3, YES, "", [{"question": 3, **YES}]),
     ],
 )
-def test_at_a_terminal_each_question_is_shown_and_what_is_left_out_is_asked_for(
+def test_at_a_terminal_questions_are_shown_and_omitted_values_prompted(
     questions: list[dict[str, Any]],
     named: Any,
     said: dict[str, Any],
@@ -197,7 +197,7 @@ def test_at_a_terminal_each_question_is_shown_and_what_is_left_out_is_asked_for(
     sent: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answered, shown = _sent(monkeypatch, typed, questions, named, said)
+    answered, shown = _send_answer(monkeypatch, typed, questions, named, said)
 
     assert answered == sent
     meant = [each for each in questions if named in (None, each["number"], each.get("id"))]
@@ -207,7 +207,7 @@ def test_at_a_terminal_each_question_is_shown_and_what_is_left_out_is_asked_for(
 
 def test_an_answer_that_is_not_confirmed_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match="1"):
-        _sent(monkeypatch, "n\n", [PAY], None, YES)
+        _send_answer(monkeypatch, "n\n", [PAY], None, YES)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_an_answer_that_is_not_confirmed_is_not_sent(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_choice_is_sent_as_the_text_that_it_is(given: dict[str, Any], sent: dict[str, Any]) -> None:
-    waiting = [SAYS, {**PAY, "choices": ["true", "7"]}]
+    waiting = [ANSWER_KEYS, {**PAY, "choices": ["true", "7"]}]
 
     for name in (3, "q_5f0c"):
         said = with_choice_as_text(waiting, {"question": name, "responses": {"Refund": given}})
@@ -229,8 +229,8 @@ def test_a_choice_is_sent_as_the_text_that_it_is(given: dict[str, Any], sent: di
     assert with_choice_as_text(waiting, {"question": 1, "message": "x"}) == {"question": 1, "message": "x"}
 
 
-def test_without_a_terminal_the_numbers_that_wait_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_the_waiting_numbers_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(click.UsageError, match="--question: questions 1 and 3 wait; `unattended runs show run_1`"):
-        _sent(monkeypatch, "", [SAYS, PAY], None, YES, terminal=False)
+        _send_answer(monkeypatch, "", [ANSWER_KEYS, PAY], None, YES, terminal=False)
     with pytest.raises(RefusedError, match="run_1 asks no question 2 now: questions 1 and 3 wait"):
-        _sent(monkeypatch, "", [SAYS, PAY], 2, {})
+        _send_answer(monkeypatch, "", [ANSWER_KEYS, PAY], 2, {})

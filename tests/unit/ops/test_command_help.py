@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from ops.cli.main import SECTIONS, cli
 from ops.docs_commands import PAGE, with_reference
-from tests.unit.ops.command_walk import all_commands, all_groups, parsed
+from tests.unit.ops.command_walk import all_commands, all_groups, parse_command
 
 COMMANDS = all_commands()
 NOTHING_TO_REPORT = "goes on until it is told to stop"
@@ -55,11 +55,11 @@ def test_a_listing_has_whole_sentences_in_80_columns(group: str) -> None:
 
 
 @each_command
-def test_help_ends_with_examples_that_the_command_takes_and_with_related_commands(path: str) -> None:
+def test_help_ends_with_valid_examples_and_related_commands(path: str) -> None:
     command = COMMANDS[path]
 
     assert command.examples, "no example"
-    assert {parsed(line)[0] for line in command.examples} == {path}
+    assert {parse_command(line)[0] for line in command.examples} == {path}
     assert set(command.related) <= COMMANDS.keys() - {path}
     shown = CliRunner().invoke(cli, [*path.split(), "--help"], terminal_width=80).stdout
     for line in command.examples:
@@ -67,7 +67,7 @@ def test_help_ends_with_examples_that_the_command_takes_and_with_related_command
 
 
 @each_command
-def test_every_option_says_what_it_is_and_what_holds_without_it(path: str) -> None:
+def test_every_option_has_a_description_and_a_default(path: str) -> None:
     context = click.Context(COMMANDS[path], info_name=path, show_default=True)
 
     for option in options(path):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ops.cli import completing
-from ops.cli.completing import Find, Name, completed_by
+from ops.cli.completing import FindNames, Candidate, complete_with
 from tests.unit.ops.command_walk import all_commands
 
 PROGRAM = "from ops.cli.main import run; run()"
@@ -36,8 +36,8 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def offered(find: Find, begun: str = "") -> list[str]:
-    return [each.value for each in completed_by(find)(ANYTHING, ANYTHING, begun)]
+def complete(find: FindNames, begun: str = "") -> list[str]:
+    return [each.value for each in complete_with(find)(ANYTHING, ANYTHING, begun)]
 
 
 @pytest.mark.parametrize(
@@ -85,23 +85,23 @@ def test_names_of_workflows_and_triggers_come_from_the_packages(
     (package / "triggers.yaml").write_text(f"triggers:\n{entries}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
-    assert offered(completing.workflows) == ["Morning"]
-    assert offered(completing.workflows, "Da") == []
-    assert offered(completing.triggers) == ["Morning/daily", "Morning/hook"]
-    assert offered(completing.triggers, "da") == ["daily"]
-    assert offered(completing.trigger_names) == ["daily", "schedule", "hook", "webhook"]
+    assert complete(completing.find_workflows) == ["Morning"]
+    assert complete(completing.find_workflows, "Da") == []
+    assert complete(completing.find_triggers) == ["Morning/daily", "Morning/hook"]
+    assert complete(completing.find_triggers, "da") == ["daily"]
+    assert complete(completing.find_trigger_names) == ["daily", "schedule", "hook", "webhook"]
 
 
 def test_what_takes_longer_than_patience_completes_what_was_found_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completing, "PATIENCE_S", 0.05)
 
-    def slow(_begun: str) -> Iterator[Name]:
+    def slow(_begun: str) -> Iterator[Candidate]:
         yield "at-once", ""
         time.sleep(10)
         yield "too-late", ""
 
     began = time.monotonic()
-    found = offered(slow)
+    found = complete(slow)
 
     assert found == ["at-once"]
     assert time.monotonic() - began < 5
@@ -109,18 +109,18 @@ def test_what_takes_longer_than_patience_completes_what_was_found_by_then(monkey
 
 @pytest.mark.parametrize("name", ["$(reboot)", "a;b", "a b", "`b`", "a|b", "~", "a\nb", "'", "a&", "!!", "*", "a>b"])
 def test_a_name_that_a_shell_would_act_on_is_not_offered(name: str) -> None:
-    def of_somebody_else(_begun: str) -> Iterator[Name]:
+    def of_somebody_else(_begun: str) -> Iterator[Candidate]:
         yield from ((name, ""), (f"acme{name}", ""), ("Größe-1/a.b@c:d%20", ""))
 
-    assert offered(of_somebody_else) == ["Größe-1/a.b@c:d%20"]
+    assert complete(of_somebody_else) == ["Größe-1/a.b@c:d%20"]
 
 
 def test_what_fails_completes_what_was_found_by_then() -> None:
-    def broken(_begun: str) -> Iterator[Name]:
+    def broken(_begun: str) -> Iterator[Candidate]:
         yield "found", ""
         raise OSError("away")
 
-    assert offered(broken) == ["found"]
+    assert complete(broken) == ["found"]
 
 
 @pytest.mark.parametrize(

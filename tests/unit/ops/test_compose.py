@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ops.roles import ROLES
-from ops.supervisor import BEYOND_WORKERS_GRACE_S
+from ops.supervisor import EXTRA_WORKER_GRACE_S
 from tests.promtool import promtool
 from workers.settings import Settings, load_settings, unknown_variables
 
@@ -20,7 +20,7 @@ OUR_PORTS = {"gateway": 8400, "exporter": 9400, "scheduler": 9401, "watcher": 94
 
 
 @cache
-def interpolated(name: str) -> dict[str, Any]:
+def interpolate(name: str) -> dict[str, Any]:
     """With the default of each ${NAME:-default}; there is none without one."""
     text = (COMPOSE / name).read_text(encoding="utf-8")
     text = re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", text)
@@ -30,7 +30,7 @@ def interpolated(name: str) -> dict[str, Any]:
 
 
 def services(name: str = "compose.yaml") -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = interpolated(name)["services"]
+    found: dict[str, dict[str, Any]] = interpolate(name)["services"]
     return found
 
 
@@ -63,7 +63,7 @@ def test_published_ports_are_on_the_loopback(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_images_have_a_version_and_mounts_a_source(name: str) -> None:
-    compose = interpolated(name)
+    compose = interpolate(name)
     for service, each in compose["services"].items():
         assert re.search(r":v?\d+\.\d+", each["image"]) or each["image"] == "unattended", service
         for mount in each.get("volumes", []):
@@ -76,7 +76,7 @@ def test_images_have_a_version_and_mounts_a_source(name: str) -> None:
             assert target.startswith("/")
 
 
-def test_every_role_is_there_and_is_told_what_it_reads() -> None:
+def test_every_role_is_there_with_the_settings_it_reads() -> None:
     for role in ROLES:
         service = services()[role]
         settings = settings_of(role)
@@ -105,13 +105,13 @@ def test_probes_ask_where_a_role_answers() -> None:
     assert services()["gateway"]["ports"] == ["127.0.0.1:8400:8400"]
 
 
-def test_whoever_stops_a_role_waits_longer_than_its_grace() -> None:
+def test_stopping_a_role_waits_longer_than_its_grace() -> None:
     example = environment_example()
 
     for role in ROLES:
         grace_s = int(services()[role]["stop_grace_period"].removesuffix("s"))
-        assert grace_s >= settings_of(role).grace_s + BEYOND_WORKERS_GRACE_S
-    assert load_settings(example).grace_s + BEYOND_WORKERS_GRACE_S == int(example["STOP_GRACE"].removesuffix("s"))
+        assert grace_s >= settings_of(role).grace_s + EXTRA_WORKER_GRACE_S
+    assert load_settings(example).grace_s + EXTRA_WORKER_GRACE_S == int(example["STOP_GRACE"].removesuffix("s"))
 
 
 def test_a_worker_sees_its_own_memory_limit_before_the_kernel_does() -> None:
@@ -135,7 +135,7 @@ def test_stores_are_reached_by_roles_only() -> None:
     on_stores = {name for name, each in services().items() if "stores" in each.get("networks", [])}
 
     assert on_stores == {*ROLES, "mongodb", "redis"}
-    assert interpolated("compose.yaml")["networks"]["stores"] == {"internal": True}
+    assert interpolate("compose.yaml")["networks"]["stores"] == {"internal": True}
     assert not any(services()[each].get("ports") for each in ("mongodb", "redis"))
 
 
@@ -168,7 +168,7 @@ def test_prometheus_finds_every_role_where_it_answers() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_grafana_loads_our_dashboards_and_nobody_can_change_them(name: str) -> None:
+def test_grafana_loads_our_dashboards_read_only(name: str) -> None:
     grafana = services(name)["grafana"]
     mounted = {target: COMPOSE / source for source, target, *_ in (each.split(":") for each in grafana["volumes"])}
     provisioning = mounted["/etc/grafana/provisioning"]

@@ -11,16 +11,16 @@ import pytest
 import yaml
 
 from ops.dashboards import expressions
-from ops.dashboards.__main__ import main, stale
+from ops.dashboards.__main__ import main, find_stale_files
 from ops.dashboards.frame import GATEWAY, TITLES
 from ops.dashboards.look import OUTCOMES
-from tests.dashboards.asked import FOLDER, Document, Window, dashboards, interpolated, panels
+from tests.dashboards.asked import FOLDER, Document, DashboardWindow, dashboards, interpolate, panels
 from tests.promtool import promtool
 from workflows.outcome import OutcomeKind
 
 ROOT = Path(__file__).parents[3]
 DASHBOARDS = dashboards()
-CHOSEN = {**Window(0, 3600, step_s=15).variables(), "app": ".*", "workflow": ".*", "gateway": GATEWAY}
+CHOSEN = {**DashboardWindow(0, 3600, step_s=15).variables(), "app": ".*", "workflow": ".*", "gateway": GATEWAY}
 CHOSEN_SEVERAL = {**CHOSEN, "app": ["acme", "globex.eu"], "workflow": ["DailyDigest"]}
 RULES = sorted((ROOT / "ops" / "alerts").glob("*.yaml"))
 # What Prometheus or a client library knows by itself.
@@ -38,8 +38,8 @@ def targets(dashboard: Document) -> Iterator[tuple[str, dict[str, Any]]]:
     return ((panel["title"], target) for panel in panels(dashboard) for target in panel["targets"])
 
 
-def test_the_files_are_what_their_source_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert stale() == [], "run make dashboards"
+def test_the_files_are_what_their_source_generates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_stale_files() == [], "run make dashboards"
     assert main(["--check"]) is None
 
     for path in FOLDER.glob("*.json"):
@@ -56,7 +56,7 @@ def test_the_files_are_what_their_source_says(tmp_path: Path, monkeypatch: pytes
 
 
 @every
-def test_every_panel_says_what_it_means_and_in_which_unit(name: str) -> None:
+def test_every_panel_has_a_description_and_a_unit(name: str) -> None:
     for panel in panels(DASHBOARDS[name]):
         defaults = panel["fieldConfig"]["defaults"]
         assert len(panel["description"]) > 40, panel["title"]
@@ -143,7 +143,7 @@ def test_links_lead_to_dashboards_and_sections_that_exist(name: str) -> None:
 @every
 def test_prometheus_takes_every_expression_whatever_is_chosen(name: str, tmp_path: Path) -> None:
     asked = [
-        interpolated(target["expr"], chosen)
+        interpolate(target["expr"], chosen)
         for _, target in targets(DASHBOARDS[name])
         for chosen in (CHOSEN, CHOSEN_SEVERAL)
     ]
@@ -173,9 +173,9 @@ COUNTED = [
 def test_growth_counts_what_increase_does_not_see(case: str, values: str, grew: int, tmp_path: Path) -> None:
     counter = expressions.StoreCounter("some_total", ("app",))
     series = [{"series": f'some_total{{app="acme",instance="{each}"}}', "values": values} for each in "ab"]
-    asked = {expressions.store_grown(counter): grew}
+    asked = {expressions.store_increase(counter): grew}
     if "not just" not in case:  # what the gap hides, `increase` spreads over it
-        asked[expressions.grown("some_total")] = 2 * grew
+        asked[expressions.increase("some_total")] = 2 * grew
 
     status, said = promtool("test", "rules", _test_of(asked, series, tmp_path))
 
@@ -185,7 +185,7 @@ def test_growth_counts_what_increase_does_not_see(case: str, values: str, grew: 
 def test_a_process_that_starts_anew_loses_nothing_of_what_it_counted(tmp_path: Path) -> None:
     series = [{"series": 'some_total{instance="a"}', "values": "0+1x24 0+1x6"}]
 
-    status, said = promtool("test", "rules", _test_of({expressions.grown("some_total"): 9}, series, tmp_path))
+    status, said = promtool("test", "rules", _test_of({expressions.increase("some_total"): 9}, series, tmp_path))
 
     assert status == 0, said
 
@@ -211,22 +211,22 @@ def test_a_stranded_run_has_not_ended_well(counted: dict[str, int], percent: int
         for each in "ab"
     ]
     where = 'app="acme"'
-    share = {f"100 * ({expressions.succeeded_share(where)})": percent}
+    share = {f"100 * ({expressions.success_share(where)})": percent}
 
     status, said = promtool("test", "rules", _test_of(share, series, tmp_path))
 
     assert status == 0, said
 
 
-def _test_of(asked: dict[str, int], series: list[dict[str, str]], folder: Path) -> Path:
+def _test_of(queries: dict[str, int], series: list[dict[str, str]], folder: Path) -> Path:
     """`round`: Prometheus's `increase` guesses what happened at both ends of the range."""
     cases = [
         {
-            "expr": f"round({interpolated(expression, {'__range': '10m'})})",
+            "expr": f"round({interpolate(expression, {'__range': '10m'})})",
             "eval_time": "30m",
             "exp_samples": [{"labels": "{}", "value": value}],
         }
-        for expression, value in asked.items()
+        for expression, value in queries.items()
     ]
     (folder / "none.yaml").write_text('{"groups": []}')
     document = {

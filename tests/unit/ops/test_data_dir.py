@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ops.embedded import data_dir
-from ops.embedded.data_dir import owned_data_dir
+from ops.embedded.data_dir import open_data_dir
 from ops.embedded.errors import EmbeddedError
 
 HOLD_THE_LOCK = """
@@ -39,7 +39,7 @@ def release(holder: subprocess.Popen[bytes]) -> None:
 
 
 async def test_is_created_for_its_owner_only_with_a_format(tmp_path: Path) -> None:
-    async with owned_data_dir(tmp_path / "a" / "data") as owned:
+    async with open_data_dir(tmp_path / "a" / "data") as owned:
         assert owned.path.stat().st_mode & 0o777 == 0o700
         assert owned.folder("mongodb").stat().st_mode & 0o777 == 0o700
         assert json.loads((owned.path / "format.json").read_text(encoding="utf-8")) == {"format": 1}
@@ -47,31 +47,31 @@ async def test_is_created_for_its_owner_only_with_a_format(tmp_path: Path) -> No
 
 async def test_is_free_again_afterwards(tmp_path: Path) -> None:
     for _ in range(2):
-        async with owned_data_dir(tmp_path) as owned:
+        async with open_data_dir(tmp_path) as owned:
             assert (owned.path / "lock").read_text(encoding="utf-8") == str(os.getpid())
 
 
 async def test_ports_are_remembered(tmp_path: Path) -> None:
-    async with owned_data_dir(tmp_path) as owned:
-        owned.remember_ports({"redis": 1000, "mongodb": 2000})
-        owned.remember_ports({"redis": 1001})
+    async with open_data_dir(tmp_path) as owned:
+        owned.write_ports({"redis": 1000, "mongodb": 2000})
+        owned.write_ports({"redis": 1001})
 
-        assert owned.remembered_ports() == {"redis": 1001, "mongodb": 2000}
+        assert owned.read_ports() == {"redis": 1001, "mongodb": 2000}
 
 
 @pytest.mark.parametrize("content", ["", "[]", "7", '{"redis": "x"}', '{"redis": null}'])
 async def test_damaged_ports_are_forgotten(tmp_path: Path, content: str) -> None:
     (tmp_path / "ports.json").write_text(content, encoding="utf-8")
 
-    async with owned_data_dir(tmp_path) as owned:
-        assert owned.remembered_ports() == {}
+    async with open_data_dir(tmp_path) as owned:
+        assert owned.read_ports() == {}
 
 
 async def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "format.json").write_text('{"format": 2}', encoding="utf-8")
 
     with pytest.raises(EmbeddedError, match="has format 2, written by a newer unattended"):
-        async with owned_data_dir(tmp_path):
+        async with open_data_dir(tmp_path):
             pass
 
     assert (tmp_path / "format.json").read_text(encoding="utf-8") == '{"format": 2}'
@@ -82,15 +82,15 @@ async def test_a_damaged_format_is_refused(tmp_path: Path, content: str) -> None
     (tmp_path / "format.json").write_text(content, encoding="utf-8")
 
     with pytest.raises(EmbeddedError, match=r"format.json is damaged"):
-        async with owned_data_dir(tmp_path):
+        async with open_data_dir(tmp_path):
             pass
 
 
-async def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
+async def test_a_second_owner_learns_the_first_ones_name(tmp_path: Path) -> None:
     holder = hold_lock(tmp_path)
 
     with pytest.raises(EmbeddedError) as caught:
-        async with owned_data_dir(tmp_path):
+        async with open_data_dir(tmp_path):
             pass
     release(holder)
 
@@ -106,7 +106,7 @@ async def test_servers_that_a_killed_owner_left_are_waited_for(tmp_path: Path) -
     assert holder.stdin is not None
     holder.stdin.close()
 
-    async with owned_data_dir(tmp_path) as owned:
+    async with open_data_dir(tmp_path) as owned:
         assert owned.path == tmp_path
     release(holder)
 
@@ -120,7 +120,7 @@ async def test_servers_that_never_end_are_not_waited_for_forever(
     holder = hold_lock(tmp_path, owner=str(gone.pid))
 
     with pytest.raises(EmbeddedError, match=f"in use by servers that process {gone.pid} left"):
-        async with owned_data_dir(tmp_path):
+        async with open_data_dir(tmp_path):
             pass
     release(holder)
 
@@ -129,7 +129,7 @@ async def test_no_space_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=12_345_678))
 
     with pytest.raises(EmbeddedError, match="has 12 MB of free space, the embedded servers need 500 MB"):
-        async with owned_data_dir(tmp_path):
+        async with open_data_dir(tmp_path):
             pass
 
 
@@ -137,12 +137,12 @@ async def test_a_file_in_its_place_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
 
     with pytest.raises(EmbeddedError, match=r"cannot be written \(File exists\); choose another --data-dir"):
-        async with owned_data_dir(tmp_path / "taken"):
+        async with open_data_dir(tmp_path / "taken"):
             pass
 
 
 async def test_a_place_that_cannot_be_written_is_one_line() -> None:
     # A file system that refuses even root.
     with pytest.raises(EmbeddedError, match=r"the data directory /proc/unattended cannot be written"):
-        async with owned_data_dir(Path("/proc/unattended")):
+        async with open_data_dir(Path("/proc/unattended")):
             pass

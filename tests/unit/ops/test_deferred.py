@@ -9,17 +9,17 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ops.cli.deferred import Deferred
+from ops.cli.deferred import DeferredCommand
 from ops.cli.main import cli
 
 WIDTHS = range(20, 111)
 
 
-def deferred_in(group: click.Group) -> Iterator[Deferred]:
+def deferred_in(group: click.Group) -> Iterator[DeferredCommand]:
     for command in group.commands.values():
-        if isinstance(command, Deferred):
+        if isinstance(command, DeferredCommand):
             yield command
-            real = command.command()
+            real = command.load()
             if isinstance(real, click.Group):
                 yield from deferred_in(real)
 
@@ -28,8 +28,8 @@ DEFERRED = list(deferred_in(cli))
 
 
 @pytest.mark.parametrize("deferred", DEFERRED, ids=lambda each: each.place)
-def test_help_tells_of_a_deferred_command_what_it_would_tell_of_the_real_one(deferred: Deferred) -> None:
-    real = deferred.command()
+def test_help_of_a_deferred_command_equals_that_of_the_real_one(deferred: DeferredCommand) -> None:
+    real = deferred.load()
 
     assert deferred.name == real.name
     for width in WIDTHS:
@@ -40,7 +40,7 @@ def test_commands_of_every_group_are_deferred() -> None:
     assert {"runs", "list", "triggers", "schema", "worker"} <= {each.name for each in DEFERRED}
 
 
-def test_a_deferred_command_has_the_help_the_arguments_and_the_suggestions_of_the_real_one() -> None:
+def test_a_deferred_command_has_the_arguments_and_suggestions_of_the_real() -> None:
     run = CliRunner().invoke
 
     assert run(cli, ["runs", "list", "--help"]).stdout.startswith(
@@ -51,7 +51,7 @@ def test_a_deferred_command_has_the_help_the_arguments_and_the_suggestions_of_th
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["triggers", "--help"], ["runs", "--help"], ["--version"]])
-def test_what_only_tells_of_commands_imports_no_library_but_that_of_commands(arguments: list[str]) -> None:
+def test_describing_commands_imports_only_the_command_library(arguments: list[str]) -> None:
     code = f"""
 import sys
 from ops.cli.main import cli

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ops.demo.demo import run_demo
-from ops.embedded.binaries import Binary
+from ops.embedded.binaries import ServerBinary
 from ops.embedded.errors import EmbeddedError
 from workers.services import Services
 
@@ -19,13 +19,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def left_in(folder: Path) -> list[Path]:
+def files_left_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
 async def test_too_little_space_leaves_no_directory(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def found() -> Binary:
-        return Binary(Path("server"), "8.0", "PATH")
+    def found() -> ServerBinary:
+        return ServerBinary(Path("server"), "8.0", "PATH")
 
     monkeypatch.setattr("ops.embedded.servers.find_mongod", found)
     monkeypatch.setattr("ops.embedded.servers.find_redis", found)
@@ -34,13 +34,13 @@ async def test_too_little_space_leaves_no_directory(temporary: Path, monkeypatch
     with pytest.raises(EmbeddedError, match="free space"):
         await run_demo(None, as_json=False)
 
-    assert left_in(temporary) == []
+    assert files_left_in(temporary) == []
 
 
 async def test_no_server_leaves_no_directory_and_a_given_one_alone(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def absent() -> Binary:
+    def absent() -> ServerBinary:
         raise EmbeddedError("no mongod here")
 
     monkeypatch.setattr("ops.embedded.servers.find_mongod", absent)
@@ -52,7 +52,7 @@ async def test_no_server_leaves_no_directory_and_a_given_one_alone(
         with pytest.raises(EmbeddedError, match="no mongod"):
             await run_demo(data_dir, as_json=False)
 
-    assert left_in(temporary) == [given]
+    assert files_left_in(temporary) == [given]
 
 
 async def test_what_was_started_leaves_its_logs(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,5 +68,5 @@ async def test_what_was_started_leaves_its_logs(temporary: Path, monkeypatch: py
     with pytest.raises(EmbeddedError, match="mongod ended"):
         await run_demo(None, as_json=False)
 
-    [folder] = left_in(temporary)
-    assert left_in(folder) == [folder / "logs"]
+    [folder] = files_left_in(temporary)
+    assert files_left_in(folder) == [folder / "logs"]

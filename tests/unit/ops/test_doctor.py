@@ -11,14 +11,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.prices import built_in
-from ops.doctor.checks import Check, one_line, would_break
+from accounting.prices import built_in_prices
+from ops.doctor.checks import Check, error_line, has_problem
 from ops.doctor.embedded import check_data_dir
 from ops.doctor.examine import check_settings, examine
-from ops.doctor.mongodb import judge_oplog
+from ops.doctor.mongodb import check_oplog
 from ops.doctor.packages import check_packages_and_models
 from ops.doctor.ports import check_address, check_addresses
-from ops.doctor.urls import redacted, unreadable
+from ops.doctor.urls import redact_url, describe_unreadable_url
 from workers.setting_values import Address
 from workers.settings import Settings
 from workflows import provider_libraries
@@ -26,7 +26,7 @@ from workflows.package.catalog import LIBRARY
 
 
 @asynccontextmanager
-async def answering(answer: bytes) -> AsyncIterator[Address]:
+async def answering_server(answer: bytes) -> AsyncIterator[Address]:
     async def answer_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -52,26 +52,26 @@ async def answering(answer: bytes) -> AsyncIterator[Address]:
     ],
 )
 def test_passwords_are_redacted(url: str, shown: str) -> None:
-    assert redacted(url) == shown
+    assert redact_url(url) == shown
 
 
 @settings(deadline=None)  # a busy machine is no failure
 @given(password=st.text(min_size=1).map(lambda text: f"<{text}>"))
 def test_no_password_is_ever_shown(password: str) -> None:
     for url in (f"redis://user:{password}@host/0", f"mongodb://host/?x=1&password={password.replace('&', '')}"):
-        assert password not in redacted(url)
-        assert password not in unreadable(url, ValueError(f"port is not a number: {password}" if "@" in url else ""))
+        assert password not in redact_url(url)
+        assert password not in describe_unreadable_url(url, ValueError(f"port is not a number: {password}" if "@" in url else ""))
 
 
 def test_only_problems_break() -> None:
-    assert not would_break([Check("a", "ok", ""), Check("b", "warning", "")])
-    assert would_break([Check("a", "ok", ""), Check("b", "problem", "")])
+    assert not has_problem([Check("a", "ok", ""), Check("b", "warning", "")])
+    assert has_problem([Check("a", "ok", ""), Check("b", "problem", "")])
 
 
 def test_an_error_is_one_line() -> None:
-    assert one_line(ValueError("a\n  b")) == "a b"
-    assert one_line(ValueError()) == "ValueError"
-    assert len(one_line(ValueError("x" * 999))) == 301
+    assert error_line(ValueError("a\n  b")) == "a b"
+    assert error_line(ValueError()) == "ValueError"
+    assert len(error_line(ValueError("x" * 999))) == 301
 
 
 @pytest.mark.parametrize(("stage", "level"), [("prod", "warning"), ("Production ", "ok"), ("staging", "ok")])
@@ -100,7 +100,7 @@ def test_known_settings_are_counted() -> None:
     [(30, 1.0, False, "ok"), (2, 1.0, False, "warning"), (2, 0.1, False, "ok"), (2, 1.0, True, "ok")],
 )
 def test_only_a_full_oplog_can_be_too_short(hours: float, fullness: float, embedded: bool, level: str) -> None:
-    assert judge_oplog(hours, fullness, embedded=embedded).level == level
+    assert check_oplog(hours, fullness, embedded=embedded).level == level
 
 
 async def test_a_free_address_is_good() -> None:
@@ -110,14 +110,14 @@ async def test_a_free_address_is_good() -> None:
 
 
 async def test_an_address_that_we_serve_is_good() -> None:
-    async with answering(b"HTTP/1.0 200 OK\r\n\r\n# TYPE unattended_runs_total counter\n") as address:
+    async with answering_server(b"HTTP/1.0 200 OK\r\n\r\n# TYPE unattended_runs_total counter\n") as address:
         [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN")
 
     assert (check.level, check.found) == ("ok", f"{address} is served by unattended")
 
 
 async def test_an_address_that_another_serves_is_a_problem() -> None:
-    async with answering(b"HTTP/1.0 404 Not Found\r\n\r\n") as address:
+    async with answering_server(b"HTTP/1.0 404 Not Found\r\n\r\n") as address:
         [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN")
 
     assert (check.level, check.advice) == ("problem", "stop it, or set UNATTENDED_LISTEN")
@@ -237,7 +237,7 @@ async def test_a_refused_package_is_a_problem_that_names_file_and_place(tmp_path
     assert check.advice == "unattended packages show DailyDigest"
 
 
-async def test_a_directory_that_is_not_there_is_a_problem_and_an_empty_one_a_warning(tmp_path: Path) -> None:
+async def test_an_absent_directory_is_a_problem_and_an_empty_one_a_warning(tmp_path: Path) -> None:
     missing = await check_packages_and_models(Settings(packages=(tmp_path / "nowhere",)))
     empty = await check_packages_and_models(Settings(packages=(tmp_path,)))
 
@@ -264,7 +264,7 @@ async def test_models_that_would_fail_a_run_are_problems(tmp_path: Path, models:
     assert found in problems[0].found
 
 
-async def test_each_model_has_a_price_or_is_said_to_have_none(tmp_path: Path) -> None:
+async def test_each_model_has_a_price_or_is_reported_without_one(tmp_path: Path) -> None:
     (tmp_path / "models.yaml").write_text(
         "models: {default: {provider: openai, model: gpt-5-mini}, mine: {provider: openai, model: smollm2},"
         " own: {provider: openai, model: m}, canned: {provider: script, file: models.yaml}}\n"
@@ -274,7 +274,7 @@ async def test_each_model_has_a_price_or_is_said_to_have_none(tmp_path: Path) ->
     checks = await check_packages_and_models(Settings(models=tmp_path / "models.yaml"))
 
     assert [(each.level, each.found, each.advice) for each in checks if each.name == "prices"] == [
-        ("ok", f"default ({built_in().name}), own (models file)", ""),
+        ("ok", f"default ({built_in_prices().name}), own (models file)", ""),
         ("warning", "mine: no price is known for smollm2", f"add one to {tmp_path / 'models.yaml'}"),
     ]
 
@@ -334,7 +334,7 @@ async def test_the_operators_file_has_a_line_of_its_own(
     assert check.advice.startswith(advice)
 
 
-async def test_a_variable_that_a_package_requires_is_a_problem_where_it_is_not_set(tmp_path: Path) -> None:
+async def test_an_unset_variable_that_a_package_requires_is_a_problem(tmp_path: Path) -> None:
     packages = copy_of_the_library(tmp_path)
     file = packages / "DailyDigest" / "orchestrator.yaml"
     orchestrator = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ NOWHERE = Settings(environ={"GOOD": SECRET, "SHORT": "whsec_c2hvcnQ=", "EMPTY": 
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[str]:
+async def listening_endpoint() -> AsyncIterator[str]:
     async def leave(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -28,7 +28,7 @@ def posting_to(url: str, *references: str) -> Settings:
     return replace(NOWHERE, billing_url=url, billing_secret=frozenset(references))
 
 
-async def test_who_bills_nobody_hears_nothing() -> None:
+async def test_without_billing_there_is_no_finding() -> None:
     assert await check_billing(NOWHERE) == []
 
 
@@ -38,8 +38,8 @@ async def test_a_secret_without_an_address_is_half_of_it() -> None:
     assert (check.level, check.advice) == ("warning", "set both, or neither")
 
 
-async def test_an_endpoint_that_answers_with_a_good_secret_is_ok_and_its_token_is_not_told() -> None:
-    async with listening() as place:
+async def test_an_endpoint_with_a_good_secret_is_ok_and_its_token_not_shown() -> None:
+    async with listening_endpoint() as place:
         checks = await check_billing(posting_to(f"http://{place}/usage?token=t0ken", "env:GOOD"))
 
     assert checks == [Check("billing", "ok", f"{place} answers")]
@@ -57,7 +57,7 @@ async def test_an_endpoint_that_answers_with_a_good_secret_is_ok_and_its_token_i
     ids=["none", "absent", "empty", "short", "no-file"],
 )
 async def test_a_secret_that_cannot_sign_is_a_problem(references: tuple[str, ...], found: str) -> None:
-    async with listening() as place:
+    async with listening_endpoint() as place:
         [problem, _] = await check_billing(posting_to(f"http://{place}", *references))
 
     assert problem.level == "problem"
@@ -67,7 +67,7 @@ async def test_a_secret_that_cannot_sign_is_a_problem(references: tuple[str, ...
 
 
 async def test_an_endpoint_that_is_not_there_is_a_problem() -> None:
-    async with listening() as place:
+    async with listening_endpoint() as place:
         pass
 
     [check] = await check_billing(posting_to(f"http://{place}/usage?token=t0ken", "env:GOOD"))

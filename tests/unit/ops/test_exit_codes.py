@@ -13,7 +13,7 @@ from ops.cli.main import run
 from tests.unit.ops.command_walk import all_commands, all_groups
 
 GOOD, SAID_NO, WRONG_USE = 0, 1, 2
-Said = tuple[int, str, str]
+CapturedOutput = tuple[int, str, str]
 # Of these the first step is a database; what they want of their arguments is given.
 ASK_THE_STORE = {
     "enqueue": ["DailyDigest", "--app", "acme"],
@@ -74,12 +74,12 @@ NEED_NO_STORE = {
 @pytest.fixture
 def unattended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
+) -> Callable[..., CapturedOutput]:
     """Where nothing runs: the exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ops.cli.roles.configure_logging", lambda **_: None)  # this process goes on
 
-    def said(*arguments: str) -> Said:
+    def said(*arguments: str) -> CapturedOutput:
         monkeypatch.setattr(sys, "argv", ["unattended", *arguments])
         with pytest.raises(SystemExit) as ended:
             run()
@@ -94,7 +94,7 @@ def test_the_table_has_every_command() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ASK_THE_STORE))
-def test_with_nothing_running_it_says_no_in_one_line(path: str, unattended: Callable[..., Said]) -> None:
+def test_with_nothing_running_it_exits_with_one_line(path: str, unattended: Callable[..., CapturedOutput]) -> None:
     asks_for_json = (
         ["--json"] if "--json" in {name for each in all_commands()[path].params for name in each.opts} else []
     )
@@ -108,7 +108,7 @@ def test_with_nothing_running_it_says_no_in_one_line(path: str, unattended: Call
 
 @pytest.mark.parametrize("path", sorted(all_commands()))
 def test_an_unknown_option_is_wrong_use_in_one_line_that_names_the_help(
-    path: str, unattended: Callable[..., Said]
+    path: str, unattended: Callable[..., CapturedOutput]
 ) -> None:
     code, out, err = unattended(*path.split(), "--jsonn")
 
@@ -180,7 +180,7 @@ def test_an_unknown_option_is_wrong_use_in_one_line_that_names_the_help(
     ],
 )
 def test_a_mistake_is_one_line_with_the_next_step(
-    arguments: list[str], code: int, line: str, unattended: Callable[..., Said]
+    arguments: list[str], code: int, line: str, unattended: Callable[..., CapturedOutput]
 ) -> None:
     found, out, err = unattended(*arguments)
 
@@ -188,7 +188,7 @@ def test_a_mistake_is_one_line_with_the_next_step(
 
 
 @pytest.mark.parametrize("group", ["", *sorted(all_groups())])
-def test_a_group_alone_shows_its_help_as_wrong_use(group: str, unattended: Callable[..., Said]) -> None:
+def test_a_group_alone_shows_its_help_as_wrong_use(group: str, unattended: Callable[..., CapturedOutput]) -> None:
     code, out, err = unattended(*group.split())
 
     assert (code, out) == (WRONG_USE, "")
@@ -196,14 +196,14 @@ def test_a_group_alone_shows_its_help_as_wrong_use(group: str, unattended: Calla
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["usage", "--help"], ["--version"]])
-def test_help_is_good(arguments: list[str], unattended: Callable[..., Said]) -> None:
+def test_help_is_good(arguments: list[str], unattended: Callable[..., CapturedOutput]) -> None:
     code, out, err = unattended(*arguments)
 
     assert (code, err) == (GOOD, "")
     assert "unattended" in out
 
 
-def test_what_needs_no_server_is_good_and_prints_json_alone(unattended: Callable[..., Said]) -> None:
+def test_what_needs_no_server_is_good_and_prints_json_alone(unattended: Callable[..., CapturedOutput]) -> None:
     for arguments in (["packages", "list", "--json"], ["triggers", "list", "--json"], ["packages", "schema", "agents"]):
         code, out, _ = unattended(*arguments)
 
@@ -211,8 +211,8 @@ def test_what_needs_no_server_is_good_and_prints_json_alone(unattended: Callable
         assert json.loads(out)
 
 
-def test_a_file_that_may_not_be_used_is_said_in_one_line(
-    unattended: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+def test_an_unusable_file_is_reported_in_one_line(
+    unattended: Callable[..., CapturedOutput], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(_: object) -> None:
         raise PermissionError(13, "Permission denied", "/srv/flows")
@@ -237,7 +237,7 @@ def test_a_reader_that_has_had_enough_is_no_error(arguments: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_said_in_one_line() -> None:
+def test_a_full_disk_is_reported_in_one_line() -> None:
     command = [sys.executable, "-c", "from ops.cli.main import run; run()", "packages", "schema"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
@@ -249,7 +249,7 @@ def test_a_full_disk_is_said_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
+def test_a_closed_output_exits_quietly(closed: str) -> None:
     """As some supervisors start a command."""
     line = f'exec "{sys.executable}" -c "from ops.cli.main import run; run()" packages list {closed}'
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)

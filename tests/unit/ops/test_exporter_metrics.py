@@ -9,17 +9,17 @@ import pytest
 from accounting.app_labels import AppLabels
 from accounting.billing.outbox import OutboxState
 from accounting.budgets.budget import Budget
-from accounting.budgets.standing import Standing
-from accounting.budgets.window_store import ever_id
+from accounting.budgets.standing import BudgetStatus
+from accounting.budgets.window_store import all_time_id
 from accounting.usage import UsageTotals
-from ops.exporter.budgets import BudgetLook, Scope, scope_of_ever
+from ops.exporter.budgets import BudgetState, BudgetScope, parse_all_time_scope
 from ops.exporter.ended_runs import RunLabels
 from ops.exporter.ledger import LedgerState
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.queue import AppWorkflow, PersonWait, Queue
-from ops.exporter.snapshot import Snapshot, busiest_first
-from ops.exporter.triggers import Triggers
-from ops.exporter.usage import Change
+from ops.exporter.queue import AppWorkflow, PersonWait, QueueState
+from ops.exporter.snapshot import Snapshot, apps_by_use
+from ops.exporter.triggers import TriggerState
+from ops.exporter.usage import UsageChange
 
 TODAY = datetime(2026, 3, 1, tzinfo=UTC)
 Series = dict[tuple[str, tuple[str, ...]], float]
@@ -31,9 +31,9 @@ def row(calls: int, *, app: str = "acme", agent: str = "A", ok: bool = True, **s
     return UsageTotals(calls=calls, key=key, **{**usual, **sums})
 
 
-def standing(app: str | None, used: int, **more: Any) -> Standing:
-    budget = Budget(app, more.pop("workflow", None), more.pop("window", "day"), "tokens", more.pop("limit", 100))
-    return Standing(budget, app, **{"start": TODAY, "end": None, "spent": used, **more})
+def budget_status(app: str | None, used: int, **fields: Any) -> BudgetStatus:
+    budget = Budget(app, fields.pop("workflow", None), fields.pop("window", "day"), "tokens", fields.pop("limit", 100))
+    return BudgetStatus(budget, app, **{"start": TODAY, "end": None, "spent": used, **fields})
 
 
 def series_of(collector: StoreCollector) -> Series:
@@ -41,15 +41,15 @@ def series_of(collector: StoreCollector) -> Series:
     return {(each.name.removeprefix("unattended_"), tuple(each.labels.values())): each.value for each in samples}
 
 
-def shown(*usage: UsageTotals, named: Sequence[str] = ("acme",), **more: Any) -> Series:
+def collect_series(*usage: UsageTotals, named: Sequence[str] = ("acme",), **collectors: Any) -> Series:
     collector = StoreCollector()
-    collector.show(Snapshot(usage=usage, apps=AppLabels(frozenset(named)), **more), took_s=0.1)
+    collector.publish(Snapshot(usage=usage, apps=AppLabels(frozenset(named)), **collectors), duration_s=0.1)
     return series_of(collector)
 
 
 @pytest.mark.design("U-7", "D4-104")
-def test_agents_and_failures_are_added_up_where_a_metric_does_not_name_them() -> None:
-    series = shown(row(4, agent="A"), row(2, agent="B"), row(1, agent="B", ok=False))
+def test_agents_and_failures_are_summed_where_no_metric_label_names_them() -> None:
+    series = collect_series(row(4, agent="A"), row(2, agent="B"), row(1, agent="B", ok=False))
 
     labels = ("acme", "W", "m", "p")
     assert series["input_tokens_total", labels] == 70
@@ -61,8 +61,8 @@ def test_agents_and_failures_are_added_up_where_a_metric_does_not_name_them() ->
     assert series["agent_input_tokens_total", ("W", "B")] == 30
 
 
-def test_calls_whose_usage_or_price_is_not_known_are_counted_beside_the_calls() -> None:
-    series = shown(row(4, agent="A", missing=1), row(2, agent="B", missing=2, unpriced=3, estimated=4))
+def test_calls_of_unknown_usage_or_price_are_counted_separately() -> None:
+    series = collect_series(row(4, agent="A", missing=1), row(2, agent="B", missing=2, unpriced=3, estimated=4))
 
     assert series["usage_missing_total", ("acme", "W", "m", "p", "true")] == 3
     assert series["usage_unpriced_total", ("acme", "m", "p")] == 3
@@ -70,8 +70,8 @@ def test_calls_whose_usage_or_price_is_not_known_are_counted_beside_the_calls() 
 
 
 def test_what_most_never_have_is_a_series_from_its_first_count_on() -> None:
-    without = {name for name, _ in shown(row(4, input_tokens=0, output_tokens=0, cost_nano_usd=0))}
-    with_all = {name for name, _ in shown(row(4, cached_input_tokens=1, cache_write_tokens=1, reasoning_tokens=1))}
+    without = {name for name, _ in collect_series(row(4, input_tokens=0, output_tokens=0, cost_nano_usd=0))}
+    with_all = {name for name, _ in collect_series(row(4, cached_input_tokens=1, cache_write_tokens=1, reasoning_tokens=1))}
 
     rare = {"cached_input_tokens_total", "cache_write_tokens_total", "reasoning_tokens_total"}
     assert not (rare | {"usage_missing_total", "usage_unpriced_total", "usage_estimated_total"}) & without
@@ -82,7 +82,7 @@ def test_what_most_never_have_is_a_series_from_its_first_count_on() -> None:
 def test_apps_without_a_label_and_agents_of_all_apps_are_one_series() -> None:
     runs = {RunLabels(app, "W", "api", "completed"): 5 for app in ("a", "b", "c")}
 
-    series = shown(row(4, app="a"), row(2, app="b"), row(1, app="c"), named=["a"], runs=runs)
+    series = collect_series(row(4, app="a"), row(2, app="b"), row(1, app="c"), named=["a"], runs=runs)
 
     assert series["input_tokens_total", ("a", "W", "m", "p")] == 40
     assert series["input_tokens_total", ("_other", "W", "m", "p")] == 30
@@ -99,7 +99,7 @@ def test_stranded_runs_are_among_all_runs_and_counted_apart() -> None:
         RunLabels("b", *ended, stranded=True): 1,
     }
 
-    series = shown(named=["a"], runs=runs)
+    series = collect_series(named=["a"], runs=runs)
 
     assert series["runs_total", ("a", *ended)] == 7
     assert series["runs_total", ("_other", *ended)] == 1
@@ -112,10 +112,10 @@ def test_a_counter_never_falls_and_never_leaves_while_its_exporter_lives() -> No
     runs = {RunLabels("acme", "W", "api", "completed"): 5}
     labels = ("acme", "W", "m", "p")
 
-    collector.show(Snapshot(usage=[row(3, missing=1)], runs=runs), took_s=0)
-    collector.show(Snapshot(usage=[row(2)]), took_s=0)
+    collector.publish(Snapshot(usage=[row(3, missing=1)], runs=runs), duration_s=0)
+    collector.publish(Snapshot(usage=[row(2)]), duration_s=0)
     fallen = series_of(collector)
-    collector.show(Snapshot(usage=[row(4)], runs={RunLabels("acme", "W", "api", "completed"): 6}), took_s=0)
+    collector.publish(Snapshot(usage=[row(4)], runs={RunLabels("acme", "W", "api", "completed"): 6}), duration_s=0)
     risen = series_of(collector)
 
     labels = ("_other", "W", "m", "p")
@@ -126,12 +126,12 @@ def test_a_counter_never_falls_and_never_leaves_while_its_exporter_lives() -> No
     assert risen["runs_total", ("_other", "W", "api", "completed")] == 6
 
 
-def test_an_exporter_without_a_store_says_so_and_shows_its_last_numbers() -> None:
+def test_an_exporter_without_a_store_reports_it_and_shows_its_last_numbers() -> None:
     collector = StoreCollector(clock=lambda: 1000.0)
     before = series_of(collector)
-    collector.show(Snapshot(usage=[row(4)]), took_s=0.25)
+    collector.publish(Snapshot(usage=[row(4)]), duration_s=0.25)
     fresh = series_of(collector)
-    collector.stale()
+    collector.mark_stale()
     old = series_of(collector)
 
     assert before == {("exporter_store_up", ()): 0}
@@ -142,12 +142,12 @@ def test_an_exporter_without_a_store_says_so_and_shows_its_last_numbers() -> Non
 
 
 def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> None:
-    run = standing("acme", 0, window="run", start=None)
-    of_all = Standing(Budget(None, "W", "month", "usd", 2_500_000_000), None, TODAY, None, spent=500_000_000)
+    run = budget_status("acme", 0, window="run", start=None)
+    of_all = BudgetStatus(Budget(None, "W", "month", "usd", 2_500_000_000), None, TODAY, None, spent=500_000_000)
 
-    standings = [standing("acme", 60), run, of_all]
+    standings = [budget_status("acme", 60), run, of_all]
 
-    series = shown(budgets=BudgetLook(standings, {Scope("acme", None, "day", "tokens"): 3}))
+    series = collect_series(budgets=BudgetState(standings, {BudgetScope("acme", None, "day", "tokens"): 3}))
 
     assert series["budget_limit", ("acme", "", "day", "tokens")] == 100
     assert series["budget_used", ("acme", "", "day", "tokens")] == 60
@@ -159,10 +159,10 @@ def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> 
 
 
 def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
-    series = shown(
-        queue=Queue(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
-        triggers=Triggers(paused={"operator": 5}, made_at_run_time={"schedule": 6}, overdue_s=7.5),
-        ledger=LedgerState(open_calls=8, waiting=9, oldest_waiting_s=10.5),
+    series = collect_series(
+        queue=QueueState(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
+        triggers=TriggerState(paused={"operator": 5}, made_at_run_time={"schedule": 6}, overdue_s=7.5),
+        ledger=LedgerState(open_calls=8, waiting_rows=9, oldest_waiting_s=10.5),
         outbox=OutboxState(pending=11, dead=12, oldest_pending_age_s=13.5),
     )
 
@@ -192,7 +192,7 @@ def test_runs_that_wait_for_a_person_are_shown_by_app_and_workflow() -> None:
         AppWorkflow("c", "Refund"): PersonWait(4, 500),
     }
 
-    series = shown(queue=Queue(for_person=waiting))
+    series = collect_series(queue=QueueState(waiting_for_person=waiting))
 
     assert {labels: value for (name, labels), value in series.items() if name == "runs_waiting_for_person"} == {
         ("acme", "Refund"): 2,
@@ -200,14 +200,14 @@ def test_runs_that_wait_for_a_person_are_shown_by_app_and_workflow() -> None:
     }
     ages = {each: age for (name, each), age in series.items() if name == "oldest_waiting_for_person_age_seconds"}
     assert ages == {("acme", "Refund"): 60.5, ("_other", "Refund"): 500}
-    assert not [name for name, _ in shown() if "for_person" in name]
+    assert not [name for name, _ in collect_series() if "for_person" in name]
 
 
-def test_of_budgets_with_the_same_labels_the_fullest_is_shown_and_no_rejection_is_lost() -> None:
-    tight, wide = standing("small", 9, limit=10), standing("large", 500, limit=1000)
-    rejections = {Scope(app, None, "day", "tokens"): 1 for app in ("small", "large", "gone")}
+def test_of_budgets_with_equal_labels_the_fullest_shows_all_rejections() -> None:
+    tight, wide = budget_status("small", 9, limit=10), budget_status("large", 500, limit=1000)
+    rejections = {BudgetScope(app, None, "day", "tokens"): 1 for app in ("small", "large", "gone")}
 
-    series = shown(budgets=BudgetLook([wide, tight, standing("acme", 1)], rejections))
+    series = collect_series(budgets=BudgetState([wide, tight, budget_status("acme", 1)], rejections))
 
     assert series["budget_limit", ("_other", "", "day", "tokens")] == 10
     assert series["budget_used", ("_other", "", "day", "tokens")] == 9
@@ -216,15 +216,15 @@ def test_of_budgets_with_the_same_labels_the_fullest_is_shown_and_no_rejection_i
 
 @pytest.mark.parametrize("app_id", ["acme", "*", "a/b c:d", None])
 @pytest.mark.parametrize("workflow", [None, "Digest", "W/x y:z"])
-def test_whom_a_budget_limits_is_read_from_the_id_of_its_count(app_id: str | None, workflow: str | None) -> None:
+def test_what_a_budget_limits_is_read_from_the_id_of_its_count(app_id: str | None, workflow: str | None) -> None:
     budget = Budget(app_id, workflow, "day", "usd", 1)
     whose = "glo bex" if app_id == "*" else app_id
 
-    assert scope_of_ever(ever_id(budget.id, whose)) == Scope(whose, workflow, "day", "usd")
+    assert parse_all_time_scope(all_time_id(budget.id, whose)) == BudgetScope(whose, workflow, "day", "usd")
 
 
 def test_the_busiest_apps_are_named_first() -> None:
     runs = {RunLabels("b", "W", "api", "completed"): 1, RunLabels("c", "W", "api", "completed"): 9}
     totals = [{"app_id": "a", "calls": 2}, {"app_id": "b", "calls": 1}]
 
-    assert busiest_first(runs, Change(1, totals=totals, waiting=[row(1, app="b")])) == ["c", "b", "a"]
+    assert apps_by_use(runs, UsageChange(1, totals=totals, waiting=[row(1, app="b")])) == ["c", "b", "a"]

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from ops.exporter.page import Page, written
+from ops.exporter.page import MetricsPage, render_text
 
 NAMES = ("plain", "with space", 'with "quotes"', "back\\slash", "new\nline", "ünïcode", "", "{}", "a,b=c")
 
@@ -23,24 +23,24 @@ def families() -> list[Metric]:
     return [calls, none, GaugeMetricFamily("unattended_size", "How large", value=1.5e300)]
 
 
-class Store(Collector):
+class FakeStore(Collector):
     """Another number each time."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.queries = 0
 
     def collect(self) -> Iterator[Metric]:
-        self.asked += 1
+        self.queries += 1
         yield from families()
-        yield GaugeMetricFamily("unattended_asked", "How often", value=self.asked)
+        yield GaugeMetricFamily("unattended_asked", "How often", value=self.queries)
 
 
-class Fixed(Collector):
+class FixedCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from families()
 
 
-def get(page: Page, *, method: str = "GET", **headers: str) -> tuple[str, dict[str, str], bytes]:
+def get(page: MetricsPage, *, method: str = "GET", **headers: str) -> tuple[str, dict[str, str], bytes]:
     answers: list[tuple[str, dict[str, str]]] = []
 
     def start_response(status: str, given: list[tuple[str, str]], *_: Any) -> Callable[[bytes], object]:
@@ -52,16 +52,16 @@ def get(page: Page, *, method: str = "GET", **headers: str) -> tuple[str, dict[s
     return status, answered, body
 
 
-def test_it_says_what_prometheus_client_says() -> None:
+def test_it_equals_the_page_of_prometheus_client() -> None:
     registry = CollectorRegistry()
-    registry.register(Fixed())
+    registry.register(FixedCollector())
 
     one, other = [
         [
             (family.name, family.type, family.documentation, family.samples)
             for family in text_string_to_metric_families(text.decode())
         ]
-        for text in (generate_latest(registry), written(families()))
+        for text in (generate_latest(registry), render_text(families()))
     ]
 
     assert one == other
@@ -69,18 +69,18 @@ def test_it_says_what_prometheus_client_says() -> None:
 
 
 def test_a_scrape_fetches_what_was_written_for_the_snapshot() -> None:
-    store = Store()
-    page = Page(store)
+    store = FakeStore()
+    page = MetricsPage(store)
 
     bodies = [get(page)[2] for _ in range(3)]
     page.renew()
 
-    assert store.asked == 2
+    assert store.queries == 2
     assert bodies[0] == bodies[1] == bodies[2] != get(page)[2]
 
 
-def test_who_can_unzip_is_sent_less() -> None:
-    page = Page(Store())
+def test_a_client_that_accepts_gzip_is_sent_less() -> None:
+    page = MetricsPage(FakeStore())
 
     status, headers, zipped = get(page, HTTP_ACCEPT_ENCODING="br, gzip;q=0.9")
     _, plain_headers, plain = get(page, HTTP_ACCEPT_ENCODING="identity")
@@ -92,4 +92,4 @@ def test_who_can_unzip_is_sent_less() -> None:
 
 
 def test_nothing_can_be_written_to_it() -> None:
-    assert get(Page(Store()), method="POST")[0] == "405 Method Not Allowed"
+    assert get(MetricsPage(FakeStore()), method="POST")[0] == "405 Method Not Allowed"

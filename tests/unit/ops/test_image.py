@@ -20,7 +20,7 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_the_user_is_a_number_that_is_nobody() -> None:
+def test_the_user_is_an_unprivileged_number() -> None:
     """Kubernetes compares numbers only, and 10001 is in the chart and in file permissions of compose."""
     assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
     assert "unattended:x:10001:10001:" in DOCKERFILE

@@ -70,7 +70,7 @@ def calls(name: str = "act", **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-async def test_the_report_says_who_spoke_and_what_it_cost(tmp_path: Path) -> None:
+async def test_the_report_names_the_agents_and_the_cost(tmp_path: Path) -> None:
     script = {
         "answers": {
             "A": [calls(number=3), {"text": "four", "usage": {"input": 10, "output": 2}}],
@@ -140,7 +140,7 @@ def _without_delays(answers: Path) -> dict[str, Any]:
     return raw
 
 
-async def test_a_transient_error_is_tried_again_after_the_last_turn_without_waiting(tmp_path: Path) -> None:
+async def test_a_transient_error_is_retried_after_the_last_turn_without_waiting(tmp_path: Path) -> None:
     script = {"answers": {"A": [{"text": "one"}], "B": [FAST_FAIL, {"text": "two"}]}}
 
     report = await run_package_async(package(tmp_path), script=script)
@@ -227,7 +227,7 @@ async def test_a_module_that_cannot_be_loaded_is_the_packages_fault(tmp_path: Pa
     assert (report.turns, report.usage) == ((), ())
 
 
-async def test_no_database_is_read_and_a_note_says_whose_default_is_taken(tmp_path: Path) -> None:
+async def test_no_database_is_read_and_a_note_names_each_default_taken(tmp_path: Path) -> None:
     definitions = {"order": READ, "customer": ENTITY}
 
     report = await run_package_async(package(tmp_path, context_variables={"definitions": definitions}), script=DONE)
@@ -334,7 +334,7 @@ async def test_what_a_database_would_refuse_fails_the_run_here_too(tmp_path: Pat
 class FirstTurn:
     """Tells when it was committed."""
 
-    taken: asyncio.Event = field(default_factory=asyncio.Event)
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
     speakers: list[str] = field(default_factory=list)
 
     def speaking(self, agent: str) -> None:
@@ -342,20 +342,20 @@ class FirstTurn:
 
     def turn(self, number: int, turn: TurnReport) -> None:
         del number, turn
-        self.taken.set()
+        self.finished.set()
 
     def note(self, text: str) -> None:
         del text
 
 
-async def test_a_cancelled_run_ends_as_cancelled_and_says_so_to_whoever_cancelled(tmp_path: Path) -> None:
+async def test_a_cancelled_run_ends_as_cancelled_and_reraises_to_its_caller(tmp_path: Path) -> None:
     settings, watch = load_settings({}), FirstTurn()
     script = {"answers": {"A": [{"text": "one"}], "B": [{"text": "late", "delay_s": 600}]}}
     small = chosen_package(package(tmp_path), settings)
 
     async with one_run(small, Request(script=script), settings, watch=watch) as run:
         task = asyncio.create_task(run.work())
-        await watch.taken.wait()
+        await watch.finished.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -393,7 +393,7 @@ async def test_a_package_with_errors_is_not_started(tmp_path: Path) -> None:
         await run_package_async(folder, script=DONE)
 
 
-async def test_what_is_no_package_is_said(tmp_path: Path) -> None:
+async def test_a_folder_that_is_no_package_is_reported(tmp_path: Path) -> None:
     package(tmp_path / "flows")
 
     with pytest.raises(WrongUseError, match="does not exist"):
@@ -423,7 +423,7 @@ def clerk_and_writer(folder: Path) -> Path:
     return write_package(folder / "Small", agents=agents, handoffs=rules, orchestrator=first)
 
 
-def test_what_is_given_under_a_name_that_the_package_does_not_have_is_noted(tmp_path: Path) -> None:
+def test_inputs_under_names_unknown_to_the_package_are_noted(tmp_path: Path) -> None:
     script = {"answers": {"Alice": [{"text": "x"}]}, **DONE}
 
     report = run_package(
@@ -468,7 +468,7 @@ def test_a_chat_id_fixes_what_chance_chooses(tmp_path: Path) -> None:
     assert len(spoken[0]) == 7
 
 
-async def test_a_tool_that_changes_the_directory_is_told_of_and_the_next_one_is_where_it_was(
+async def test_a_directory_change_by_a_tool_is_noted_and_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packages and scripts that are named by relative paths are found all the same."""

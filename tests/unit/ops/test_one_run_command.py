@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ops.cli import run
-from ops.cli.explained import explained
+from ops.cli.explained import describe_error
 from ops.cli.main import cli
-from ops.cli.turn_lines import failure_lines, turn_lines
+from ops.cli.turn_lines import error_lines, turn_lines
 from ops.one_run.live_view import LiveView
 from ops.one_run.report import RunReport, ToolCallReport, TurnReport, turn_report
 from tests.unit.ops.test_one_run import DONE, PAIR, READ, calls, package, with_tool
@@ -164,7 +164,7 @@ def test_a_run_that_fails_is_exit_code_1_and_named(tmp_path: Path) -> None:
     assert "ModelError of A in turn 1" in done.stdout
 
 
-def test_a_tools_failure_is_shown_with_its_place_and_its_traceback_when_asked(tmp_path: Path) -> None:
+def test_a_tool_failure_is_shown_with_place_and_on_request_traceback(tmp_path: Path) -> None:
     folder = with_tool(tmp_path, "def act():\n    raise ValueError('boom')\n")
     answers = script(tmp_path, {"answers": {"A": [calls(), {"text": "x"}]}, **DONE})
 
@@ -232,7 +232,7 @@ def test_a_mistake_in_the_operators_file_is_reported_at_once(tmp_path: Path) -> 
 
     assert isinstance(done.exception, OperatorFileError)
     said = f"{file}: destinations is not a key of the operator's file; docs/operator-file.md lists its keys"
-    assert explained(done.exception) == (said, 2)
+    assert describe_error(done.exception) == (said, 2)
     assert done.stdout == ""
 
 
@@ -300,7 +300,7 @@ def test_production_is_looked_at_from_the_first(tmp_path: Path) -> None:
     assert "flag" not in json.loads(done.stdout)["context"]
 
 
-class Terminal(io.StringIO):
+class FakeTerminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -308,14 +308,14 @@ class Terminal(io.StringIO):
 def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, *, no_color: bool, term: str = "xterm") -> str:
     monkeypatch.setenv("TERM", term)
     monkeypatch.setenv("NO_COLOR", "1") if no_color else monkeypatch.delenv("NO_COLOR", raising=False)
-    out = Terminal()
+    out = FakeTerminal()
     view = LiveView(out, note=lambda _: None, verbose=False)
     view.speaking("A")
     view.turn(1, turn(text="[bold]not markup[/bold]"))
     return out.getvalue()
 
 
-def test_a_terminal_has_colours_and_says_who_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_colours_and_names_the_agent_it_awaits(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = shown_on_a_terminal(monkeypatch, no_color=False)
 
     assert shown.index("… A") < shown.index("\x1b[2K") < shown.index("1. A → B")
@@ -327,7 +327,7 @@ def test_what_a_terminal_cannot_take_away_again_is_not_shown(monkeypatch: pytest
     assert "… A" not in shown_on_a_terminal(monkeypatch, no_color=True, term="dumb")
 
 
-def test_a_pipe_that_wants_colours_gets_nothing_that_would_be_taken_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_with_forced_colours_gets_no_status_line_to_erase(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -354,7 +354,7 @@ def test_a_run_that_asks_a_person_is_no_red_error(state: str, code: int, monkeyp
     monkeypatch.delenv("NO_COLOR", raising=False)
     outcome = Outcome(OutcomeKind.NEEDS_HUMAN, "pay waits", OutcomeError("NeedsHuman", "pay waits", "A", 1))
     report = RunReport("run_1", "W", RunState(state), outcome, (), {}, (), (), (), (), 1, 0.1)
-    out = Terminal()
+    out = FakeTerminal()
 
     LiveView(out, note=lambda _: None, verbose=False).end(report)
 
@@ -363,7 +363,7 @@ def test_a_run_that_asks_a_person_is_no_red_error(state: str, code: int, monkeyp
     assert ("NeedsHuman of A" in out.getvalue()) == (state != "needs_human")
 
 
-def test_what_would_steer_a_terminal_is_shown_as_text_and_what_is_long_is_cut() -> None:
+def test_terminal_controls_are_shown_as_text_and_long_values_are_cut() -> None:
     call = ToolCallReport("act", {"text": "y" * 5_000}, "z" * 5_000)
     out = io.StringIO()
 
@@ -397,7 +397,7 @@ def test_what_would_steer_a_terminal_is_shown_as_text_and_what_is_long_is_cut() 
 def test_a_failure_is_shown_with_its_place(kept: dict[str, Any], shown: str) -> None:
     error = {"where": "tool act", "type": "TimedOutError", "message": "too long", **kept}
 
-    assert list(failure_lines([error])) == [("red", f"   ! tool act: TimedOutError: too long{shown}")]
+    assert list(error_lines([error])) == [("red", f"   ! tool act: TimedOutError: too long{shown}")]
 
 
 def test_a_turn_that_an_older_worker_kept_is_shown() -> None:
@@ -416,7 +416,7 @@ def test_a_turn_that_an_older_worker_kept_is_shown() -> None:
     assert lines == ["1. A → end  (0 tokens in, 0 out, 1.00 s)", "   calls act({)", "   hello"]
 
 
-def test_a_reader_who_has_left_does_not_end_the_run() -> None:
+def test_a_closed_output_does_not_end_the_run() -> None:
     class Gone(io.StringIO):
         def flush(self) -> None:
             raise BrokenPipeError

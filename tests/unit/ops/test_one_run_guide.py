@@ -14,11 +14,11 @@ GUIDE = ROOT / "docs" / "testing-packages.md"
 FORMAT = ROOT / "docs" / "package-format.md"
 
 
-def write(folder: Path, found: Block) -> Path:
-    assert found.file is not None
-    path = folder / found.file
+def write(folder: Path, blocks: Block) -> Path:
+    assert blocks.file is not None
+    path = folder / blocks.file
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(found.text, encoding="utf-8")
+    path.write_text(blocks.text, encoding="utf-8")
     return path
 
 

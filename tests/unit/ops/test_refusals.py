@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ops.cli.runs import changing
-from ops.cli.runs.asking import refusals_in_one_line
+from ops.cli.runs.asking import exit_on_refusal
 from ops.cli.runs.change import REPLAY
 from workers.control.effects import Effects, WouldRepeatError, WriteEffect
 from workers.control.errors import RefusedError
@@ -17,7 +17,7 @@ SHOWN = r"key o-7\x1b]0;owned\x07\x9b2J\n\u202e"
 ERROR = WouldRepeatError("run_1", Effects(writes=[WriteEffect(1, "order", "shop.orders", "key", KEY)]))
 
 
-def of_named_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def refuse_named_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_order: Any, _run_ids: Sequence[str]) -> list[dict[str, Any]]:
         return [{"run_id": "run_1", "refused": str(ERROR)}]
 
@@ -25,18 +25,18 @@ def of_named_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not changing.change_named(REPLAY, ["run_1"], {"as_json": False})
 
 
-def of_many_runs(_monkeypatch: pytest.MonkeyPatch) -> None:
+def refuse_many_runs(_monkeypatch: pytest.MonkeyPatch) -> None:
     tally = Tally()
     tally.add(("run_1", str(ERROR)))
-    changing._report(REPLAY, tally, as_json=False)
+    changing._print_tally(REPLAY, tally, as_json=False)
 
 
-def of_one_run(_monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit), refusals_in_one_line():
+def refuse_one_run(_monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit), exit_on_refusal():
         raise RefusedError(str(ERROR))
 
 
-@pytest.mark.parametrize("refuse", [of_named_runs, of_many_runs, of_one_run])
+@pytest.mark.parametrize("refuse", [refuse_named_runs, refuse_many_runs, refuse_one_run])
 def test_a_refusal_is_one_line_that_steers_no_terminal(
     refuse: Callable[[pytest.MonkeyPatch], None],
     monkeypatch: pytest.MonkeyPatch,

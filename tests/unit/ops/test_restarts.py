@@ -13,16 +13,16 @@ def test_delay_doubles_up_to_the_longest(deaths: int, delay_s: float) -> None:
 def test_a_long_life_forgives_earlier_deaths() -> None:
     policy = RestartPolicy()
 
-    assert policy.deaths_in_a_row(5, lived_s=59.9) == 6
-    assert policy.deaths_in_a_row(5, lived_s=60.0) == 1
+    assert policy.count_deaths(5, lived_s=59.9) == 6
+    assert policy.count_deaths(5, lived_s=60.0) == 1
 
 
-def test_one_that_ended_on_purpose_after_a_life_is_started_at_once_and_not_held_against_it() -> None:
+def test_a_deliberate_end_after_a_life_restarts_at_once_without_backoff() -> None:
     policy = RestartPolicy()
 
-    assert policy.deaths_in_a_row(5, lived_s=600, on_purpose=True) == 0
+    assert policy.count_deaths(5, lived_s=600, is_intended=True) == 0
     assert policy.delay_s(0) == 0
-    assert policy.deaths_in_a_row(5, lived_s=3, on_purpose=True) == 6
+    assert policy.count_deaths(5, lived_s=3, is_intended=True) == 6
 
 
 @settings(deadline=None)  # a busy machine is no failure

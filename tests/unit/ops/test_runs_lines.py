@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ops.cli.runs.lines import lasting
-from ops.cli.runs.listing import state_of
-from ops.cli.runs.story_lines import next_steps, story_lines
-from ops.cli.runs.tail_lines import happening_line
+from ops.cli.runs.lines import format_duration
+from ops.cli.runs.listing import describe_state
+from ops.cli.runs.story_lines import next_steps, run_lines
+from ops.cli.runs.tail_lines import event_line
 from workers.control.happenings import Happening, Told, happenings
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -49,14 +49,14 @@ STORY: dict[str, Any] = {
 }
 
 
-def told(**changes: Any) -> list[str]:
-    return [line for _, line in story_lines({**STORY, **changes})]
+def event_lines(**changes: Any) -> list[str]:
+    return [line for _, line in run_lines({**STORY, **changes})]
 
 
 def test_a_stranded_run_is_not_shown_as_one_that_ended_well() -> None:
     outcome = {"kind": "no_transition", "reason": "no rule of B applies; none …", "error": None}
     [_, plain, *_], [_, stranded, *_] = (
-        list(story_lines({**STORY, "outcome": each})) for each in (outcome, {**outcome, "stranded": True})
+        list(run_lines({**STORY, "outcome": each})) for each in (outcome, {**outcome, "stranded": True})
     )
 
     assert plain == ("green", "succeeded, no_transition: no rule of B applies; none …")
@@ -69,27 +69,27 @@ def owner(token: int, turn: int, ended: str, reason: str = "") -> dict[str, Any]
 
 
 def test_what_failed_outside_of_a_turn_is_shown_too() -> None:
-    quiet, loud = told(), told(errors=[FAILED])
+    quiet, loud = event_lines(), event_lines(errors=[FAILED])
 
     assert [line for line in loud if line not in quiet] == ["   ! after_chat life.py:end: KeyError: 'x'"]
     assert quiet[-1].startswith("1 model call, 2 tokens in, 3 out, USD")
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 call of its tools"), (12, "12 calls of its tools")])
-def test_a_run_in_which_tools_failed_says_so_though_it_succeeded(count: int, words: str) -> None:
-    assert [line for line in told(failed_tools=count) if line not in told()] == [f"  failed     {words}"]
-    assert told(failed_tools=0) == told()
+def test_a_successful_run_with_failed_tools_shows_them(count: int, words: str) -> None:
+    assert [line for line in event_lines(failed_tools=count) if line not in event_lines()] == [f"  failed     {words}"]
+    assert event_lines(failed_tools=0) == event_lines()
 
 
 def test_a_tool_that_failed_the_run_is_named() -> None:
     error = {"type": "ToolFailed", "message": "so", "agent": "Payer", "turn": 2, "tool": "charge"}
-    lines = told(state="failed", outcome={"kind": "tool_error", "reason": "so", "error": error})
+    lines = event_lines(state="failed", outcome={"kind": "tool_error", "reason": "so", "error": error})
 
     assert "  ToolFailed of the tool charge of Payer in turn 2: so" in lines
 
 
-def test_the_head_says_whose_run_it_is_and_how_long_it_took() -> None:
-    assert told()[:6] == [
+def test_the_head_names_the_runs_owner_and_its_duration() -> None:
+    assert event_lines()[:6] == [
         "run_1  Small for acme",
         "succeeded, completed: B ends the chat",
         "  trigger    cli (api), event e1",
@@ -99,9 +99,9 @@ def test_the_head_says_whose_run_it_is_and_how_long_it_took() -> None:
     ]
 
 
-def test_each_owner_is_shown_with_its_turns_and_how_it_let_go() -> None:
+def test_each_owner_is_shown_with_its_turns_and_how_it_released_the_run() -> None:
     history = [owner(1, 1, "worker_lost", "its lease ran out"), owner(2, 2, "succeeded")]
-    lines = told(turns=[TURN, {**TURN, "number": 2, "agent": "Writer", "handoff": None}], history=history)
+    lines = event_lines(turns=[TURN, {**TURN, "number": 2, "agent": "Writer", "handoff": None}], history=history)
 
     start = lines.index("w1 from 2026-01-02 03:04:05 UTC for 5.0 s, lease 1")
     assert lines[start + 1 : start + 9] == [
@@ -117,11 +117,11 @@ def test_each_owner_is_shown_with_its_turns_and_how_it_let_go() -> None:
     assert lines[start + 9].startswith("2. Writer → end")
 
 
-def test_an_owner_that_went_on_with_another_version_says_so() -> None:
+def test_an_owner_that_continued_with_another_version_shows_it() -> None:
     versions = ("sha256:one", "sha256:one", "sha256:two", None)
     history = [{**owner(number, 0, "handed_back"), "package_version": each} for number, each in enumerate(versions, 1)]
 
-    heads = [line for line in told(history=history) if ", lease " in line]
+    heads = [line for line in event_lines(history=history) if ", lease " in line]
 
     assert [line.partition(", package ")[2] for line in heads] == ["", "", "sha256:two from here on", ""]
 
@@ -172,7 +172,7 @@ def test_an_owner_that_went_on_with_another_version_says_so() -> None:
     ],
 )
 def test_why_it_stands_where_it_stands(changes: dict[str, Any], said: str) -> None:
-    assert said in told(**{"outcome": None, **changes})
+    assert said in event_lines(**{"outcome": None, **changes})
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ DONE = {"sentences": ["turn 1: pay(amount=12) was called"], "about_keys": "Its t
     ],
 )
 def test_before_a_replay_is_advised_what_it_would_do_again_is_listed(changes: dict[str, Any], is_listed: bool) -> None:
-    lines = told(done=DONE, **changes)
+    lines = event_lines(done=DONE, **changes)
 
     assert ("  turn 1: pay(amount=12) was called" in lines) is is_listed
     if is_listed:
@@ -221,7 +221,7 @@ def test_before_a_replay_is_advised_what_it_would_do_again_is_listed(changes: di
 def test_nothing_in_a_story_steers_a_terminal() -> None:
     evil = "\x1b[2J\rroot"
     history = [{**owner(1, 1, "retry", evil), "owner": evil}]
-    lines = told(
+    lines = event_lines(
         workflow=evil,
         outcome={"kind": "failed", "reason": evil, "error": {"type": evil, "message": evil, "agent": evil, "turn": 1}},
         turns=[{**TURN, "text": evil}],
@@ -238,27 +238,27 @@ RUN = {**{name: value for name, value in STORY.items() if name != "run_id"}, "_i
 RUN |= {"claimed_at": AT, "history": [owner(1, 1, "worker_lost"), owner(2, 2, "succeeded")]}
 
 
-def test_what_happened_between_two_looks_is_told_in_order() -> None:
+def test_events_between_two_looks_are_shown_in_order() -> None:
     turns = [TURN, {**TURN, "number": 2}]
 
     found = list(happenings(Told(), RUN, turns))
-    lines = [happening_line(each, alone=True).plain for each in found]
+    lines = [event_line(each, is_single_run=True).plain for each in found]
 
     events = ["accepted", "claimed", "turn", "let_go", "claimed", "turn", "ended"]
     assert [each.event for each in found] == events
     assert lines[2] == "          1. Collector → Writer  (120 in, 8 out, 0.25 s)  calls count  counted them"
     assert lines[3] == "03:04:10  worker lost after turn 1"
     assert lines[-1] == "03:05:40  succeeded, completed: B ends the chat"
-    assert happening_line(found[0], alone=False).plain == "03:04:05  …ABCDEF Small/acme  accepted from cli"
+    assert event_line(found[0], is_single_run=False).plain == "03:04:05  …ABCDEF Small/acme  accepted from cli"
 
 
-def test_that_it_waited_for_a_person_is_told_though_it_goes_on() -> None:
+def test_a_past_wait_for_a_person_is_shown_though_it_goes_on() -> None:
     asked = {"state": "queued", "finished_at": None, "history": [owner(1, 0, "needs_human", "approve asks")]}
 
     found = list(happenings(Told(), {**RUN, **asked, "turn": 0}, []))
 
     assert [each.event for each in found] == ["accepted", "claimed", "let_go"]
-    assert happening_line(found[-1], alone=True).plain == "03:04:10  needs human after turn 0: approve asks"
+    assert event_line(found[-1], is_single_run=True).plain == "03:04:10  needs human after turn 0: approve asks"
 
 
 @pytest.mark.parametrize(
@@ -280,18 +280,18 @@ def test_that_it_waited_for_a_person_is_told_though_it_goes_on() -> None:
         ),
     ],
 )
-def test_only_what_is_new_is_told(before: Told, changes: dict[str, Any], events: list[str]) -> None:
+def test_only_new_events_are_shown(before: Told, changes: dict[str, Any], events: list[str]) -> None:
     found = list(happenings(before, {**RUN, "history": [], **changes}, []))
 
     assert [each.event for each in found] == events
-    assert all(happening_line(each, alone=False).plain for each in found)
+    assert all(event_line(each, is_single_run=False).plain for each in found)
 
 
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.25, "0.2 s"), (75, "1 min 15 s"), (7500, "2 h 5 min"), (300_000, "3 d 11 h")]
 )
-def test_a_time_is_said_as_people_say_it(seconds: float, said: str) -> None:
-    assert lasting(AT, AT + timedelta(seconds=seconds)) == said
+def test_a_time_is_shown_in_everyday_form(seconds: float, said: str) -> None:
+    assert format_duration(AT, AT + timedelta(seconds=seconds)) == said
 
 
 @pytest.mark.parametrize(
@@ -305,14 +305,14 @@ def test_a_time_is_said_as_people_say_it(seconds: float, said: str) -> None:
     ],
     ids=["ready", "later", "held", "in order", "ended"],
 )
-def test_a_list_says_why_a_run_may_not_start_yet(run: dict[str, Any], said: str) -> None:
-    assert state_of(run) == said
+def test_a_list_shows_why_a_run_may_not_start_yet(run: dict[str, Any], said: str) -> None:
+    assert describe_state(run) == said
 
 
 def test_a_run_that_waits_for_its_turn_is_followed_as_such() -> None:
     held = Happening("held", None, "run_1", "acme", "Relay", {"hold": "concurrency", "held_by": "order:acme/doc"})
 
-    assert happening_line(held, alone=True).plain.strip() == "waits for its turn in acme/doc"
+    assert event_line(held, is_single_run=True).plain.strip() == "waits for its turn in acme/doc"
 
 
 @pytest.mark.parametrize(
@@ -324,8 +324,8 @@ def test_a_run_that_waits_for_a_person_is_no_red_error(state: str, style: str) -
     question = {"kind": "tool", "number": 1, "turn": 1, "text": "pay waits for a person", "tool": "Refund"}
     outcome = {"kind": "needs_human", "reason": "pay waits for a person", "error": error}
 
-    ended = happening_line(Happening("ended", None, "run_1", "acme", "Relay", facts), alone=True)
-    lines = [*story_lines({**STORY, "state": "needs_human", "outcome": outcome, "questions": [question]})]
+    ended = event_line(Happening("ended", None, "run_1", "acme", "Relay", facts), is_single_run=True)
+    lines = [*run_lines({**STORY, "state": "needs_human", "outcome": outcome, "questions": [question]})]
 
     assert ended.spans[-1].style == style
     assert "red" not in {style for style, _ in lines}

@@ -9,16 +9,16 @@ import pytest
 import yaml
 
 from ops.embedded.errors import EmbeddedError
-from ops.free_ports import free_address, settled
+from ops.free_ports import find_free_address, resolve_port
 from ops.roles import ROLES, role_addresses, role_children
-from ops.scraping import ALERTS, scrape_config_path, scrape_files, targets
+from ops.scraping import ALERTS_FOLDER, scrape_config_path, scrape_files, scrape_targets
 from workers.setting_values import Address
 from workers.settings import Settings, load_settings
 
 
 @pytest.fixture
 def settings() -> Settings:
-    return replace(Settings(), listen=free_address(), metrics_listen=free_address())
+    return replace(Settings(), listen=find_free_address(), metrics_listen=find_free_address())
 
 
 def test_each_role_is_given_a_port_of_its_own_and_takes_that_one(settings: Settings) -> None:
@@ -48,14 +48,14 @@ def test_a_taken_port_and_the_gateways_are_left_out(settings: Settings) -> None:
 
 
 def test_any_port_becomes_a_certain_one() -> None:
-    assert settled(Address("127.0.0.1", 0)).port > 0
-    assert settled(Address("127.0.0.1", 9400)) == Address("127.0.0.1", 9400)
+    assert resolve_port(Address("127.0.0.1", 0)).port > 0
+    assert resolve_port(Address("127.0.0.1", 9400)) == Address("127.0.0.1", 9400)
 
 
 def test_targets_are_where_prometheus_reaches_them() -> None:
     at = {"gateway": Address("0.0.0.0", 8400), "exporter": Address("::", 9400), "worker": Address("127.0.0.1", 9403)}  # noqa: S104 -- not bound
 
-    assert targets(at) == [
+    assert scrape_targets(at) == [
         {"targets": ["127.0.0.1:8400"], "labels": {"role": "gateway"}},
         {"targets": ["[::1]:9400"], "labels": {"role": "exporter"}},
         {"targets": ["127.0.0.1:9403"], "labels": {"role": "worker"}},
@@ -70,13 +70,13 @@ def test_the_files_name_each_other_and_the_targets_go_when_all_is_stopped(tmp_pa
         written = yaml.safe_load(config.read_text())
         [job] = written["scrape_configs"]
         [found] = job["file_sd_configs"][0]["files"]
-        assert json.loads(Path(found).read_text()) == targets(at)
+        assert json.loads(Path(found).read_text()) == scrape_targets(at)
         assert (tmp_path / "data").stat().st_mode & 0o077 == 0
         assert config.parent.stat().st_mode & 0o055 == 0o055
 
     assert job["job_name"] == "unattended"
-    assert written["rule_files"] == [f"{ALERTS}/*.yaml"]
-    assert list(ALERTS.glob("*.yaml"))
+    assert written["rule_files"] == [f"{ALERTS_FOLDER}/*.yaml"]
+    assert list(ALERTS_FOLDER.glob("*.yaml"))
     assert not Path(found).exists()
 
 

@@ -69,7 +69,7 @@ def test_a_given_url_wins_over_the_running_server(tmp_path: Path, listening: int
     assert filled.mongodb_url == running_on(listening).mongodb_url
 
 
-def test_nothing_running_says_what_to_do_in_one_line(tmp_path: Path) -> None:
+def test_nothing_running_is_one_line_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(NothingRunning) as caught:
         with_services(Settings(data_dir=tmp_path))
 
@@ -142,7 +142,7 @@ def test_damaged_values_are_no_file(tmp_path: Path, listening: int, changed: dic
     assert read_services(tmp_path) is None
 
 
-def test_whose_process_exists() -> None:
+def test_which_processes_exist() -> None:
     assert process_exists(os.getpid())
     assert process_exists(1)
     assert not process_exists(dead_pid())

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ops.roles import ROLES
-from ops.supervisor import BEYOND_WORKERS_GRACE_S
+from ops.supervisor import EXTRA_WORKER_GRACE_S
 from tests.programs import require_program
 from tests.promtool import promtool
 from workers.settings import Settings, load_settings, unknown_variables
@@ -89,8 +89,8 @@ def test_each_starts_its_role_and_the_target_all_of_them() -> None:
     assert set(read(UNITS / "unattended.target")["Unit"]["Wants"].split()) == set(NAMES)
 
 
-def test_whoever_stops_a_role_waits_longer_than_its_grace() -> None:
-    assert int(unit_of("worker")["TimeoutStopSec"]) == settings_of("worker").grace_s + BEYOND_WORKERS_GRACE_S
+def test_stopping_a_role_waits_longer_than_its_grace() -> None:
+    assert int(unit_of("worker")["TimeoutStopSec"]) == settings_of("worker").grace_s + EXTRA_WORKER_GRACE_S
     assert int(unit_of("gateway")["TimeoutStopSec"]) > 10  # as long as it lets open requests end
 
 

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from ops.cli.explained import explained
+from ops.cli.explained import describe_error
 from ops.cli.output import print_json, print_json_line, print_table
 
 ROWS = [["…7T4YC3", "[/b][red]", "tab\there \x1b[31m", "needs_human"]]
 
 
-class Terminal(io.StringIO):
+class FakeTerminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
 
 def show() -> None:
-    print_table("Runs", ["run", "app", "note", "state"], ROWS, whole={"run", "state"})
+    print_table("Runs", ["run", "app", "note", "state"], ROWS, unfolded={"run", "state"})
 
 
 def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, no_color: str, width: int = 40) -> str:
     for name, value in {"TERM": "xterm", "COLUMNS": str(width), "NO_COLOR": no_color}.items():
         monkeypatch.setenv(name, value)
-    with redirect_stdout(Terminal()) as terminal:
+    with redirect_stdout(FakeTerminal()) as terminal:
         show()
     return terminal.getvalue()
 
@@ -47,7 +47,7 @@ def test_a_table_is_bold_where_colours_are_welcome(monkeypatch: pytest.MonkeyPat
     assert "\x1b[1m" in shown_on_a_terminal(monkeypatch, no_color="")
 
 
-def test_where_columns_would_be_a_few_letters_wide_each_row_has_lines_of_its_own(
+def test_where_columns_would_be_too_narrow_each_row_gets_its_own_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = shown_on_a_terminal(monkeypatch, no_color="1", width=39)
@@ -95,5 +95,5 @@ def test_json_is_json_whatever_number_an_input_holds(
         ),
     ],
 )
-def test_what_mongodb_says_is_cut_to_its_point(error: Exception, said: str) -> None:
-    assert explained(error) == (said, 1)
+def test_an_error_of_mongodb_is_cut_to_its_point(error: Exception, said: str) -> None:
+    assert describe_error(error) == (said, 1)

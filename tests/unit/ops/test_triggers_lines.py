@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ops.cli.triggers.reasons import reason_in_words
+from ops.cli.triggers.reasons import describe_reason
 from ops.cli.triggers.show_lines import trigger_lines
 
 AT = datetime(2026, 3, 29, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ def lines(**changes: Any) -> list[str]:
     return [text for _, text in trigger_lines({**TRIGGER, **changes})]
 
 
-def test_one_that_is_active_says_little() -> None:
+def test_an_active_trigger_has_short_lines() -> None:
     assert lines() == [
         "Digest/nightly  schedule for acme",
         "active",
@@ -85,7 +85,7 @@ def test_one_that_is_active_says_little() -> None:
         ({"description": "two\nlines\x1b[31m"}, ["  two\\nlines\\x1b[31m"]),
     ],
 )
-def test_what_is_special_about_one_is_told(changes: dict[str, Any], said: list[str]) -> None:
+def test_what_is_special_about_a_trigger_is_shown(changes: dict[str, Any], said: list[str]) -> None:
     text = "\n".join(lines(**changes))
 
     for each in said:
@@ -93,7 +93,7 @@ def test_what_is_special_about_one_is_told(changes: dict[str, Any], said: list[s
     assert "None" not in text
 
 
-def test_next_times_are_told_in_both_zones_where_these_differ() -> None:
+def test_next_times_are_shown_in_both_zones_where_these_differ() -> None:
     utc = {"utc": AT, "local": "2026-03-29T01:00:00+00:00"}
     berlin = {"utc": AT, "local": "2026-03-29T03:00:00+02:00"}
 
@@ -124,12 +124,12 @@ def test_next_times_are_told_in_both_zones_where_these_differ() -> None:
         ({}, "unknown"),
     ],
 )
-def test_a_reason_is_told_with_what_it_was_about(note: dict[str, Any], said: str) -> None:
-    assert said in reason_in_words(note)
+def test_a_reason_is_shown_with_its_subject(note: dict[str, Any], said: str) -> None:
+    assert said in describe_reason(note)
     assert said in "\n".join(lines(notes=[note]))
 
 
-def test_what_it_answers_for_people_is_told_answer_by_answer() -> None:
+def test_its_answers_for_people_are_shown_one_by_one() -> None:
     small = {"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}
     spec = {"name": "x", "ui_responses": {"pay": [small, {"answer": {"verdict": "no"}}], "Card": {"seen": True}}}
 
@@ -142,7 +142,7 @@ def test_what_it_answers_for_people_is_told_answer_by_answer() -> None:
     ]
 
 
-def test_what_it_waits_for_is_told_as_it_is_written() -> None:
+def test_what_it_waits_for_is_shown_as_written() -> None:
     spec = {"name": "nightly", "type": "schedule", "every": "1h", "overlap": "buffer_one", "misfire": {"policy": "all"}}
 
     said = "\n".join(lines(spec=spec))

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from ops.cli.triggers.group import triggers
-from ops.cli.triggers.make import _read
+from ops.cli.triggers.make import _read_entry
 
 OURS = ("--workflow", "Sales", "--app", "acme")
 
@@ -29,7 +29,7 @@ OURS = ("--workflow", "Sales", "--app", "acme")
         (("list", "--type", "telepathy"), "Invalid value for '--type'"),
     ],
 )
-def test_a_mistake_is_told_with_what_to_write(arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_reported_with_what_to_write(arguments: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(triggers, list(arguments))
 
     assert (done.exit_code, said in done.output) == (2, True), done.output
@@ -39,7 +39,7 @@ def test_a_mistake_is_told_with_what_to_write(arguments: tuple[str, ...], said: 
 def test_an_entry_is_read_as_it_stands_in_a_package(tmp_path: Path, text: str) -> None:
     (tmp_path / "entry.yaml").write_text(text)
 
-    assert _read(str(tmp_path / "entry.yaml")) == _read(f"@{tmp_path / 'entry.yaml'}") == {"name": "a", "every": "1h"}
+    assert _read_entry(str(tmp_path / "entry.yaml")) == _read_entry(f"@{tmp_path / 'entry.yaml'}") == {"name": "a", "every": "1h"}
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"just words", b"- a\n- b\n", b"[" * 5_000, b""])

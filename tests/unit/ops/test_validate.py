@@ -76,7 +76,7 @@ def test_a_verdict_is_the_worst_that_is_found(tmp_path: Path, files: dict[str, A
     assert [each["verdict"] for each in verdicts(package(tmp_path, **files))] == [verdict]
 
 
-def test_a_path_is_a_package_or_a_directory_of_packages_and_each_counts_once(tmp_path: Path) -> None:
+def test_a_path_is_a_package_or_a_directory_of_packages_counted_once(tmp_path: Path) -> None:
     one, other = package(tmp_path, "One"), package(tmp_path, "Other")
 
     assert [each["name"] for each in verdicts(one)] == ["One"]
@@ -225,7 +225,7 @@ def test_a_chain_behind_a_workflow_that_no_package_here_has_is_a_warning(tmp_pat
 
 
 @pytest.mark.parametrize(("whole", "verdict"), [(True, "findings"), (False, "ready")])
-def test_of_one_package_alone_nobody_guesses_what_else_there_is(tmp_path: Path, whole: bool, verdict: str) -> None:
+def test_one_package_alone_leads_to_no_guesses_about_others(tmp_path: Path, whole: bool, verdict: str) -> None:
     folder = package(tmp_path, triggers=[chain("Digest")])
 
     assert [each["verdict"] for each in verdicts(tmp_path if whole else folder)] == [verdict]
@@ -263,7 +263,7 @@ def test_a_host_that_is_not_allowed_is_a_warning(tmp_path: Path) -> None:
     assert finding["message"].startswith("api.example.com:444 is not an allowed host; the operator lists it in")
 
 
-def test_an_address_that_is_none_is_said_once(tmp_path: Path) -> None:
+def test_an_invalid_address_is_reported_once(tmp_path: Path) -> None:
     source = {"type": "external", "url": "https://[/x"}
     folder = package(tmp_path, context_variables={"definitions": {"v": {"type": "string", "source": source}}})
 
@@ -312,7 +312,7 @@ def test_people_see_what_is_read_but_not_started(tmp_path: Path) -> None:
     assert result.exit_code == 0
 
 
-def test_what_an_author_wrote_cannot_steer_the_terminal_or_break_the_output(tmp_path: Path) -> None:
+def test_an_authors_text_cannot_steer_the_terminal_or_break_the_output(tmp_path: Path) -> None:
     folder = package(tmp_path, orchestrator=None)
     name = "\x1b[2J\u202eB\ud800\n"
     (folder / "orchestrator.json").write_text(json.dumps({**ORCHESTRATOR, "initial_agent": name}))
@@ -324,7 +324,7 @@ def test_what_an_author_wrote_cannot_steer_the_terminal_or_break_the_output(tmp_
     assert any("\x1b" in each["message"] for each in verdicts(folder)[0]["findings"])
 
 
-def listed(folder: Path, **environ: str) -> dict[str, tuple[str, bool]]:
+def list_packages(folder: Path, **environ: str) -> dict[str, tuple[str, bool]]:
     result = unattended("packages", "list", "--json", UNATTENDED_PACKAGES=str(folder), **environ)
     return {each["name"]: (each["verdict"], each["started"]) for each in json.loads(result.stdout)}
 
@@ -337,7 +337,7 @@ def test_packages_list_and_show_agree_with_validate(tmp_path: Path) -> None:
 
     found = {each["name"]: each for each in verdicts(tmp_path)}
 
-    assert listed(tmp_path) == {
+    assert list_packages(tmp_path) == {
         "Blocked": ("findings", False),
         "Broken": ("refused", False),
         "Ready": ("ready", True),
@@ -391,7 +391,7 @@ STRICT_CASES: list[tuple[dict[str, Any], int, str]] = [
 
 
 @pytest.mark.parametrize(("files", "code", "line"), STRICT_CASES)
-def test_strict_counts_warnings_as_errors_and_says_so(
+def test_strict_counts_warnings_as_errors_and_reports_it(
     tmp_path: Path, files: dict[str, Any], code: int, line: str
 ) -> None:
     folder = package(tmp_path, **files)

@@ -10,7 +10,7 @@ from workers.store.run import Accepted, RunRequest, TriggerEvent
 
 
 @dataclass
-class Desk:
+class AcceptanceRecorder:
     """A store and a wake-up that write into one list what happens, in order."""
 
     created: bool = True
@@ -32,8 +32,8 @@ def request() -> RunRequest:
 
 
 @pytest.mark.design("U-5")
-async def test_a_run_is_durable_before_anybody_is_woken_for_it() -> None:
-    desk = Desk()
+async def test_a_run_is_durable_before_its_wakeup_is_sent() -> None:
+    desk = AcceptanceRecorder()
 
     accepted = await Acceptance(desk, desk).accept(request())
 
@@ -41,8 +41,8 @@ async def test_a_run_is_durable_before_anybody_is_woken_for_it() -> None:
     assert desk.happened == ["inserted", "woken run_1"]
 
 
-async def test_a_duplicate_wakes_nobody() -> None:
-    desk = Desk(created=False)
+async def test_a_duplicate_sends_no_wakeup() -> None:
+    desk = AcceptanceRecorder(created=False)
 
     accepted = await Acceptance(desk, desk).accept(request())
 
@@ -50,8 +50,8 @@ async def test_a_duplicate_wakes_nobody() -> None:
     assert desk.happened == ["inserted"]
 
 
-async def test_what_could_not_be_stored_is_not_accepted_and_wakes_nobody() -> None:
-    desk = Desk(broken=True)
+async def test_an_unstored_request_is_not_accepted_and_sends_no_wakeup() -> None:
+    desk = AcceptanceRecorder(broken=True)
 
     with pytest.raises(ConnectionError):
         await Acceptance(desk, desk).accept(request())

@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from triggers.api_keys import ApiKey, looks_like_a_key, parse_rate, rate_text
+from triggers.api_keys import ApiKey, has_key_format, parse_rate, format_rate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(("text", "burst"), [("100/s", 200), ("1/s", 2), ("600/m", 600), ("5/h", 5)])
 def test_a_rate_is_read_and_written_alike(text: str, burst: int) -> None:
-    assert rate_text(parse_rate(text)) == text
+    assert format_rate(parse_rate(text)) == text
     assert ApiKey("k", "n", None, NOW, rate=parse_rate(text)).burst == burst
 
 
@@ -22,10 +22,10 @@ def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
 
 
 def test_a_key_is_good_until_it_is_revoked_or_expires() -> None:
-    assert ApiKey("k", "n", None, NOW).is_good(NOW)
-    assert not ApiKey("k", "n", None, NOW, revoked_at=NOW).is_good(NOW)
-    assert ApiKey("k", "n", None, NOW, expires_at=NOW + timedelta(seconds=1)).is_good(NOW)
-    assert not ApiKey("k", "n", None, NOW, expires_at=NOW).is_good(NOW)
+    assert ApiKey("k", "n", None, NOW).is_valid(NOW)
+    assert not ApiKey("k", "n", None, NOW, revoked_at=NOW).is_valid(NOW)
+    assert ApiKey("k", "n", None, NOW, expires_at=NOW + timedelta(seconds=1)).is_valid(NOW)
+    assert not ApiKey("k", "n", None, NOW, expires_at=NOW).is_valid(NOW)
 
 
 def test_only_a_key_that_was_made_for_it_and_may_write_approves() -> None:
@@ -35,7 +35,7 @@ def test_only_a_key_that_was_made_for_it_and_may_write_approves() -> None:
 
 
 def test_what_cannot_be_a_key_is_known_without_asking() -> None:
-    assert looks_like_a_key("ua_" + "aZ0-_" * 8 + "abc")
+    assert has_key_format("ua_" + "aZ0-_" * 8 + "abc")
     for text in (
         "",
         "ua_",
@@ -45,4 +45,4 @@ def test_what_cannot_be_a_key_is_known_without_asking() -> None:
         "ua_" + "ü" * 43,
         "ua_" + "x" * 42 + "\n",
     ):
-        assert not looks_like_a_key(text)
+        assert not has_key_format(text)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from triggers import computation
-from triggers.computation import Computation
-from triggers.payload import PayloadError, evaluate, holds, resolve
-from workflows.context.bounded_expression import Effort, TooMuchWorkError
+from triggers.computation import ExpressionEvaluator
+from triggers.payload import ExpressionError, evaluate, is_condition_met, resolve
+from workflows.context.bounded_expression import StepBudget, TooMuchWorkError
 
 MAX_LOOP_S = 0.02
 LARGE = {  # 0.95 MB as JSON
@@ -43,7 +43,7 @@ async def test_an_expression_over_a_large_event_leaves_the_loop_to_others(expres
     expected = evaluate(expression, LARGE)
     began = time.thread_time()
 
-    value = await Computation(LARGE).run(lambda effort: evaluate(expression, LARGE, effort))
+    value = await ExpressionEvaluator(LARGE).evaluate(lambda effort: evaluate(expression, LARGE, effort))
 
     assert time.thread_time() - began < MAX_LOOP_S
     assert value == expected
@@ -53,12 +53,12 @@ async def test_all_expressions_of_an_event_share_what_they_may_cost_the_loop() -
     event = {"items": [{"x": number} for number in range(1_000)]}
     threads: list[str] = []
 
-    def work(effort: Effort) -> Any:
+    def work(effort: StepBudget) -> Any:
         threads.append(threading.current_thread().name)
         return resolve("=sum(items[*].x)", event, effort)
 
-    together = Computation(event)
-    assert [await together.run(work) for _ in range(10)] == [499_500] * 10
+    together = ExpressionEvaluator(event)
+    assert [await together.evaluate(work) for _ in range(10)] == [499_500] * 10
 
     in_threads = [name.startswith("expressions") for name in threads]
     assert not in_threads[0]
@@ -67,7 +67,7 @@ async def test_all_expressions_of_an_event_share_what_they_may_cost_the_loop() -
 
 
 async def test_a_short_expression_never_leaves_the_loop() -> None:
-    assert await Computation(LARGE).run(lambda effort: (holds("text", LARGE, effort), threading.current_thread())) == (
+    assert await ExpressionEvaluator(LARGE).evaluate(lambda effort: (is_condition_met("text", LARGE, effort), threading.current_thread())) == (
         True,
         threading.main_thread(),
     )
@@ -75,21 +75,21 @@ async def test_a_short_expression_never_leaves_the_loop() -> None:
 
 async def test_what_takes_too_long_in_the_thread_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(computation, "THREAD_TIMEOUT_CPU_S", 0.0)
-    with pytest.raises(PayloadError, match="too much work"):
-        await Computation(LARGE).run(lambda effort: evaluate("sum(items[*].price)", LARGE, effort))
+    with pytest.raises(ExpressionError, match="too much work"):
+        await ExpressionEvaluator(LARGE).evaluate(lambda effort: evaluate("sum(items[*].price)", LARGE, effort))
 
 
-async def test_a_thread_that_has_no_time_is_told_within_the_time_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_without_time_is_reported_within_the_time_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(computation, "WAIT_TIMEOUT_S", 0.05)
     release = threading.Event()
 
-    def work(effort: Effort) -> bool:
-        effort.spend(computation.LOOP_STEPS + 1)  # too much for the loop
+    def work(effort: StepBudget) -> bool:
+        effort.spend(computation.MAX_LOOP_STEPS + 1)  # too much for the loop
         return release.wait(20)
 
-    busy = asyncio.create_task(Computation(LARGE).run(work))
+    busy = asyncio.create_task(ExpressionEvaluator(LARGE).evaluate(work))
     try:
-        for each in (busy, Computation(LARGE).run(work)):
+        for each in (busy, ExpressionEvaluator(LARGE).evaluate(work)):
             with pytest.raises(TimeoutError):
                 await each
     finally:
@@ -99,7 +99,7 @@ async def test_a_thread_that_has_no_time_is_told_within_the_time_to_wait(monkeyp
 @pytest.mark.parametrize(
     "spend", [lambda effort: effort.spend(3_000_000), lambda effort: effort.weigh(LARGE)], ids=["steps", "value"]
 )
-def test_what_may_be_spent_has_an_end(spend: Callable[[Effort], None]) -> None:
-    effort = Effort({"a": 1})
+def test_what_may_be_spent_has_an_end(spend: Callable[[StepBudget], None]) -> None:
+    effort = StepBudget({"a": 1})
     with pytest.raises(TooMuchWorkError):
         spend(effort)

@@ -6,8 +6,8 @@ from typing import Any
 import bson
 import pytest
 
-from triggers.happening import Happening, run_request, selected_app
-from triggers.payload import PayloadError
+from triggers.happening import Occurrence, build_run_request, select_app
+from triggers.payload import ExpressionError
 from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
@@ -16,17 +16,17 @@ SMALL = {"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}
 ANSWERS = {"approve": {"verdict": "yes"}, "pay": [SMALL, {"answer": {"verdict": "no"}}]}
 
 
-def hook(**more: Any) -> WebhookSpec:
+def hook(**fields: Any) -> WebhookSpec:
     verify = {"scheme": "github", "secret": "env:S"}
-    return WebhookSpec.model_validate({"name": "paid", "verify": verify, "ui_responses": ANSWERS, **more})
+    return WebhookSpec.model_validate({"name": "paid", "verify": verify, "ui_responses": ANSWERS, **fields})
 
 
-def happening(trigger: Trigger, data: Any = None) -> Happening:
-    return Happening(trigger, "acme", "msg_1", NOON, data)
+def occurrence(trigger: Trigger, data: Any = None) -> Occurrence:
+    return Occurrence(trigger, "acme", "msg_1", NOON, data)
 
 
-def test_it_is_a_cloud_event_that_app_workflow_and_name_tell_from_any_other() -> None:
-    event = happening(Trigger("Digest", hook())).as_cloud_event()
+def test_it_is_a_cloud_event_identified_by_app_workflow_and_name() -> None:
+    event = occurrence(Trigger("Digest", hook())).as_cloud_event()
 
     assert event == {
         "specversion": "1.0",
@@ -38,13 +38,13 @@ def test_it_is_a_cloud_event_that_app_workflow_and_name_tell_from_any_other() ->
 
 
 def test_its_payload_is_in_no_log() -> None:
-    assert "s3cret" not in repr(happening(Trigger("Digest", hook()), {"a": "s3cret"}))
+    assert "s3cret" not in repr(occurrence(Trigger("Digest", hook()), {"a": "s3cret"}))
 
 
 def test_expressions_become_the_input_and_the_message() -> None:
     spec = hook(input={"id": "=order.id", "kind": "paid"}, message="=order.note", priority=9)
 
-    request = run_request(happening(Trigger("Digest", spec), {"order": {"id": 7, "note": "Hurry"}}), chain=("A/b",))
+    request = build_run_request(occurrence(Trigger("Digest", spec), {"order": {"id": 7, "note": "Hurry"}}), chain=("A/b",))
 
     assert (request.input, request.message, request.priority) == ({"id": 7, "kind": "paid"}, "Hurry", 9)
     assert (request.app_id, request.chain) == ("acme", ("A/b",))
@@ -54,13 +54,13 @@ def test_expressions_become_the_input_and_the_message() -> None:
 def test_answers_for_people_come_with_the_run_where_no_package_has_them() -> None:
     from_package, made = Trigger("Digest", hook()), Trigger("Digest", hook(), "acme", 1)
 
-    assert run_request(happening(from_package)).ui_responses is None
-    assert run_request(happening(made)).ui_responses == ANSWERS
-    assert bson.decode(bson.encode(run_request(happening(made)).ui_responses or {})) == ANSWERS
+    assert build_run_request(occurrence(from_package)).ui_responses is None
+    assert build_run_request(occurrence(made)).ui_responses == ANSWERS
+    assert bson.decode(bson.encode(build_run_request(occurrence(made)).ui_responses or {})) == ANSWERS
 
 
 @pytest.mark.parametrize("tenant", [None, "", "a\nb", "x" * 201, ["acme"]])
 def test_an_event_that_names_no_app_starts_nothing(tenant: Any) -> None:
-    assert selected_app("=tenant", {"tenant": "globex"}) == "globex"
-    with pytest.raises(PayloadError):
-        selected_app("=tenant", {"tenant": tenant})
+    assert select_app("=tenant", {"tenant": "globex"}) == "globex"
+    with pytest.raises(ExpressionError):
+        select_app("=tenant", {"tenant": tenant})

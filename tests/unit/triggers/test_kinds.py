@@ -19,7 +19,7 @@ def test_each_type_has_a_kind_and_no_kind_is_without_a_type() -> None:
 
 
 @pytest.mark.parametrize("type_", TYPES)
-def test_a_kind_says_who_serves_it_and_is_one_folder_that_is_documented(type_: str) -> None:
+def test_a_kind_names_its_role_and_is_one_documented_folder(type_: str) -> None:
     kind = KINDS[type_]
     module = sys.modules[type(kind).__module__]
 

@@ -9,10 +9,10 @@ from bson import DBRef, ObjectId, Regex, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import unhurried
-from triggers.change_stream.plain import PlainEvent, plain
-from triggers.payload import PayloadError, evaluate, holds, resolve
-from workflows.context.quick_expression import quick
+from tests.unit.triggers.unhurried import without_deadline
+from triggers.change_stream.plain import PlainEvent, to_plain
+from triggers.payload import ExpressionError, evaluate, is_condition_met, resolve
+from workflows.context.quick_expression import compile_quick
 
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)
@@ -37,15 +37,15 @@ EVENTS = st.dictionaries(
 )
 
 
-@unhurried
+@without_deadline
 @given(expression=EXPRESSIONS, event=EVENTS)
-def test_what_is_quick_means_what_the_library_says(expression: str, event: dict[str, Any]) -> None:
-    assert quick(jmespath.compile(expression).parsed) is not None
+def test_a_quick_expression_means_the_same_as_in_the_library(expression: str, event: dict[str, Any]) -> None:
+    assert compile_quick(jmespath.compile(expression).parsed) is not None
     try:
         expected = jmespath.search(expression, event)
     except TypeError:  # it compares text with numbers as Python does
         for given_event in (event, PlainEvent(event)):
-            with pytest.raises(PayloadError):
+            with pytest.raises(ExpressionError):
                 evaluate(expression, given_event)
         return
     for given_event in (event, PlainEvent(event)):
@@ -57,7 +57,7 @@ def test_what_is_quick_means_what_the_library_says(expression: str, event: dict[
     "expression", ["a[0]", "a == b", "a == `[1]`", "length(a)", "a.*", "@", "a | b", "a || b[0]", "{x: a}"]
 )
 def test_what_could_cost_more_than_its_length_is_counted(expression: str) -> None:
-    assert quick(jmespath.compile(expression).parsed) is None
+    assert compile_quick(jmespath.compile(expression).parsed) is None
 
 
 RAW = {
@@ -98,13 +98,13 @@ RAW = {
     ],
 )
 def test_what_is_asked_for_is_as_plain_as_if_all_of_it_were(path: str) -> None:
-    assert evaluate(path, PlainEvent(RAW)) == evaluate(path, plain(RAW))
+    assert evaluate(path, PlainEvent(RAW)) == evaluate(path, to_plain(RAW))
 
 
 def test_a_mapping_of_a_lazy_event_is_that_of_a_plain_one() -> None:
     mapped = {"order": "=fullDocument._id", "all": "=@", "kept": "as it is", "deep": [{"at": "=wallTime"}]}
 
-    assert resolve(mapped, PlainEvent(RAW)) == resolve(mapped, plain(RAW))
+    assert resolve(mapped, PlainEvent(RAW)) == resolve(mapped, to_plain(RAW))
 
 
 def test_a_condition_that_does_not_hold_makes_nothing_plain_but_its_name() -> None:
@@ -114,16 +114,16 @@ def test_a_condition_that_does_not_hold_makes_nothing_plain_but_its_name() -> No
 
     event = PlainEvent({"fullDocument": {"status": "open", "rest": Untouchable()}})
 
-    assert not holds("fullDocument.status == 'paid'", event)
+    assert not is_condition_met("fullDocument.status == 'paid'", event)
     with pytest.raises(AssertionError):
-        event.whole()
+        event.materialize()
 
 
 @pytest.mark.parametrize(
     "expression",
     [" || ".join(["a.b == 'x'"] * 100), " && ".join(["!!a"] * 100), "a.b.c || a.b || a.b.d || length(a.b)"],
 )
-def test_what_may_be_large_is_made_plain_once_however_often_it_is_asked_for(expression: str) -> None:
+def test_a_possibly_large_value_is_converted_once_however_often_it_is_read(expression: str) -> None:
     made = 0
 
     class Counted:

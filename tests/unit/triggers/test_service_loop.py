@@ -5,29 +5,29 @@ import asyncio
 import pytest
 from pymongo.errors import AutoReconnect
 
-from triggers.service_loop import LONGEST_PAUSE_S, Outage, repeat, wait
+from triggers.service_loop import MAX_PAUSE_S, Outage, repeat, wait_for_stop
 
 
 def test_pauses_grow_up_to_a_limit_and_begin_anew_after_the_outage() -> None:
     outage = Outage("tick")
 
-    pauses = [outage.failed(AutoReconnect()) for _ in range(2000)]
-    outage.over()
+    pauses = [outage.record_failure(AutoReconnect()) for _ in range(2000)]
+    outage.record_success()
 
     assert pauses[:3] == [0.5, 1.0, 2.0]
-    assert max(pauses) == LONGEST_PAUSE_S
-    assert outage.failed(AutoReconnect()) == 0.5
+    assert max(pauses) == MAX_PAUSE_S
+    assert outage.record_failure(AutoReconnect()) == 0.5
 
 
-def test_an_outage_is_said_once_when_it_begins_and_once_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     outage = Outage("tick")
 
-    outage.over()
+    outage.record_success()
     for _ in range(5):
-        outage.failed(AutoReconnect("no server"))
-    outage.over()
-    outage.over()
+        outage.record_failure(AutoReconnect("no server"))
+    outage.record_success()
+    outage.record_success()
 
     assert [record.message for record in caplog.records] == ["mongodb_unavailable", "mongodb_available"]
 
@@ -45,7 +45,7 @@ async def test_a_step_that_fails_for_mongodb_is_tried_again(monkeypatch: pytest.
         stop.set()
         return 60
 
-    await repeat(step, what="tick", stop=stop)
+    await repeat(step, step_name="tick", stop=stop)
 
     assert calls == 3
 
@@ -55,12 +55,12 @@ async def test_any_other_error_ends_the_loop() -> None:
         raise KeyError("bug")
 
     with pytest.raises(KeyError):
-        await repeat(step, what="tick", stop=asyncio.Event())
+        await repeat(step, step_name="tick", stop=asyncio.Event())
 
 
-async def test_waiting_ends_at_once_when_told_to_stop() -> None:
+async def test_waiting_ends_at_once_on_stop() -> None:
     stop = asyncio.Event()
     stop.set()
 
     async with asyncio.timeout(1):
-        await wait(stop, 3600)
+        await wait_for_stop(stop, 3600)

@@ -2,4 +2,4 @@
 
 from hypothesis import HealthCheck, settings
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+without_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -56,15 +56,15 @@ def test_the_app_is_found_without_its_settings_being_read() -> None:
     assert loader is SettingsLoader
 
 
-def request(**given: Any) -> RunRequest:
+def request(**fields: Any) -> RunRequest:
     event = TriggerEvent("schedule", "nightly", "2026-03-01T02:30:00Z", datetime(2026, 3, 1, tzinfo=UTC))
-    return RunRequest(app_id="acme", workflow="Digest", trigger=event, **given)
+    return RunRequest(app_id="acme", workflow="Digest", trigger=event, **fields)
 
 
-def document(**given: Any) -> dict[str, Any]:
+def document(**fields: Any) -> dict[str, Any]:
     from datetime import timedelta
 
-    return run_document(request(**given), now=datetime(2026, 3, 1, tzinfo=UTC), republish_after=timedelta(seconds=15))
+    return run_document(request(**fields), now=datetime(2026, 3, 1, tzinfo=UTC), republish_after=timedelta(seconds=15))
 
 
 def test_a_dedupe_key_begins_with_workflow_and_trigger() -> None:

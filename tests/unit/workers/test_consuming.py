@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from workers.process.consuming import ConsumerWatch, Signs, not_consuming, stuck
+from workers.process.consuming import ConsumerWatch, ConsumerStatus, find_problems, find_stuck_problems
 
-WELL = Signs(connected=True, ticked_s=1.0, answered_s=0.5, took_s=0.0)
+WELL = ConsumerStatus(is_connected=True, since_tick_s=1.0, since_answer_s=0.5, since_take_s=0.0)
 
 
 def test_one_that_ticks_and_is_answered_consumes() -> None:
-    assert not_consuming(WELL) == []
-    assert not_consuming(replace(WELL, ticked_s=None, answered_s=None)) == []  # a transport that tells neither
+    assert find_problems(WELL) == []
+    assert find_problems(replace(WELL, ticked_s=None, answered_s=None)) == []  # a transport that tells neither
 
 
 @pytest.mark.parametrize(
@@ -27,15 +27,15 @@ def test_one_that_ticks_and_is_answered_consumes() -> None:
     ],
 )
 def test_each_sign_alone_is_enough(changed: dict[str, Any], word: str) -> None:
-    problems = not_consuming(replace(WELL, **changed))
+    problems = find_problems(replace(WELL, **changed))
 
     assert len(problems) == 1
     assert word in problems[0]
 
 
 def test_a_thread_that_waits_for_a_broker_is_not_stuck() -> None:
-    assert stuck(replace(WELL, connected=False, ticked_s=1_000.0)) == ()
-    assert stuck(replace(WELL, ticked_s=1_000.0))
+    assert find_stuck_problems(replace(WELL, connected=False, ticked_s=1_000.0)) == ()
+    assert find_stuck_problems(replace(WELL, ticked_s=1_000.0))
 
 
 class Consumer:
@@ -60,24 +60,24 @@ class Consumer:
 def test_every_answer_of_the_broker_counts_also_that_there_is_nothing(waiting: list[str]) -> None:
     consumer = Consumer(slots=1)
     watch = ConsumerWatch(lambda: consumer.now)
-    watch.connected(consumer)
+    watch.on_connected(consumer)
     consumer.now, consumer.waiting = 8.0, list(waiting)
-    assert watch.signs().answered_s == 8.0
+    assert watch.status().since_answer_s == 8.0
 
     try:
         assert consumer.handlers["BRPOP"]() == "a message"
     except Empty:
         assert not waiting
 
-    assert watch.signs().answered_s == 0.0
+    assert watch.status().since_answer_s == 0.0
 
 
-def test_one_without_room_asks_for_nothing_and_owes_no_proof() -> None:
+def test_a_consumer_without_room_fetches_nothing_and_needs_no_proof() -> None:
     consumer = Consumer(slots=0)
     watch = ConsumerWatch(lambda: consumer.now)
-    watch.connected(consumer)
+    watch.on_connected(consumer)
     consumer.now = 60.0
 
-    watch.tick()
+    watch.on_tick()
 
-    assert not_consuming(watch.signs()) == []
+    assert find_problems(watch.status()) == []

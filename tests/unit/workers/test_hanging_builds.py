@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package, write_tool
 from workers.process.package_builds import BUILDERS, PackageBuilds
-from workflows.chat.agents import AgentShop, BuiltPackage
+from workflows.chat.agents import PackageCache, BuiltPackage
 from workflows.chat.errors import PackageDefect, PackageSlow
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.chat.tool_threads import ToolThreads
 from workflows.models_file import ScriptModel
 from workflows.outcome import OutcomeKind
@@ -21,7 +21,7 @@ WITHIN_S = 0.4
 TOOL = [{"agent": "A", "file": "work.py", "function": "work"}]
 
 
-class Packages:
+class SlowPackages:
     """`slow` ones are imported no further than to their first line until `let_go`."""
 
     def __init__(self, folder: Path) -> None:
@@ -37,26 +37,26 @@ class Packages:
         waits = f"while not Path({str(self._free)!r}).exists(): time.sleep(0.005)"
         self.write(name, f"import time\nfrom pathlib import Path\n{began}\n{waits}\n{last_line}")
 
-    def times_begun(self, name: str) -> int:
+    def count_builds(self, name: str) -> int:
         return len((self.folder / f"{name}-began").read_text())
 
-    def let_go(self) -> None:
+    def finish_build(self) -> None:
         self._free.touch()
 
 
 @pytest.fixture
-def packages(tmp_path: Path) -> Iterator[Packages]:
-    packages = Packages(tmp_path)
+def packages(tmp_path: Path) -> Iterator[SlowPackages]:
+    packages = SlowPackages(tmp_path)
     yield packages
-    packages.let_go()  # or a thread of each would stay behind
+    packages.finish_build()  # or a thread of each would stay behind
 
 
 @pytest.fixture
-def builds(packages: Packages) -> Iterator[PackageBuilds]:
+def builds(packages: SlowPackages) -> Iterator[PackageBuilds]:
     answers = packages.folder / "answers.yaml"
     answers.write_text("default: {text: ok}")
-    models = Models({"default": ScriptModel(provider="script", file=answers)}, str)
-    builds = PackageBuilds(Catalog([packages.folder]), AgentShop(models, ToolThreads(1)), within_s=WITHIN_S)
+    models = ModelRegistry({"default": ScriptModel(provider="script", file=answers)}, str)
+    builds = PackageBuilds(Catalog([packages.folder]), PackageCache(models, ToolThreads(1)), within_s=WITHIN_S)
     yield builds
     builds.close()
 
@@ -66,8 +66,8 @@ async def name_of(builds: PackageBuilds, workflow: str) -> str:
     return built.package.name
 
 
-async def test_one_that_hangs_is_a_passing_fault_that_says_what_to_do(
-    packages: Packages, builds: PackageBuilds
+async def test_a_hanging_build_is_a_transient_fault_with_its_remedy(
+    packages: SlowPackages, builds: PackageBuilds
 ) -> None:
     packages.write_slow("Hangs")
     began = time.monotonic()
@@ -83,8 +83,8 @@ async def test_one_that_hangs_is_a_passing_fault_that_says_what_to_do(
     assert outcome.reason.startswith("importing the files of Hangs takes longer than 0.4 s: what connects, waits or")
 
 
-async def test_while_it_hangs_further_runs_fail_at_once_and_nothing_is_begun_for_them(
-    packages: Packages, builds: PackageBuilds
+async def test_while_it_hangs_further_runs_fail_at_once_and_build_nothing(
+    packages: SlowPackages, builds: PackageBuilds
 ) -> None:
     packages.write_slow("Hangs")
     with pytest.raises(PackageSlow):
@@ -96,17 +96,17 @@ async def test_while_it_hangs_further_runs_fail_at_once_and_nothing_is_begun_for
             await builds.get("Hangs", version=None)
 
     assert time.monotonic() - began < WITHIN_S
-    assert packages.times_begun("Hangs") == 1
+    assert packages.count_builds("Hangs") == 1
 
 
 @pytest.mark.parametrize("ends", ["well", "badly"])
 async def test_once_it_has_ended_the_next_run_finds_what_became_of_it(
-    packages: Packages, builds: PackageBuilds, ends: str
+    packages: SlowPackages, builds: PackageBuilds, ends: str
 ) -> None:
     packages.write_slow("Hangs", last_line="" if ends == "well" else "raise OSError('no such host')")
     with pytest.raises(PackageSlow):
         await builds.get("Hangs", version=None)
-    packages.let_go()
+    packages.finish_build()
 
     async def found() -> str:
         async with asyncio.timeout(10):
@@ -119,11 +119,11 @@ async def test_once_it_has_ended_the_next_run_finds_what_became_of_it(
                     return str(error)
 
     assert await found() in ("Hangs", "work.py failed when it was loaded: OSError: no such host (tools/work.py:5)")
-    assert packages.times_begun("Hangs") == (1 if ends == "well" else 2)
+    assert packages.count_builds("Hangs") == (1 if ends == "well" else 2)
 
 
-async def test_as_many_as_there_are_places_hold_up_no_other(
-    packages: Packages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
+async def test_hanging_builds_up_to_the_slots_delay_no_other(
+    packages: SlowPackages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even until they are given up."""
     monkeypatch.setattr("workers.process.package_builds.PLACE_FOR_S", 0.05)
@@ -144,8 +144,8 @@ async def test_as_many_as_there_are_places_hold_up_no_other(
         assert await name_of(builds, "Later") == "Later"
 
 
-async def test_those_that_wait_for_a_place_do_not_use_up_their_time(
-    packages: Packages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
+async def test_builds_that_wait_for_a_slot_do_not_use_up_their_time(
+    packages: SlowPackages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.process.package_builds.PLACE_FOR_S", WITHIN_S)
     hanging = [f"Hangs{number}" for number in range(2 * BUILDERS)]
@@ -160,7 +160,7 @@ async def test_those_that_wait_for_a_place_do_not_use_up_their_time(
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_a_worker_that_stops_waits_for_none(packages: Packages, builds: PackageBuilds) -> None:
+async def test_a_worker_that_stops_waits_for_none(packages: SlowPackages, builds: PackageBuilds) -> None:
     packages.write_slow("Hangs")
     waiting = asyncio.create_task(name_of(builds, "Hangs"))
     await asyncio.sleep(0.1)
@@ -174,7 +174,7 @@ async def test_a_worker_that_stops_waits_for_none(packages: Packages, builds: Pa
 
 @pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(3)", "GeneratorExit", "BaseException('odd')"])
 async def test_what_would_end_the_loop_of_all_runs_is_a_fault_of_the_package(
-    packages: Packages, builds: PackageBuilds, raised: str
+    packages: SlowPackages, builds: PackageBuilds, raised: str
 ) -> None:
     packages.write("Ends", f"raise {raised}\n")
     packages.write("Unreadable")

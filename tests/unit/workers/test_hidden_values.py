@@ -62,7 +62,7 @@ def test_declared_variables_are_hidden_in_production_and_secrets_always(
     assert values_of_packages([declaring(tmp_path)], settings) == hidden
 
 
-def test_the_keys_of_models_are_hidden_and_one_that_is_not_set_is_said_elsewhere(tmp_path: Path) -> None:
+def test_model_keys_are_hidden_and_an_unset_one_is_reported_elsewhere(tmp_path: Path) -> None:
     models: dict[str, ModelSpec] = {
         "one": OpenAIModel(provider="openai", model="m", api_key="env:KEY"),
         "other": AnthropicModel(provider="anthropic", model="m", api_key="env:OTHER"),
@@ -100,7 +100,7 @@ def test_the_key_of_a_collector_of_traces_is_hidden_and_no_tenants_name(environm
     assert "acme-corp" not in found
 
 
-def test_in_production_what_looks_like_a_secret_is_hidden_though_nobody_declares_it() -> None:
+def test_in_production_apparent_secrets_are_hidden_even_if_undeclared() -> None:
     password = {"s3cr%40t-word", "s3cr@t-word"}
 
     assert values_of_environment(Settings(environment="development", environ=UNDECLARED)) == password

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from workers.process.leaving import CUT_OFF, HANDED_BACK, Leaving
+from workers.process.leaving import CUT_OFF, HANDED_BACK, ShutdownDeadline
 
 
 @pytest.fixture(autouse=True)
@@ -13,7 +13,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"workers.process.leaving.{name}", seconds)
 
 
-class Ended(list[int]):
+class RecordedExit(list[int]):
     def __init__(self) -> None:
         super().__init__()
         self.event = threading.Event()
@@ -25,8 +25,8 @@ class Ended(list[int]):
 
 @pytest.mark.parametrize(("held", "code"), [(0, HANDED_BACK), (2, CUT_OFF)])
 def test_a_process_that_hangs_is_ended(held: int, code: int) -> None:
-    ended = Ended()
-    leaving = Leaving(lambda: held, end=ended)
+    ended = RecordedExit()
+    leaving = ShutdownDeadline(lambda: held, end=ended)
     leaving.start(grace_s=0)
     assert not ended
 
@@ -36,12 +36,12 @@ def test_a_process_that_hangs_is_ended(held: int, code: int) -> None:
     assert ended == [code]
 
 
-def test_one_that_nobody_else_ends_does_so_with_its_own_code() -> None:
-    ended = Ended()
-    leaving = Leaving(lambda: 1, end=ended)
+def test_a_process_left_alone_exits_with_its_own_code() -> None:
+    ended = RecordedExit()
+    leaving = ShutdownDeadline(lambda: 1, end=ended)
     leaving.start(grace_s=0)
 
-    leaving.begin_alone(70)
+    leaving.begin_with_code(70)
 
     assert ended.event.wait(10)
     assert ended == [70]

@@ -17,10 +17,10 @@ from workers.logs import (
     ConsoleFormatter,
     EventFormatter,
     JsonFormatter,
-    about,
+    log_context,
     configure_logging,
-    hide_in_logs,
-    hiding_in_streams,
+    redact_logs,
+    redact_streams,
 )
 from workflows.context.redaction import Redactor
 
@@ -47,10 +47,10 @@ def test_a_console_line_has_time_role_level_event_and_fields() -> None:
 
 
 @pytest.mark.parametrize("formatter", FORMATTERS)
-def test_a_line_says_what_it_is_about_and_its_own_fields_go_first(
+def test_a_line_has_its_context_and_its_own_fields_come_first(
     formatter: Callable[[str], logging.Formatter],
 ) -> None:
-    with about(run_id="run_1", attempt=1), about(span_id="ab"):
+    with log_context(run_id="run_1", attempt=1), log_context(span_id="ab"):
         line = formatter("worker").format(record(attempt=2))
     after = formatter("worker").format(record())
 
@@ -69,7 +69,7 @@ async def test_what_a_tool_does_in_a_thread_or_a_task_is_about_its_run() -> None
     async def in_a_task() -> str:
         return said()
 
-    with about(run_id="run_1"):
+    with log_context(run_id="run_1"):
         lines = [await asyncio.to_thread(said), await asyncio.create_task(in_a_task())]
 
     assert [json.loads(line)["run_id"] for line in lines] == ["run_1", "run_1"]
@@ -173,14 +173,14 @@ CANARY = 'canary "7f3a"\nsecond line'
 HIDDEN = "(hidden)"
 
 
-def raised(text: str) -> Any:
+def raised_error(text: str) -> Any:
     try:
         raise ValueError(text)
     except ValueError:
         return sys.exc_info()
 
 
-class Holder:
+class SecretHolder:
     def __repr__(self) -> str:
         return f"holds {CANARY}"
 
@@ -194,9 +194,9 @@ class Holder:
         record("a sentence with %s in it", CANARY),
         record("event", why=CANARY),
         record("event", why={"nested": [CANARY], CANARY: 1}),
-        record("event", why=Holder()),
-        record("event", why=[Holder()]),
-        record("event", exc_info=raised(f"it was {CANARY}!")),
+        record("event", why=SecretHolder()),
+        record("event", why=[SecretHolder()]),
+        record("event", exc_info=raised_error(f"it was {CANARY}!")),
         record("event", why=json.dumps({"as": CANARY})),
         record("event", why=repr(CANARY)),
     ],
@@ -232,12 +232,12 @@ def test_no_part_of_a_hidden_value_is_left_where_a_field_is_cut(formatter: type[
     assert "canar" not in hiding.format(long)
 
 
-def test_a_thread_that_nobody_waits_for_fails_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_background_thread_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     try:
         configure_logging(role="worker", log_format="json", log_level="info")
-        hide_in_logs(Redactor(["canary-7f3a"]))
+        redact_logs(Redactor(["canary-7f3a"]))
         thread = threading.Thread(target=int, args=["canary-7f3a"], name="left behind")
         thread.start()
         thread.join()
@@ -250,7 +250,7 @@ def test_a_thread_that_nobody_waits_for_fails_in_the_log(capsys: pytest.CaptureF
     assert "ValueError: invalid literal for int() with base 10: '(hidden)'" in line["exception"]
 
 
-def test_values_that_are_known_later_are_hidden_by_what_was_configured_before(
+def test_values_known_later_are_hidden_by_earlier_configured_loggers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     root = logging.getLogger()
@@ -258,7 +258,7 @@ def test_values_that_are_known_later_are_hidden_by_what_was_configured_before(
     redactor = Redactor()
     try:
         configure_logging(role="worker", log_format="json", log_level="info")
-        hide_in_logs(redactor)
+        redact_logs(redactor)
         redactor.hide(["canary-7f3a"])
         logging.getLogger("a.library").warning("it said canary-7f3a")
     finally:
@@ -270,7 +270,7 @@ def test_values_that_are_known_later_are_hidden_by_what_was_configured_before(
 
 def test_what_is_printed_is_hidden_and_the_streams_are_given_back(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = sys.stdout, sys.stderr
-    with hiding_in_streams(Redactor(["canary-7f3a"])):
+    with redact_streams(Redactor(["canary-7f3a"])):
         print("it is canary-7f3a")  # noqa: T201 -- as a tool prints
         sys.stderr.writelines(["canary-7f3a\n", "and more\n"])
         assert sys.stdout.isatty() is out.isatty()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workers.process.event_loop import WorkerLoop
-from workflows.chat.invoking import RaisedError, invoke
+from workflows.chat.invoking import PackageCodeError, invoke
 from workflows.chat.tool_threads import ToolThreads
 
 Submit = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -29,7 +29,7 @@ def submit() -> Iterator[Submit]:
     loop.close()
 
 
-async def leave() -> None:
+async def exit_process() -> None:
     sys.exit("away")
 
 
@@ -40,19 +40,19 @@ async def interrupt() -> None:
 @pytest.mark.parametrize(
     ("how", "error"),
     [
-        (lambda: asyncio.wait_for(leave(), 1), SystemExit),
-        (lambda: asyncio.gather(leave(), asyncio.sleep(0)), SystemExit),
+        (lambda: asyncio.wait_for(exit_process(), 1), SystemExit),
+        (lambda: asyncio.gather(exit_process(), asyncio.sleep(0)), SystemExit),
         (lambda: asyncio.create_task(interrupt()), KeyboardInterrupt),
     ],
     ids=["wait_for", "gather", "a task"],
 )
-def test_a_tool_hears_what_its_own_tasks_raise_and_the_loop_goes_on(
+def test_a_tool_gets_what_its_own_tasks_raise_and_the_loop_goes_on(
     submit: Submit, caplog: pytest.LogCaptureFixture, how: Callable[[], Any], error: type[BaseException]
 ) -> None:
     async def tool() -> None:
         await how()
 
-    with caplog.at_level(logging.WARNING), pytest.raises(RaisedError, match="away") as raised:
+    with caplog.at_level(logging.WARNING), pytest.raises(PackageCodeError, match="away") as raised:
         submit(invoke(tool, keywords={}, threads=ToolThreads(1)))
 
     assert isinstance(raised.value.error, error)
@@ -83,7 +83,7 @@ def test_a_loop_for_one_task_ends_with_it(where: str) -> None:
     ended: list[type[BaseException]] = []
 
     def run() -> None:
-        for work in (leave, interrupt):
+        for work in (exit_process, interrupt):
             try:
                 with asyncio.Runner(loop_factory=WorkerLoop) as runner:
                     runner.run(work())

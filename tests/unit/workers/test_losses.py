@@ -13,5 +13,5 @@ from workers.store.losses import losses_in_words
         (6, 4, "6 workers lost, 4 of them while it ran alone"),
     ],
 )
-def test_losses_are_said_in_words(losses: int, alone: int, words: str) -> None:
+def test_losses_are_written_in_words(losses: int, alone: int, words: str) -> None:
     assert losses_in_words(losses, alone) == words

@@ -34,7 +34,7 @@ def test_every_collection_that_the_product_opens_is_listed() -> None:
         ("shop", "system.profile", "the database server"),
     ],
 )
-def test_a_closed_place_says_whose_it_is(database: str, collection: str, owner: str) -> None:
+def test_a_reserved_collection_names_its_owner(database: str, collection: str, owner: str) -> None:
     assert refusal(database, collection, own_database="unattended") == f"{database}.{collection} belongs to {owner}"
 
 

@@ -6,16 +6,16 @@ import pytest
 
 from tests.unit.workflows.packages import load, write_package, write_tool
 from workers.process.package_builds import PackageBuilds
-from workflows.chat.agents import AgentShop
+from workflows.chat.agents import PackageCache
 from workflows.chat.errors import PackageDefect
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.chat.tool_threads import ToolThreads
 from workflows.package.catalog import Catalog
 from workflows.package.requirements import missing_environment_error
 
 
 async def why_not(folder: Path, workflow: str) -> str:
-    builds = PackageBuilds(Catalog([folder]), AgentShop(Models({}, str), ToolThreads(1)))
+    builds = PackageBuilds(Catalog([folder]), PackageCache(ModelRegistry({}, str), ToolThreads(1)))
     with pytest.raises(PackageDefect) as caught:
         await builds.get(workflow, version=None)
     builds.close()
@@ -62,7 +62,7 @@ async def test_a_package_is_not_imported_without_a_variable_that_it_requires(
     folder = write_package(tmp_path / "P", orchestrator=REQUIRING, tools=tools)
     source = f"from pathlib import Path\n\nPath({str(tmp_path / 'imported')!r}).touch()\n\ndef act(): ...\n"
     write_tool(folder, "imported.py", source)
-    shop = AgentShop(Models({}, str), ToolThreads(1))
+    shop = PackageCache(ModelRegistry({}, str), ToolThreads(1))
     builds = PackageBuilds(Catalog([tmp_path]), shop, environment=environment)
 
     for _ in range(2):

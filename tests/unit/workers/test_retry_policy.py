@@ -25,7 +25,7 @@ chances = st.floats(0, 1)
 waits = st.none() | st.floats(0, 1e9) | st.just(float("inf"))
 
 
-def decided(
+def decide_move(
     outcome: Outcome, *, pattern: str = "DefaultPattern", attempt: int = 1, max_attempts: int = 5
 ) -> Finish | Requeue:
     return decide(outcome, pattern=pattern, attempt=attempt, max_attempts=max_attempts, random=lambda: 0.5)
@@ -49,14 +49,14 @@ def decided(
     ],
 )
 def test_each_outcome_has_its_state(kind: OutcomeKind, classic: RunState, network: RunState) -> None:
-    assert decided(Outcome(kind, "why")) == Finish(classic)
-    assert decided(Outcome(kind, "why"), pattern="Pipeline") == Finish(classic)
-    assert decided(Outcome(kind, "why"), pattern="ag2_network") == Finish(network)
+    assert decide_move(Outcome(kind, "why")) == Finish(classic)
+    assert decide_move(Outcome(kind, "why"), pattern="Pipeline") == Finish(classic)
+    assert decide_move(Outcome(kind, "why"), pattern="ag2_network") == Finish(network)
 
 
 @given(attempts, attempts)
 def test_a_transient_fault_is_tried_again_until_the_attempts_are_used_up(attempt: int, most: int) -> None:
-    decision = decided(Outcome(OutcomeKind.MODEL_ERROR, "429", transient=True), attempt=attempt, max_attempts=most)
+    decision = decide_move(Outcome(OutcomeKind.MODEL_ERROR, "429", transient=True), attempt=attempt, max_attempts=most)
 
     if attempt < most:
         assert isinstance(decision, Requeue)
@@ -67,12 +67,12 @@ def test_a_transient_fault_is_tried_again_until_the_attempts_are_used_up(attempt
 
 @given(attempts)
 def test_a_hand_back_is_no_attempt_and_waits_for_nothing(attempt: int) -> None:
-    decision = decided(Outcome(OutcomeKind.HANDED_BACK, "stopping"), attempt=attempt)
+    decision = decide_move(Outcome(OutcomeKind.HANDED_BACK, "stopping"), attempt=attempt)
     assert decision == Requeue(timedelta(0), counts_as_attempt=False)
 
 
 @given(attempts, chances)
-def test_what_finds_no_room_in_its_budget_comes_again_soon_and_not_all_at_once(attempt: int, chance: float) -> None:
+def test_a_run_without_budget_room_retries_soon_with_jitter(attempt: int, chance: float) -> None:
     busy = Outcome(OutcomeKind.HANDED_BACK, "others hold it", retry_after_s=4.0)
 
     decision = decide(busy, pattern="Pipeline", attempt=attempt, max_attempts=1, random=lambda: chance)
@@ -87,12 +87,12 @@ def test_what_waits_for_its_budget_is_held_by_it_and_counts_as_no_attempt() -> N
     spent = Outcome(OutcomeKind.HANDED_BACK, "spent", held_by="budget:app:acme/day/usd", held_until=until)
 
     hold = Hold(HoldKind.BUDGET, "budget:app:acme/day/usd", until)
-    assert decided(spent, attempt=5) == Requeue(timedelta(0), counts_as_attempt=False, hold=hold)
+    assert decide_move(spent, attempt=5) == Requeue(timedelta(0), counts_as_attempt=False, hold=hold)
 
 
 @given(st.sampled_from([kind for kind in OutcomeKind if kind is not OutcomeKind.HANDED_BACK]), st.booleans())
 def test_what_is_transient_is_tried_again_and_nothing_else(kind: OutcomeKind, transient: bool) -> None:
-    decision = decided(Outcome(kind, "why", transient=transient))
+    decision = decide_move(Outcome(kind, "why", transient=transient))
     assert isinstance(decision, Requeue) is transient
 
 
@@ -133,7 +133,7 @@ def test_terminal_states_have_no_way_out_and_all_states_are_in_the_table() -> No
 def test_every_decision_is_a_way_out_of_running() -> None:
     outcomes = [Outcome(kind, "why", transient=transient) for kind in OutcomeKind for transient in (True, False)]
     decisions = [
-        decided(outcome, pattern=pattern, attempt=attempt)
+        decide_move(outcome, pattern=pattern, attempt=attempt)
         for outcome in outcomes
         for pattern in PATTERNS
         for attempt in (1, 5)
@@ -145,11 +145,11 @@ def test_every_decision_is_a_way_out_of_running() -> None:
 
 
 def test_every_state_is_reached_from_queued_and_reaches_an_end() -> None:
-    assert reachable(RunState.QUEUED) == set(RunState) - {RunState.QUEUED} | {RunState.QUEUED}
-    assert all(reachable(state) & TERMINAL for state in set(RunState) - TERMINAL)
+    assert reachable_states(RunState.QUEUED) == set(RunState) - {RunState.QUEUED} | {RunState.QUEUED}
+    assert all(reachable_states(state) & TERMINAL for state in set(RunState) - TERMINAL)
 
 
-def reachable(start: RunState) -> set[RunState]:
+def reachable_states(start: RunState) -> set[RunState]:
     seen: set[RunState] = set()
     ahead = [start]
     while ahead:

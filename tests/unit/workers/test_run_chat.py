@@ -7,8 +7,8 @@ from tests.unit.workflows.packages import load
 from workers.steps.run_chat import answers_by_question, ui_responses_of
 
 
-def trigger(name: str, **given: Any) -> dict[str, Any]:
-    return {"name": name, "type": "schedule", "every": "1h", "apps": ["acme"], **given}
+def trigger(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "type": "schedule", "every": "1h", "apps": ["acme"], **fields}
 
 
 def test_a_run_has_the_answers_of_its_own_trigger(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_a_run_has_the_answers_of_its_own_trigger(tmp_path: Path) -> None:
     assert found == [answers, {}, {}, {}]  # the last was started over HTTP under its name
 
 
-def test_what_came_with_the_run_holds_and_not_what_a_namesake_in_the_package_says(tmp_path: Path) -> None:
+def test_the_runs_own_values_win_over_a_namesake_of_the_package(tmp_path: Path) -> None:
     package = load(tmp_path / "P", triggers=[trigger("nightly", ui_responses={"approve": {"verdict": "yes"}})])
     named = {"trigger": {"type": "schedule", "name": "nightly"}}
 

@@ -246,7 +246,7 @@ def test_secrets_are_resolved_by_reference_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "reference", ["env:ABSENT", "env:EMPTY", "env:", "file:", "file:/absent", "file:/", "canary", "", "ENV:KEY"]
 )
-def test_a_secret_that_cannot_be_resolved_is_said(reference: str) -> None:
+def test_an_unresolvable_secret_is_reported(reference: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({"EMPTY": "", "KEY": "x"}).resolve_secret(reference)
 
@@ -264,7 +264,7 @@ def test_an_address_is_written_as_it_is_read(host: Any, port: int) -> None:
     assert parse_address(str(address)) == address
 
 
-def test_settings_are_frozen_and_every_field_but_the_snapshot_is_a_variable() -> None:
+def test_settings_are_frozen_and_each_field_but_the_snapshot_a_variable() -> None:
     beside = {each.name for each in fields(Settings)} - {each.name for each in setting_fields()}
     assert beside == {"environ", "directory"}
     with pytest.raises(AttributeError):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from workers.together import together
+from workers.together import gather_all
 
 
 async def test_results_come_in_order() -> None:
@@ -12,7 +12,7 @@ async def test_results_come_in_order() -> None:
         await asyncio.sleep(0)
         return value
 
-    assert await together(number(value) for value in range(5)) == [0, 1, 2, 3, 4]
+    assert await gather_all(number(value) for value in range(5)) == [0, 1, 2, 3, 4]
 
 
 async def test_an_error_is_raised_after_the_others_ended() -> None:
@@ -27,6 +27,6 @@ async def test_an_error_is_raised_after_the_others_ended() -> None:
         ended.append(True)
 
     with pytest.raises(KeyError, match="first"):
-        await together([fails(), lasts()])
+        await gather_all([fails(), lasts()])
 
     assert ended == [True]

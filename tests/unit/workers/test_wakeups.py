@@ -10,7 +10,7 @@ import pytest
 from workers.broker.wakeups import MAX_WAITING, Wakeups
 
 
-class Broker:
+class FakeBroker:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
         self.away = False
@@ -25,12 +25,12 @@ class Broker:
 
 
 @pytest.fixture
-def broker() -> Broker:
-    return Broker()
+def broker() -> FakeBroker:
+    return FakeBroker()
 
 
 @pytest.fixture
-async def wakeups(broker: Broker) -> AsyncIterator[Wakeups]:
+async def wakeups(broker: FakeBroker) -> AsyncIterator[Wakeups]:
     started = Wakeups(broker.publish)
     started.start()
     yield started
@@ -42,33 +42,33 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-async def test_what_waits_is_published_together_and_in_order(wakeups: Wakeups, broker: Broker) -> None:
+async def test_what_waits_is_published_together_and_in_order(wakeups: Wakeups, broker: FakeBroker) -> None:
     for number in range(100):
         wakeups.send(f"run_{number}")
-    await wakeups.drained()
+    await wakeups.wait_until_published()
 
     assert broker.batches == [[f"run_{number}" for number in range(100)]]
 
 
 async def test_an_outage_is_two_lines_however_many_are_left(
-    wakeups: Wakeups, broker: Broker, caplog: pytest.LogCaptureFixture
+    wakeups: Wakeups, broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     broker.away = True
     for number in range(3):
         wakeups.send(f"run_{number}")
-        await wakeups.drained()
+        await wakeups.wait_until_published()
     broker.away = False
     wakeups.send("run_3")
-    await wakeups.drained()
+    await wakeups.wait_until_published()
 
     assert lines(caplog) == ["wakeups_left_to_reconciler", "wakeups_flow_again"]
     assert vars(caplog.records[1])["left_to_reconciler"] == 3
     assert broker.batches == [["run_3"]]
 
 
-async def test_a_broker_that_does_not_answer_delays_nobody_and_fills_no_memory(
-    wakeups: Wakeups, broker: Broker, caplog: pytest.LogCaptureFixture
+async def test_an_unresponsive_broker_delays_no_caller_and_fills_no_memory(
+    wakeups: Wakeups, broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.open.clear()
     wakeups.send("first")
@@ -76,13 +76,13 @@ async def test_a_broker_that_does_not_answer_delays_nobody_and_fills_no_memory(
     for number in range(MAX_WAITING + 50):
         wakeups.send(f"run_{number}")
     broker.open.set()
-    await wakeups.drained()
+    await wakeups.wait_until_published()
 
     assert sum(map(len, broker.batches)) == MAX_WAITING + 1
     assert lines(caplog) == ["wakeups_left_to_reconciler"]
 
 
-async def test_a_stop_waits_only_for_its_grace(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stop_waits_only_for_its_grace(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
     wakeups = Wakeups(broker.publish)
     wakeups.start()
     broker.open.clear()

@@ -25,8 +25,8 @@ def value(metrics: WorkerMetrics, name: str, **labels: str) -> float:
 def test_waiting_is_observed_at_the_first_start_alone_holds_included() -> None:
     metrics = WorkerMetrics()
 
-    metrics.started(run())
-    metrics.started(run(started_at=NOW - timedelta(seconds=5)))  # a retry, or its next owner
+    metrics.record_start(run())
+    metrics.record_start(run(started_at=NOW - timedelta(seconds=5)))  # a retry, or its next owner
 
     assert value(metrics, "run_queue_seconds_sum", trigger="schedule") == 7
     assert value(metrics, "run_queue_seconds_count", trigger="schedule") == 1
@@ -36,7 +36,7 @@ def test_waiting_is_observed_at_the_first_start_alone_holds_included() -> None:
 def test_waiting_for_a_worker_begins_when_a_hold_or_a_delay_is_over(ready_at: datetime | None, waited_s: int) -> None:
     metrics = WorkerMetrics()
 
-    metrics.started(run(ready_at=ready_at))
+    metrics.record_start(run(ready_at=ready_at))
 
     assert value(metrics, "run_wait_seconds_sum") == waited_s
 
@@ -44,9 +44,9 @@ def test_waiting_for_a_worker_begins_when_a_hold_or_a_delay_is_over(ready_at: da
 @pytest.mark.parametrize(("state", "count"), [(RunState.SUCCEEDED, 1), (RunState.PARKED, 1), (RunState.NEEDS_HUMAN, 0)])
 def test_a_run_that_waits_for_a_person_has_not_ended(state: RunState, count: int) -> None:
     metrics = WorkerMetrics()
-    metrics.learn(["Digest"])
+    metrics.add_workflows(["Digest"])
 
-    metrics.finished(run(), state)
+    metrics.record_end(run(), state)
 
     assert value(metrics, "run_duration_seconds_count", workflow="Digest") == count
 
@@ -56,7 +56,7 @@ def test_turns_are_counted_by_agent_and_hand_offs_by_their_target() -> None:
     metrics = WorkerMetrics()
 
     for agent, target in [("A", "B"), ("B", "A"), ("A", "B"), ("A", "user"), ("B", "terminate"), ("B", None)]:
-        metrics.turn("Digest", Turn(agent, "text", handoff=target))
+        metrics.record_turn("Digest", Turn(agent, "text", handoff=target))
 
     turns = {agent: value(metrics, "turns_total", workflow="Digest", agent=agent) for agent in "AB"}
     assert turns == {"A": 3, "B": 3}
@@ -73,9 +73,9 @@ def test_turns_are_counted_by_agent_and_hand_offs_by_their_target() -> None:
 def test_time_and_errors_of_tools_are_counted_by_tool() -> None:
     metrics = WorkerMetrics()
 
-    metrics.tool_call("Digest", "fetch", 0.5, failed=False)
-    metrics.tool_call("Digest", "fetch", 1.5, failed=True)
-    metrics.tool_call("Digest", "write", 0.1, failed=False)
+    metrics.record_tool_call("Digest", "fetch", 0.5, failed=False)
+    metrics.record_tool_call("Digest", "fetch", 1.5, failed=True)
+    metrics.record_tool_call("Digest", "write", 0.1, failed=False)
 
     fetch, write = ({"workflow": "Digest", "tool": tool} for tool in ("fetch", "write"))
     assert value(metrics, "tool_call_seconds_sum", **fetch) == 2
@@ -85,10 +85,10 @@ def test_time_and_errors_of_tools_are_counted_by_tool() -> None:
 
 def test_workflows_that_no_package_has_share_a_label() -> None:
     metrics = WorkerMetrics()
-    metrics.learn(["Digest"])
+    metrics.add_workflows(["Digest"])
 
     for workflow in ("Made", "Up"):
-        metrics.retried(workflow, OutcomeKind.MODEL_ERROR)
+        metrics.record_retry(workflow, OutcomeKind.MODEL_ERROR)
 
     assert value(metrics, "run_retries_total", workflow="_other", reason="model_error") == 2
     assert value(metrics, "run_retries_total", workflow="Made", reason="model_error") == 0

@@ -9,16 +9,16 @@ from typing import Any
 
 import yaml
 
-from accounting.budgets.asking import Reserve, unlimited
+from accounting.budgets.asking import Reserve, reserve_unlimited
 from accounting.usage import ModelCall
 from workflows.chat.agents import BuiltPackage, build_package
-from workflows.chat.checkpoint import Checkpoint, Counters
-from workflows.chat.clock import WorkedTime
-from workflows.chat.conversation import close, converse
+from workflows.chat.checkpoint import Checkpoint, RunCounters
+from workflows.chat.clock import RunClock
+from workflows.chat.conversation import close_conversation, run_conversation
 from workflows.chat.journal import OpenTurn
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.chat.question import Question
 from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transcript import Turn
@@ -36,7 +36,7 @@ def never() -> bool:
 
 
 @dataclass
-class Kept:
+class ChatRecorder:
     """What the store of a worker would hold, as JSON: every checkpoint whole."""
 
     saved: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Kept:
         self.calls.append(call)
 
     async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        assert number == checkpoint.turn == len(self.saved) + 1
+        assert number == checkpoint.turn_count == len(self.saved) + 1
         assert checkpoint.turns[-1] is turn
         self.saved.append(json.dumps(checkpoint.as_json()))
 
@@ -80,17 +80,17 @@ class Kept:
     def speakers(self) -> list[str]:
         return [turn.agent for turn in self.turns]
 
-    def up_to(self, number: int) -> "Kept":
-        return Kept(self.saved[:number])
+    def copy_up_to(self, number: int) -> "ChatRecorder":
+        return ChatRecorder(self.saved[:number])
 
 
-def built(package: Package, answers: Mapping[str, Any] | Path, folder: Path) -> BuiltPackage:
+def build_chat(package: Package, answers: Mapping[str, Any] | Path, folder: Path) -> BuiltPackage:
     # Beside the package, not in it: a package whose files change after it was read is not built.
     file = answers if isinstance(answers, Path) else folder.parent / f"{folder.name}-answers.yaml"
     if not isinstance(answers, Path):
         file.write_text(yaml.safe_dump(dict(answers)), encoding="utf-8")
     specs = {"default": ScriptModel(provider="script", file=file)}
-    return build_package(package, Models(specs, lambda reference: reference), THREADS)
+    return build_package(package, ModelRegistry(specs, lambda reference: reference), THREADS)
 
 
 @dataclass
@@ -107,44 +107,44 @@ class Chat:
     answers: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     answer: str | None = None
     wall_clock_s: float = float("inf")
-    reserve: Reserve = unlimited
+    reserve: Reserve = reserve_unlimited
     last: Conversation | None = None
 
-    def conversation(self, kept: Kept, *, failed: Mapping[str, int] | None = None) -> Conversation:
-        number = len(kept.saved)
-        start = Checkpoint((), copy.deepcopy(dict(self.context)), None, Counters(failed=dict(failed or {})))
-        checkpoint = kept.checkpoint(number) if number else start
+    def conversation(self, recorder: ChatRecorder, *, failed: Mapping[str, int] | None = None) -> Conversation:
+        number = len(recorder.saved)
+        start = Checkpoint((), copy.deepcopy(dict(self.context)), None, RunCounters(failed=dict(failed or {})))
+        checkpoint = recorder.checkpoint(number) if number else start
         self.last = Conversation(
-            built=self.built,
+            built_package=self.built,
             context=ContextVariables(checkpoint.context),
-            suppressed=self.suppressed,
-            meter=RunMeter(kept.record, checkpoint.counters, reserve=self.reserve),
-            opening=self.opening,
+            suppressed_names=self.suppressed,
+            meter=RunMeter(recorder.record, checkpoint.counters, reserve=self.reserve),
+            opening_message=self.opening,
             turns=list(checkpoint.turns),
             next_agent=checkpoint.next_agent,
-            ended=checkpoint.ended,
-            fixed=self.fixed,
+            final_outcome=checkpoint.final_outcome,
+            fixed_values=self.fixed,
             redactor=self.redactor,
             ui_responses=self.ui_responses,
-            answers=dict(self.answers),
-            open_turn=kept.opened(),
-            record_answer=kept.record_answer,
-            keep_open_turn=kept.keep_open_turn,
-            answer=self.answer,
-            clock=WorkedTime(self.wall_clock_s, checkpoint.counters.worked_s),
+            tool_answers=dict(self.answers),
+            open_turn=recorder.opened(),
+            record_answer=recorder.record_answer,
+            save_open_turn=recorder.keep_open_turn,
+            user_message=self.answer,
+            clock=RunClock(self.wall_clock_s, checkpoint.counters.worked_s),
         )
         return self.last
 
     async def run(
         self,
-        kept: Kept | None = None,
+        recorder: ChatRecorder | None = None,
         *,
         stopping: Callable[[], bool] = never,
         failed: Mapping[str, int] | None = None,
-    ) -> tuple[Outcome, Kept]:
-        kept = kept or Kept()
-        outcome = await converse(self.conversation(kept, failed=failed), commit=kept.commit, stopping=stopping)
-        return outcome, kept
+    ) -> tuple[Outcome, ChatRecorder]:
+        recorder = recorder or ChatRecorder()
+        outcome = await run_conversation(self.conversation(recorder, failed=failed), save_turn=recorder.commit, should_stop=stopping)
+        return outcome, recorder
 
     def questions(self) -> list[Question]:
         """What the last chat rests with."""
@@ -156,7 +156,7 @@ class Chat:
         responses = {str(question.tool): response}
         self.answers[question.id] = {"responses": responses, "question": question.as_document()}
 
-    async def run_to_its_close(self, kept: Kept | None = None) -> tuple[Outcome, Kept]:
-        outcome, kept = await self.run(kept)
+    async def run_to_its_close(self, recorder: ChatRecorder | None = None) -> tuple[Outcome, ChatRecorder]:
+        outcome, recorder = await self.run(recorder)
         assert self.last is not None
-        return await close(self.last, outcome), kept
+        return await close_conversation(self.last, outcome), recorder

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.workflows.packages import ORCHESTRATOR, load
 from workflows.context.documents import DocumentRead
-from workflows.context.external.reader import no_external_reads
+from workflows.context.external.reader import refuse_external_read
 from workflows.context.facts import RunFacts
 from workflows.context.loading import ContextSources, RunContext, load_context
 from workflows.context.reads import ReadExternal
@@ -34,15 +34,15 @@ ORDER = {
 }
 
 
-class Shop:
+class FakeDocuments:
     """Documents in memory; remembers what it was asked."""
 
     def __init__(self, document: Mapping[str, Any] | None = None) -> None:
         self.document = document
-        self.asked: list[DocumentRead] = []
+        self.queries: list[DocumentRead] = []
 
-    async def read(self, wanted: DocumentRead) -> Mapping[str, Any] | None:
-        self.asked.append(wanted)
+    async def read(self, query: DocumentRead) -> Mapping[str, Any] | None:
+        self.queries.append(query)
         return self.document
 
 
@@ -59,7 +59,7 @@ def package(folder: Path, inputs: Mapping[str, Any] | None = None, **variables: 
         orchestrator={**ORCHESTRATOR, "inputs": dict(inputs or {})},
         context_variables={"definitions": definitions},
     )
-    assert not loaded.refused, loaded.findings
+    assert not loaded.is_refused, loaded.findings
     return loaded
 
 
@@ -70,14 +70,14 @@ async def context_of(
     environment: Mapping[str, str] | None = None,
     production: bool = False,
     include_schema: bool = True,
-    shop: Shop | None = None,
-    external: ReadExternal = no_external_reads,
+    shop: FakeDocuments | None = None,
+    external: ReadExternal = refuse_external_read,
 ) -> RunContext:
     sources = ContextSources(
         environment={} if production else environment or {},
         production=production,
         include_schema=include_schema,
-        read_document=(shop or Shop()).read,
+        read_document=(shop or FakeDocuments()).read,
         read_external=external,
     )
     return await load_context(package, FACTS, payload or {}, sources)

@@ -13,34 +13,34 @@ from workflows.package.sources import Source, StateSource
 ORCH, G, V, H, T = "orchestrator.yaml", "agents.yaml", "context_variables.json", "handoffs.json", "triggers.yaml"
 FILES = {"orchestrator": ORCH, "agents": G, "context_variables": V, "handoffs": H, "triggers": T, "tools": "tools.yaml"}
 
-Said = tuple[str, str, str, str]
+FindingKey = tuple[str, str, str, str]
 
 
 def agents(*names: str, **prompts: str) -> dict[str, Agent]:
     return {name: Agent(name, prompts.get(name, f"You are {name}.")) for name in (*names, *prompts)}
 
 
-def rules(*texts: str, **more: Any) -> tuple[Rule, ...]:
+def rules(*texts: str, **fields: Any) -> tuple[Rule, ...]:
     """`A > B if ${x}`; places are handoff_rules[0], [1] …"""
-    return tuple(_rule(text, f"handoff_rules[{index}]", more) for index, text in enumerate(texts))
+    return tuple(_rule(text, f"handoff_rules[{index}]", fields) for index, text in enumerate(texts))
 
 
-def _rule(text: str, place: str, more: Mapping[str, Any]) -> Rule:
+def _rule(text: str, place: str, fields: Mapping[str, Any]) -> Rule:
     way, _, condition = text.partition(" if ")
     source, _, target = way.partition(" > ")
-    return Rule(source=source, target=target, condition=condition or None, place=place, **more)
+    return Rule(source=source, target=target, condition=condition or None, place=place, **fields)
 
 
-def variables(**given: Source) -> dict[str, Variable]:
-    return {name: Variable(name, "string", source) for name, source in given.items()}
+def variables(**declared: Source) -> dict[str, Variable]:
+    return {name: Variable(name, "string", source) for name, source in declared.items()}
 
 
 def states(*names: str) -> dict[str, Variable]:
     return variables(**{name: StateSource() for name in names})
 
 
-def tool(function: str, agent: str = "A", **more: Any) -> Tool:
-    return Tool(agents=(agent,), file=Path(f"{function}.py"), function=function, description="", **more)
+def tool(function: str, agent: str = "A", **fields: Any) -> Tool:
+    return Tool(agents=(agent,), file=Path(f"{function}.py"), function=function, description="", **fields)
 
 
 def package(*, orchestrator: Mapping[str, Any] | None = None, **parts: Any) -> Package:
@@ -52,7 +52,7 @@ def package(*, orchestrator: Mapping[str, Any] | None = None, **parts: Any) -> P
         orchestrator=Orchestrator(**{"workflow_name": "Small", "initial_agent": "A", **(orchestrator or {})}),
         agents=agents("A", "B"),
         variables={},
-        exposed={},
+        exposures={},
         rules=rules("A > B", "B > terminate"),
         tools=(),
         triggers=(),
@@ -62,11 +62,11 @@ def package(*, orchestrator: Mapping[str, Any] | None = None, **parts: Any) -> P
     return replace(clean, **parts)
 
 
-def found(checked: Package, check: Callable[..., None] = check_package, **options: Any) -> list[Said]:
+def findings_of(checked: Package, check: Callable[..., None] = check_package, **options: Any) -> list[FindingKey]:
     return [(each.level, each.code, each.file, each.path) for each in _all(checked, check, options)]
 
 
-def found_after_an_error(checked: Package, file: str) -> list[Said]:
+def findings_after_an_error(checked: Package, file: str) -> list[FindingKey]:
     """What is said when the reader of this file has refused a part of it."""
     findings = Findings()
     findings.add("error", "wrong_type", file, "", "is wrong")

@@ -49,10 +49,10 @@ def faults(package: Package) -> list[Finding]:
     return [finding for finding in package.findings if finding.code not in WAYS]
 
 
-def said(package: Package) -> set[tuple[str, str, str, str]]:
+def finding_keys(package: Package) -> set[tuple[str, str, str, str]]:
     return {(each.level, each.code, each.file, each.path) for each in package.findings}
 
 
-def rule(source: str, target: str, condition: str | None = None, **more: Any) -> Mapping[str, Any]:
+def rule(source: str, target: str, condition: str | None = None, **fields: Any) -> Mapping[str, Any]:
     kind = {"handoff_type": "condition", "condition": condition} if condition else {"handoff_type": "after_work"}
-    return {"source_agent": source, "target_agent": target, **kind, **more}
+    return {"source_agent": source, "target_agent": target, **kind, **fields}

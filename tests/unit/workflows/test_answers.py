@@ -6,49 +6,49 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.answers import questions_of
+from workflows.chat.answers import open_questions
 from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.loops import turns_in_a_row
-from workflows.chat.messages import as_history, messages_for
+from workflows.chat.loops import count_turns_in_a_row
+from workflows.chat.messages import to_history, build_messages
 from workflows.chat.transcript import Turn
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeKind
 
 HUMAN = {**ORCHESTRATOR, "human_in_the_loop": True}
-ASKS_ONCE = [rule("A", "user"), rule("B", "terminate")]
+RULES_ASKING_ONCE = [rule("A", "user"), rule("B", "terminate")]
 DEFAULT: dict[str, Any] = {"default": {"text": "ok"}}
 
 
 def chat(folder: Path, rules: Any, *, answers: Any = None, orchestrator: Any = None, **files: Any) -> Chat:
     package = load(folder, orchestrator=orchestrator or HUMAN, handoffs={"handoff_rules": rules}, **files)
-    assert not package.refused, package.findings
-    return Chat(built(package, answers or DEFAULT, folder))
+    assert not package.is_refused, package.findings
+    return Chat(build_chat(package, answers or DEFAULT, folder))
 
 
-def waiting(kept: Kept) -> Kept:
+def reopened_turn(recorder: ChatRecorder) -> ChatRecorder:
     """What is kept of a run that was answered: it no longer says that it has ended."""
-    last = kept.checkpoint(len(kept.saved))
-    open_again = Kept(kept.saved[:-1], kept.calls)
+    last = recorder.checkpoint(len(recorder.saved))
+    open_again = ChatRecorder(recorder.saved[:-1], recorder.calls)
     going_on = Checkpoint(last.turns, last.context, last.next_agent, last.counters, None)
     open_again.saved.append(json.dumps(going_on.as_json()))
     return open_again
 
 
-async def answered(asking: Chat, text: str, kept: Kept | None = None) -> tuple[Outcome, Kept]:
+async def give_answer(asking: Chat, text: str, recorder: ChatRecorder | None = None) -> tuple[Outcome, ChatRecorder]:
     """The chat rests, is answered, and goes on."""
-    if kept is None:
-        outcome, kept = await asking.run()
+    if recorder is None:
+        outcome, recorder = await asking.run()
         assert outcome.kind is OutcomeKind.NEEDS_HUMAN
     asking.answer = text
-    outcome, kept = await asking.run(waiting(kept))
+    outcome, recorder = await asking.run(reopened_turn(recorder))
     asking.answer = None
-    return outcome, kept
+    return outcome, recorder
 
 
-async def test_the_rules_of_user_say_who_goes_on(tmp_path: Path) -> None:
-    outcome, kept = await answered(chat(tmp_path, [*ASKS_ONCE, rule("user", "B")]), "take the blue one")
+async def test_the_rules_of_user_choose_the_next_agent(tmp_path: Path) -> None:
+    outcome, kept = await give_answer(chat(tmp_path, [*RULES_ASKING_ONCE, rule("user", "B")]), "take the blue one")
 
     assert outcome.kind is OutcomeKind.COMPLETED
     assert kept.speakers == ["A", "user", "B"]
@@ -61,12 +61,12 @@ async def test_the_rules_of_user_say_who_goes_on(tmp_path: Path) -> None:
     )
 
 
-async def test_agents_see_an_answer_as_what_the_user_says(tmp_path: Path) -> None:
-    asking = chat(tmp_path, [*ASKS_ONCE, rule("user", "B")])
-    await answered(asking, "take the blue one")
+async def test_agents_see_an_answer_as_a_message_of_the_user(tmp_path: Path) -> None:
+    asking = chat(tmp_path, [*RULES_ASKING_ONCE, rule("user", "B")])
+    await give_answer(asking, "take the blue one")
 
     assert asking.last is not None
-    _, question = as_history(messages_for("B", "Begin.", asking.last.turns[:2]))
+    _, question = to_history(build_messages("B", "Begin.", asking.last.turns[:2]))
     assert question == "take the blue one"
 
 
@@ -78,30 +78,30 @@ async def test_without_a_rule_the_agent_that_asked_goes_on(tmp_path: Path) -> No
     asking = chat(tmp_path, rules, answers=answers, context_variables={"definitions": {"done": done}})
     asking.context = {"done": False}
 
-    outcome, kept = await answered(asking, "blue")
+    outcome, kept = await give_answer(asking, "blue")
 
     assert outcome.kind is OutcomeKind.COMPLETED
     assert kept.speakers == ["A", "user", "A"]
 
 
-async def test_derived_variables_see_what_the_user_says_before_its_rules_are_asked(tmp_path: Path) -> None:
+async def test_derived_variables_see_the_users_text_before_its_rules_run(tmp_path: Path) -> None:
     state = {"type": "user_text", "match": {"regex": "colou?r is ([a-z]+)"}}
     transition = {"to": "$1", "trigger": state}
     colour = {"type": "string", "source": {"type": "state", "default": "", "transitions": [transition]}}
-    rules = [*ASKS_ONCE, rule("user", "B", "${colour} == 'blue'"), rule("user", "terminate")]
+    rules = [*RULES_ASKING_ONCE, rule("user", "B", "${colour} == 'blue'"), rule("user", "terminate")]
     asking = chat(tmp_path, rules, context_variables={"definitions": {"colour": colour}})
     asking.context = {"colour": ""}
 
-    _, kept = await answered(asking, "the color is blue")
+    _, kept = await give_answer(asking, "the color is blue")
 
     assert kept.turn(2).context_changes == {"colour": "blue"}
     assert kept.speakers == ["A", "user", "B"]
 
 
 async def test_a_rule_of_user_may_end_the_chat_and_the_end_is_kept(tmp_path: Path) -> None:
-    asking = chat(tmp_path, [*ASKS_ONCE, rule("user", "terminate", termination_reason="said")])
+    asking = chat(tmp_path, [*RULES_ASKING_ONCE, rule("user", "terminate", termination_reason="said")])
 
-    outcome, kept = await answered(asking, "no, thanks")
+    outcome, kept = await give_answer(asking, "no, thanks")
     again, later = await asking.run(kept)  # its worker was lost before it could say so
 
     assert outcome == again == Outcome(OutcomeKind.COMPLETED, "said")
@@ -112,18 +112,18 @@ async def test_a_chat_may_ask_again_and_again(tmp_path: Path) -> None:
     """Many more times than a chat may repeat itself: a person who answers is progress."""
     asking = chat(tmp_path, [rule("A", "user")])
 
-    outcome, kept = await answered(asking, "no")
+    outcome, kept = await give_answer(asking, "no")
     for _ in range(12):
         assert outcome.kind is OutcomeKind.NEEDS_HUMAN
-        outcome, kept = await answered(asking, "no", kept)
+        outcome, kept = await give_answer(asking, "no", kept)
 
     assert kept.speakers == ["A", "user"] * 13 + ["A"]
 
 
-async def test_what_a_person_says_is_no_turn_of_an_agent(tmp_path: Path) -> None:
-    asking = chat(tmp_path, [*ASKS_ONCE, rule("user", "B")], orchestrator={**HUMAN, "max_turns": 2})
+async def test_a_persons_answer_is_no_turn_of_an_agent(tmp_path: Path) -> None:
+    asking = chat(tmp_path, [*RULES_ASKING_ONCE, rule("user", "B")], orchestrator={**HUMAN, "max_turns": 2})
 
-    outcome, kept = await answered(asking, "go")
+    outcome, kept = await give_answer(asking, "go")
 
     assert (outcome.kind, kept.speakers) == (OutcomeKind.COMPLETED, ["A", "user", "B"])
 
@@ -134,25 +134,25 @@ async def test_an_agent_that_asks_before_it_speaks_speaks_when_it_is_answered(tm
     asking = chat(tmp_path, [rule("A", "B"), pre, rule("B", "terminate")])
     asking.context = {"app": "acme"}
 
-    outcome, kept = await answered(asking, "go")
+    outcome, kept = await give_answer(asking, "go")
 
     assert (outcome.kind, kept.speakers) == (OutcomeKind.COMPLETED, ["A", "user", "B"])
 
 
-async def test_a_question_says_what_was_said_last(tmp_path: Path) -> None:
-    asking = chat(tmp_path, ASKS_ONCE, answers={"answers": {"A": [{"text": "Blue or red?"}]}})
+async def test_a_question_carries_the_agents_last_text(tmp_path: Path) -> None:
+    asking = chat(tmp_path, RULES_ASKING_ONCE, answers={"answers": {"A": [{"text": "Blue or red?"}]}})
 
     outcome, _ = await asking.run()
 
     assert asking.last is not None
-    [question] = questions_of(asking.last, outcome)
+    [question] = open_questions(asking.last, outcome)
     asked = question.as_document()
     assert asked.pop("id").startswith("q_")
     assert asked == {"kind": "message", "agent": "A", "turn": 1, "text": "Blue or red?"}
-    assert questions_of(asking.last, Outcome(OutcomeKind.COMPLETED, "done")) == ()
+    assert open_questions(asking.last, Outcome(OutcomeKind.COMPLETED, "done")) == ()
 
 
-ASKS = "from workflows.tools import use_ui_tool\n"
+RULES_ASKING = "from workflows.tools import use_ui_tool\n"
 WATCHED = {
     "definitions": {
         "verdict": {
@@ -167,24 +167,24 @@ WATCHED = {
 }
 
 
-async def asked_by_tool(folder: Path, payload: str, *, tools: int = 1, redactor: Redactor | None = None) -> Chat:
+async def run_asking_tool(folder: Path, payload: str, *, tools: int = 1, redactor: Redactor | None = None) -> Chat:
     names = [f"t{number}" for number in range(tools)]
     card = "'Card' if name == 't0' else name"
-    source = ASKS + "".join(
+    source = RULES_ASKING + "".join(
         f"async def {name}():\n    name = '{name}'\n    return await use_ui_tool({card}, {payload})\n" for name in names
     )
     write_tool(folder, "t.py", source)
     entries = [{"agent": "A", "file": "t.py", "function": name} for name in names]
     answers = {"answers": {"A": [{"tool_calls": [{"name": name} for name in names]}, {"text": "went on"}]}}
     package = load(folder, tools=entries, context_variables=WATCHED)
-    asking = Chat(built(package, answers, folder), {"verdict": ""}, redactor=redactor or Redactor())
+    asking = Chat(build_chat(package, answers, folder), {"verdict": ""}, redactor=redactor or Redactor())
     outcome, _ = await asking.run()
     assert outcome.kind is OutcomeKind.NEEDS_HUMAN
     return asking
 
 
-async def test_a_question_of_a_tool_says_what_it_shows_and_which_keys_are_waited_for(tmp_path: Path) -> None:
-    asking = await asked_by_tool(tmp_path, "{'title': 'Refund?', 'amount': 12}")
+async def test_a_tools_question_has_its_text_and_the_expected_keys(tmp_path: Path) -> None:
+    asking = await run_asking_tool(tmp_path, "{'title': 'Refund?', 'amount': 12}")
 
     [question] = asking.questions()
     asked = question.as_document()
@@ -206,7 +206,7 @@ async def test_a_question_of_a_tool_says_what_it_shows_and_which_keys_are_waited
 
 async def test_a_question_is_bounded_and_without_what_is_hidden(tmp_path: Path) -> None:
     hiding = Redactor(["hunter2hunter2"])
-    asking = await asked_by_tool(tmp_path, "{'a': 'hunter2hunter2', 'b': 'x' * 100_000}", redactor=hiding)
+    asking = await run_asking_tool(tmp_path, "{'a': 'hunter2hunter2', 'b': 'x' * 100_000}", redactor=hiding)
 
     [question] = asking.questions()
     shown = question.as_document()["payload"]
@@ -214,8 +214,8 @@ async def test_a_question_is_bounded_and_without_what_is_hidden(tmp_path: Path) 
     assert len(shown) < 17_000
 
 
-async def test_calls_of_one_reply_that_wait_are_a_question_each_in_the_order_of_the_reply(tmp_path: Path) -> None:
-    asking = await asked_by_tool(tmp_path, "{}", tools=3)
+async def test_waiting_calls_of_one_reply_are_one_question_each_in_reply_order(tmp_path: Path) -> None:
+    asking = await run_asking_tool(tmp_path, "{}", tools=3)
 
     questions = asking.questions()
     assert [(each.tool, each.position) for each in questions] == [("Card", "1.1"), ("t1", "1.2"), ("t2", "1.3")]
@@ -228,10 +228,10 @@ async def test_calls_of_one_reply_that_wait_are_a_question_each_in_the_order_of_
 
 @pytest.mark.parametrize("moment", ["on_start", "before_chat"])
 async def test_a_step_before_the_first_turn_can_be_answered(tmp_path: Path, moment: str) -> None:
-    source = f"{ASKS}async def ask(context_variables):\n    context_variables['who'] = await use_ui_tool('Who')\n"
+    source = f"{RULES_ASKING}async def ask(context_variables):\n    context_variables['who'] = await use_ui_tool('Who')\n"
     write_tool(tmp_path, "s.py", source)
     step = {"trigger": moment, "file": "s.py", "function": "ask"}
-    asking = Chat(built(load(tmp_path, tools={"tools": [], "lifecycle_tools": [step]}), DEFAULT, tmp_path))
+    asking = Chat(build_chat(load(tmp_path, tools={"tools": [], "lifecycle_tools": [step]}), DEFAULT, tmp_path))
 
     outcome, kept = await asking.run()
     assert (outcome.kind, kept.saved) == (OutcomeKind.NEEDS_HUMAN, [])
@@ -245,4 +245,4 @@ async def test_a_step_before_the_first_turn_can_be_answered(tmp_path: Path, mome
 
 
 def test_a_turn_of_the_user_counts_for_no_agent_in_a_row() -> None:
-    assert turns_in_a_row([Turn("A", "a"), Turn("user", "go on"), Turn("A", "b")], "A") == 1
+    assert count_turns_in_a_row([Turn("A", "a"), Turn("user", "go on"), Turn("A", "b")], "A") == 1

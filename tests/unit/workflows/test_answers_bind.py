@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.workflows.packages import rule
 from tests.unit.workflows.test_approvals import call
-from tests.unit.workflows.test_open_turns import YES, answered, desk, done
+from tests.unit.workflows.test_open_turns import YES, answer_until_end, desk, done_calls
 from workflows.outcome import OutcomeKind
 
 ASK = """
@@ -32,7 +32,7 @@ async def test_an_answer_is_for_its_arguments_also_when_nothing_else_is_shown(tm
     again.answers = chat.answers
     outcome, _ = await again.run()
 
-    assert (outcome.kind, done(again)) == (OutcomeKind.NEEDS_HUMAN, [])
+    assert (outcome.kind, done_calls(again)) == (OutcomeKind.NEEDS_HUMAN, [])
     assert again.questions()[0].arguments == {"amount": 9_000}
 
 
@@ -43,7 +43,7 @@ async def test_an_answer_is_for_its_turn(tmp_path: Path) -> None:
     chat.give(chat.questions()[0], YES)
     outcome, kept = await chat.run(kept)
 
-    assert (outcome.kind, kept.speakers, done(chat)) == (OutcomeKind.NEEDS_HUMAN, ["A", "B"], [2])
+    assert (outcome.kind, kept.speakers, done_calls(chat)) == (OutcomeKind.NEEDS_HUMAN, ["A", "B"], [2])
     assert chat.questions()[0].turn == 3
 
 
@@ -54,7 +54,7 @@ async def test_a_call_that_asks_the_same_twice_needs_two_answers(tmp_path: Path)
     chat.give(first, YES)
     outcome, kept = await chat.run(kept)
 
-    assert (outcome.kind, chat.questions(), done(chat)) == (OutcomeKind.NEEDS_HUMAN, [second], [])
+    assert (outcome.kind, chat.questions(), done_calls(chat)) == (OutcomeKind.NEEDS_HUMAN, [second], [])
 
 
 async def test_questions_stand_as_the_model_wrote_the_calls(tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ async def test_dropped_arguments_are_in_no_question_and_change_no_answer(
     repeated, _ = await again.run()
 
     assert question.arguments == {"amount": 2}
-    assert (outcome.kind, done(chat)) == (OutcomeKind.COMPLETED, [(2, "acme")])
-    assert (repeated.kind, done(again)) == (OutcomeKind.COMPLETED, [(2, "acme")])
+    assert (outcome.kind, done_calls(chat)) == (OutcomeKind.COMPLETED, [(2, "acme")])
+    assert (repeated.kind, done_calls(again)) == (OutcomeKind.COMPLETED, [(2, "acme")])
     dropped = next(each for each in caplog.records if each.getMessage() == "injected_arguments_dropped")
     assert vars(dropped)["names"] == ["app_id", "run_id"]
     assert "globex-secret" not in caplog.text + str(list(map(vars, caplog.records)))
@@ -143,9 +143,9 @@ async def test_whatever_way_a_call_asks_it_acts_once_and_on_its_own_answer(
     chat.context = {**chat.context, "log": []}
     if standing:
         chat.ui_responses = {"Approve": [{"when": "payload.amount == `2`", "answer": YES}]}
-    outcome, kept = await answered(chat)
+    outcome, kept = await answer_until_end(chat)
     assert outcome.kind is OutcomeKind.COMPLETED
-    assert sorted(done(chat)) == [1, 2]
+    assert sorted(done_calls(chat)) == [1, 2]
     texts = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
     assert ["anyway" not in each and "paid" in each for each in texts] == [True, True]
     assert len(kept.turn(1).context_changes["log"]) == 1

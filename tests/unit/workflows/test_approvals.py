@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, rule, write_tool
 from workflows.chat.question import Question
 from workflows.outcome import Outcome, OutcomeKind
@@ -44,9 +44,9 @@ def desk(folder: Path, replies: list[Any], *, rules: Any = None, source: str = P
     """A speaks by `replies`, then hands over to B, which ends the chat."""
     write_tool(folder, "pay.py", source)
     package = load(folder, tools=TOOLS, handoffs=rules or RULES)
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     answers = {"answers": {"A": replies, "B": [{"text": "done"}]}}
-    return Chat(built(package, answers, folder), {"run_id": "run_1"}, fixed={"run_id": "run_1"})
+    return Chat(build_chat(package, answers, folder), {"run_id": "run_1"}, fixed={"run_id": "run_1"})
 
 
 def module(chat: Chat) -> Any:
@@ -55,17 +55,17 @@ def module(chat: Chat) -> Any:
     return tool._tool.function.__globals__  # type: ignore[attr-defined]  # ours, and not of AG2's interface
 
 
-def shown(questions: list[Question]) -> list[tuple[Any, ...]]:
+def shown_questions(questions: list[Question]) -> list[tuple[Any, ...]]:
     return [(each.position, each.arguments, each.payload, each.title, each.choices, each.keys) for each in questions]
 
 
-async def test_two_calls_of_one_reply_are_two_questions_and_each_gets_its_own_answer(tmp_path: Path) -> None:
+async def test_two_calls_of_one_reply_are_two_questions_with_their_own_answers(tmp_path: Path) -> None:
     chat = desk(tmp_path, [{"tool_calls": [call("pay", amount=10), call("pay", amount=5_000)]}, {"text": "ok"}])
     outcome, kept = await chat.run()
 
     assert outcome.kind is OutcomeKind.NEEDS_HUMAN
     small, large = chat.questions()
-    assert shown([small, large]) == [
+    assert shown_questions([small, large]) == [
         ("1.1", {"amount": 10}, {"amount": 10}, "Pay 10?", ("yes", "no"), ("choice",)),
         ("1.2", {"amount": 5_000}, {"amount": 5_000}, "Pay 5000?", ("yes", "no"), ("choice",)),
     ]
@@ -90,7 +90,7 @@ async def test_equal_calls_of_one_reply_are_questions_of_their_own(tmp_path: Pat
     assert module(chat)["PAID"] == [("run_1:1", 10, "a")]
 
 
-async def test_what_a_turn_did_before_its_question_is_not_done_again_and_is_seen_in_the_turn(tmp_path: Path) -> None:
+async def test_work_before_a_question_is_not_redone_and_is_in_the_turn(tmp_path: Path) -> None:
     replies = [
         {"tool_calls": [call("look_up", n=1)], "usage": {"input": 10, "output": 1}},
         {"tool_calls": [call("look_up", n=2), call("pay", amount=12)], "usage": {"input": 20, "output": 2}},
@@ -117,7 +117,7 @@ async def test_what_a_turn_did_before_its_question_is_not_done_again_and_is_seen
 async def test_a_question_in_other_words_each_time_fails_the_run(tmp_path: Path) -> None:
     worded = PAY.replace('{"amount": amount}', '{"amount": amount, "try": len(TRIES.append(1) or TRIES)}')
     chat = desk(tmp_path, [{"tool_calls": [call("pay", amount=12)]}, {"text": "ok"}], source=f"TRIES = []\n{worded}")
-    kept = Kept()
+    kept = ChatRecorder()
     for _ in range(2):
         outcome, kept = await chat.run(kept)
         assert outcome.kind is OutcomeKind.NEEDS_HUMAN
@@ -133,7 +133,7 @@ async def test_a_function_may_ask_several_times_in_steps(tmp_path: Path) -> None
     steps = "\n".join(f"    await use_ui_tool('Step', {{'step': {number}}})" for number in range(4))
     source = f"{PAY}\n".replace("    answer = await", f"{steps}\n    answer = await")
     chat = desk(tmp_path, [{"tool_calls": [call("pay", amount=12)]}, {"text": "ok"}], source=source)
-    kept, asked = Kept(), []
+    kept, asked = ChatRecorder(), []
     for _ in range(6):
         outcome, kept = await chat.run(kept)
         if outcome.kind is not OutcomeKind.NEEDS_HUMAN:
@@ -147,13 +147,13 @@ async def test_a_function_may_ask_several_times_in_steps(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("amounts", "paid"), [((50, 51), [50]), ((51, 50), [50]), ((10,), [10]), ((51,), [])], ids=str)
-async def test_a_standing_answer_is_used_only_where_it_holds_and_each_use_is_kept_before_it(
+async def test_a_standing_answer_is_used_only_where_valid_and_stored_before_use(
     tmp_path: Path, amounts: tuple[int, ...], paid: list[int]
 ) -> None:
     chat = desk(tmp_path, [{"tool_calls": [call("pay", amount=amount) for amount in amounts]}, {"text": "ok"}])
     answer = {"choice": "yes", "stamp": "standing"}
     chat.ui_responses = {"Approve": [{"when": "arguments.amount <= `50`", "answer": answer}]}
-    kept = Kept()
+    kept = ChatRecorder()
     for _ in range(2):  # the second time as after a crash
         outcome, kept = await chat.run(kept)
 
@@ -176,7 +176,7 @@ async def test_a_standing_answer_that_is_none_of_the_choices_answers_nothing(
     assert "standing_answer_not_a_choice" in caplog.messages
 
 
-class Away(Kept):
+class UnavailableRecorder(ChatRecorder):
     async def record_answer(self, answer: Mapping[str, Any]) -> None:
         raise ConnectionError(f"the store is away, and keeps no {answer['by']}")
 
@@ -184,21 +184,21 @@ class Away(Kept):
 async def test_a_use_that_cannot_be_kept_allows_nothing(tmp_path: Path) -> None:
     chat = desk(tmp_path, [{"tool_calls": [call("pay", amount=12)]}, {"text": "ok"}])
     chat.ui_responses = {"Approve": {"choice": "yes", "stamp": "standing"}}
-    kept = Away()
+    kept = UnavailableRecorder()
     with pytest.raises(ConnectionError):
         await chat.run(kept)
 
     assert (module(chat)["PAID"], kept.saved) == ([], [])
 
 
-async def test_an_open_turn_goes_on_whoever_would_speak_now(tmp_path: Path) -> None:
+async def test_an_open_turn_continues_whichever_agent_would_be_next_now(tmp_path: Path) -> None:
     """The rules that chose the speaker see another context when the turn goes on."""
     rules = {"handoff_rules": [rule("A", "B", "${skip} == true", condition_scope="pre"), *RULES["handoff_rules"]]}
     skip = {"definitions": {"skip": {"type": "boolean", "source": {"type": "state", "default": False}}}}
     write_tool(tmp_path, "pay.py", PAY)
     package = load(tmp_path, tools=TOOLS, handoffs=rules, context_variables=skip)
     answers = {"answers": {"A": [{"tool_calls": [call("pay", amount=1)]}, {"text": "ok"}], "B": [{"text": "done"}]}}
-    chat = Chat(built(package, answers, tmp_path), {"skip": False, "run_id": "run_1"}, fixed={"run_id": "run_1"})
+    chat = Chat(build_chat(package, answers, tmp_path), {"skip": False, "run_id": "run_1"}, fixed={"run_id": "run_1"})
     _, kept = await chat.run()
     chat.give(chat.questions()[0], {"choice": "yes", "stamp": "a"})
 
@@ -216,7 +216,7 @@ async def test_an_open_turn_goes_on_whoever_would_speak_now(tmp_path: Path) -> N
     ],
     ids=["nothing was done", "a tool was called"],
 )
-async def test_a_package_that_lost_a_tool_drops_only_a_journal_in_which_nothing_was_done(
+async def test_a_package_without_its_tool_drops_only_a_journal_without_effects(
     tmp_path: Path, replies: list[Any], left: str, kind: OutcomeKind
 ) -> None:
     chat = desk(tmp_path / "old", replies)
@@ -224,7 +224,7 @@ async def test_a_package_that_lost_a_tool_drops_only_a_journal_in_which_nothing_
     chat.give(chat.questions()[0], {"choice": "yes", "stamp": "a"})
     tools = [{"agent": "A", "file": "pay.py", "function": left}]
     newer = load(write_tool(tmp_path / "new", "pay.py", PAY).parents[1], tools=tools, handoffs=RULES)
-    chat.built = built(newer, {"answers": {"A": [{"text": "ok"}], "B": [{"text": "done"}]}}, tmp_path / "new")
+    chat.built = build_chat(newer, {"answers": {"A": [{"text": "ok"}], "B": [{"text": "done"}]}}, tmp_path / "new")
     outcome, kept = await chat.run(kept)
 
     if kind is OutcomeKind.PACKAGE_ERROR:
@@ -236,31 +236,31 @@ class CrashedError(Exception):
     """The process is gone."""
 
 
-class Crashing(Kept):
+class CrashingRecorder(ChatRecorder):
     """Loses the process before or after the n-th write, as a kill does; what was written stays."""
 
     die_at = 0
     writes = 0
 
-    def _passed(self) -> None:
+    def _crash_if_due(self) -> None:
         self.writes += 1
         if self.writes == self.die_at:
             raise CrashedError
 
     async def keep_open_turn(self, turn: Any) -> None:
-        self._passed()
+        self._crash_if_due()
         await super().keep_open_turn(turn)
-        self._passed()
+        self._crash_if_due()
 
     async def record_answer(self, answer: Any) -> None:
-        self._passed()
+        self._crash_if_due()
         await super().record_answer(answer)
-        self._passed()
+        self._crash_if_due()
 
     async def commit(self, number: int, turn: Any, checkpoint: Any) -> None:
-        self._passed()
+        self._crash_if_due()
         await super().commit(number, turn, checkpoint)
-        self._passed()
+        self._crash_if_due()
 
 
 AMOUNTS = st.integers(1, 4).map(lambda amount: amount * 25)
@@ -279,12 +279,12 @@ def test_no_code_acts_on_what_was_not_shown_and_no_answer_serves_two_calls(
 ) -> None:
     """Models that word things differently when they are asked again, people who answer some questions, some of them
     twice, and processes that die at any write."""
-    asyncio.run(_storm(tmp_path_factory.mktemp("desk"), [replies, worded], standing=standing, data=data))
+    asyncio.run(_run_storm(tmp_path_factory.mktemp("desk"), [replies, worded], standing=standing, data=data))
 
 
-async def _storm(folder: Path, versions: list[list[Any]], *, standing: bool, data: st.DataObject) -> None:
+async def _run_storm(folder: Path, versions: list[list[Any]], *, standing: bool, data: st.DataObject) -> None:
     chats = [desk(folder / str(number), [*replies, {"text": "ok"}]) for number, replies in enumerate(versions)]
-    kept, crashes, asked = Crashing(), 0, dict[str, Question]()
+    kept, crashes, asked = CrashingRecorder(), 0, dict[str, Question]()
     for taking in range(30):
         chat = chats[data.draw(st.integers(0, 1)) if taking else 0]
         chat.answers = chats[0].answers
@@ -300,23 +300,23 @@ async def _storm(folder: Path, versions: list[list[Any]], *, standing: bool, dat
             if data.draw(st.booleans()):
                 asked[stamp := f"answer {len(asked)}"] = question
                 chat.give(question, {"choice": data.draw(st.sampled_from(["yes", "no"])), "stamp": stamp})
-    _judge([each for chat in chats for each in module(chat)["PAID"]], asked, crashes)
+    _assert_paid_once([each for chat in chats for each in module(chat)["PAID"]], asked, crashes)
 
 
-def _judge(paid: list[tuple[str, int, str]], asked: dict[str, Question], crashes: int) -> None:
+def _assert_paid_once(paid: list[tuple[str, int, str]], questions: dict[str, Question], crashes: int) -> None:
     for _, amount, stamp in paid:
         if stamp == "standing":
             assert amount <= 25
         else:
-            assert asked[stamp].arguments == {"amount": amount}
-    for stamp in asked:
+            assert questions[stamp].arguments == {"amount": amount}
+    for stamp in questions:
         assert sum(each[2] == stamp for each in paid) <= 1 + crashes  # only a call that a crash cut off is made again
-    assert len({question.id for question in asked.values()}) == len(asked)
+    assert len({question.id for question in questions.values()}) == len(questions)
 
 
-async def _until_crash(chat: Chat, kept: Crashing) -> Outcome | None:
+async def _until_crash(chat: Chat, recorder: CrashingRecorder) -> Outcome | None:
     try:
-        outcome, _ = await chat.run(kept)
+        outcome, _ = await chat.run(recorder)
     except CrashedError:
         return None
     return outcome

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, rule, write_tool
-from workflows.chat.messages import as_history, messages_for
+from workflows.chat.messages import to_history, build_messages
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 
@@ -53,15 +53,15 @@ def automatic(
         handoffs={"handoff_rules": list(rules)},
         context_variables={"definitions": variables or {"decided": {"type": "boolean", "source": {"type": "state"}}}},
     )
-    assert not [each for each in package.findings if each.level == "error" or each.blocks], package.findings
+    assert not [each for each in package.findings if each.level == "error" or each.is_blocking], package.findings
     said = says if isinstance(says, list) else [says]
     answers = {"A": [{"text": json.dumps(each)} for each in said]}
-    return Chat(built(package, {"answers": answers, "default": {"text": "Well."}}, folder), **chat)
+    return Chat(build_chat(package, {"answers": answers, "default": {"text": "Well."}}, folder), **chat)
 
 
-def calls(kept: Kept, turn: int = 1) -> list[tuple[str, Any, str]]:
+def calls(recorder: ChatRecorder, turn: int = 1) -> list[tuple[str, Any, str]]:
     """Name, arguments and result of what was called automatically."""
-    asked, answered = kept.turn(turn).events[-2:]
+    asked, answered = recorder.turn(turn).events[-2:]
     assert [each["id"] for each in asked["tool_calls"]] == [each["id"] for each in answered["tool_results"]]
     together = zip(asked["tool_calls"], answered["tool_results"], strict=True)
     return [(call["name"], json.loads(call["arguments"]), result["text"]) for call, result in together]
@@ -80,7 +80,7 @@ async def test_a_tool_is_called_with_the_reply_before_routing(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("effects", "marked"), [("none", {"effects": "none"}), ("unknown", {})])
-async def test_a_result_says_that_its_tool_has_no_effects(tmp_path: Path, effects: str, marked: dict[str, str]) -> None:
+async def test_a_result_marks_its_tool_as_free_of_effects(tmp_path: Path, effects: str, marked: dict[str, str]) -> None:
     _, kept = await automatic(tmp_path / "p", SAVE, tool={"effects": effects}).run()
 
     [result] = kept.turn(1).events[-1]["tool_results"]
@@ -142,7 +142,7 @@ async def test_a_tool_finds_the_whole_reply_among_the_variables_while_it_runs(tm
     assert kept.context(1).get("structured_output") == before.get("structured_output")
 
 
-async def test_a_tool_is_told_whose_run_it_is(tmp_path: Path) -> None:
+async def test_a_tool_gets_the_identity_of_its_run(tmp_path: Path) -> None:
     source = """
 def told(turn_idempotency_key, agent_name, app_id, enterprise_id, workflow_name, chat_id, **runtime):
     return [turn_idempotency_key, agent_name, app_id, enterprise_id, workflow_name, chat_id, sorted(runtime)]
@@ -199,7 +199,7 @@ FAILING: list[tuple[str, Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("source", "options", "words"), FAILING)
-async def test_a_tool_that_fails_ends_the_chat_and_says_why(
+async def test_a_failing_tool_ends_the_chat_with_its_reason(
     tmp_path: Path, source: str, options: Any, words: tuple[str, ...]
 ) -> None:
     chat = automatic(tmp_path / "p", source)
@@ -253,7 +253,7 @@ async def test_a_reply_that_hands_over_calls_nothing(tmp_path: Path) -> None:
     chat = automatic(tmp_path / "p", SAVE, rules=rules)
     folder = tmp_path / "p"
     answers = {"answers": {"A": [{"tool_calls": [{"name": "transfer_to_B"}]}]}, "default": {"text": "Well."}}
-    _, kept = await Chat(built(chat.built.package, answers, folder)).run()
+    _, kept = await Chat(build_chat(chat.built.package, answers, folder)).run()
 
     assert kept.speakers == ["A", "B"]
     assert kept.turn(1).events == []
@@ -288,7 +288,7 @@ NO = {"refund": False, "order_id": "8"}
 
 async def test_a_chat_goes_on_from_the_checkpoint_after_it(tmp_path: Path) -> None:
     chat = automatic(tmp_path / "p", SAVE, says=[SAY, NO], rules=STAY)
-    kept = Kept()
+    kept = ChatRecorder()
     for _ in range(2):
         stops = iter([False, True])
         await chat.run(kept, stopping=stops.__next__)
@@ -299,18 +299,18 @@ async def test_a_chat_goes_on_from_the_checkpoint_after_it(tmp_path: Path) -> No
     assert len(ids) == len(set(ids)) == 2
 
 
-async def test_the_agent_is_told_the_results_and_not_that_it_has_called_anything(tmp_path: Path) -> None:
+async def test_the_agent_sees_the_results_and_no_call_of_its_own(tmp_path: Path) -> None:
     stops = iter([False, True])
     _, kept = await automatic(tmp_path / "p", SAVE, rules=STAY).run(stopping=lambda: next(stops))
-    messages = messages_for("A", "Begin.", kept.turns)
+    messages = build_messages("A", "Begin.", kept.turns)
 
     assert messages == [
         {"role": "user", "name": "user", "content": "Begin."},
         {"role": "assistant", "name": "A", "content": json.dumps(SAY)},
         {"role": "user", "name": "save", "content": '{"saved": "7"}'},
     ]
-    assert as_history(messages)[1] == '[save]: {"saved": "7"}'
-    assert messages_for("B", "Begin.", kept.turns)[1:] == [{"role": "user", "name": "A", "content": json.dumps(SAY)}]
+    assert to_history(messages)[1] == '[save]: {"saved": "7"}'
+    assert build_messages("B", "Begin.", kept.turns)[1:] == [{"role": "user", "name": "A", "content": json.dumps(SAY)}]
 
 
 async def test_what_it_returns_is_cut_and_hidden_values_are_taken_out(tmp_path: Path) -> None:

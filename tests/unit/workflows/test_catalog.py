@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, TOOL, write_package, write_tool
 from workflows.package import catalog as catalog_module
-from workflows.package.catalog import LIBRARY, Catalog, package_directories, package_folders
+from workflows.package.catalog import LIBRARY, Catalog, package_directories, list_package_folders
 from workflows.package.models import Package
 
 
@@ -33,7 +33,7 @@ def edit(folder: Path, **changed: Any) -> None:
         os.utime(path, (2_000_000_000 + next(edits), 2_000_000_000 + next(edits)))
 
 
-def small(catalog: Catalog) -> Package:
+def find_package(catalog: Catalog) -> Package:
     package = catalog.get("Small")
     assert package is not None
     return package
@@ -44,18 +44,18 @@ def turns(package: Package) -> int:
 
 
 @pytest.mark.design("D4-107")
-def test_an_edit_is_used_by_whoever_asks_next_and_the_old_version_is_kept(tmp_path: Path) -> None:
+def test_an_edit_is_used_by_the_next_caller_and_the_old_version_is_kept(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
-    before = small(catalog)
+    before = find_package(catalog)
 
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
 
-    after = small(catalog)
+    after = find_package(catalog)
     assert turns(after) == 7
     assert after.version != before.version
     assert catalog.get("Small", version=before.version) is before
-    assert catalog.refused == {}
+    assert catalog.refusals == {}
 
 
 def test_an_edit_in_a_relative_or_linked_directory_is_picked_up(
@@ -65,22 +65,22 @@ def test_an_edit_in_a_relative_or_linked_directory_is_picked_up(
     (tmp_path / "link").symlink_to("real")
     monkeypatch.chdir(tmp_path)
     catalogs = [Catalog([Path("real")]), Catalog([Path("link")]), Catalog([Path("real/P")])]
-    assert [turns(small(catalog)) for catalog in catalogs] == [50] * 3
+    assert [turns(find_package(catalog)) for catalog in catalogs] == [50] * 3
 
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
 
-    assert [turns(small(catalog)) for catalog in catalogs] == [7] * 3
-    assert [catalog.refused for catalog in catalogs] == [{}] * 3
+    assert [turns(find_package(catalog)) for catalog in catalogs] == [7] * 3
+    assert [catalog.refusals for catalog in catalogs] == [{}] * 3
 
 
 def test_an_edit_of_a_tool_is_a_new_version(tmp_path: Path) -> None:
     tool = write_tool(write_package(tmp_path / "P"), "greet.py", TOOL)
     catalog = Catalog([tmp_path])
-    before = small(catalog)
+    before = find_package(catalog)
 
     tool.write_text(TOOL + "# longer\n")
 
-    assert small(catalog).version != before.version
+    assert find_package(catalog).version != before.version
 
 
 @pytest.mark.design("D1-1")
@@ -90,13 +90,13 @@ def test_a_broken_edit_keeps_the_last_good_version_and_is_reported_once(
 ) -> None:
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
-    before = small(catalog)
+    before = find_package(catalog)
 
     edit(folder, orchestrator=broken)
 
-    assert small(catalog) is before
-    assert small(catalog) is before
-    assert list(catalog.refused) == [str(folder)]
+    assert find_package(catalog) is before
+    assert find_package(catalog) is before
+    assert list(catalog.refusals) == [str(folder)]
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == ["package_refused"]
 
 
@@ -104,12 +104,12 @@ def test_a_mended_edit_is_used_and_no_longer_reported(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
     edit(folder, orchestrator="- [")
-    assert catalog.refused
+    assert catalog.refusals
 
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
 
-    assert turns(small(catalog)) == 7
-    assert catalog.refused == {}
+    assert turns(find_package(catalog)) == 7
+    assert catalog.refusals == {}
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe"])
@@ -119,17 +119,17 @@ def test_a_package_does_not_vanish_when_one_of_its_files_is_none(tmp_path: Path,
     agents.mkdir() if kind == "directory" else os.mkfifo(agents)
     catalog = Catalog([tmp_path])
 
-    assert package_folders([tmp_path]) == [folder]
-    assert [(each.code, each.file) for each in catalog.refused[str(folder)]] == [("unreadable", "agents.yaml")]
+    assert list_package_folders([tmp_path]) == [folder]
+    assert [(each.code, each.file) for each in catalog.refusals[str(folder)]] == [("unreadable", "agents.yaml")]
 
     agents.rmdir() if kind == "directory" else agents.unlink()
     edit(folder)
 
-    assert small(catalog).folder == folder
-    assert catalog.refused == {}
+    assert find_package(catalog).folder == folder
+    assert catalog.refusals == {}
 
 
-def test_a_folder_that_may_not_be_read_is_refused_once_and_used_when_it_may(
+def test_an_unreadable_folder_is_refused_once_and_used_when_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = write_package(tmp_path / "P")
@@ -144,13 +144,13 @@ def test_a_folder_that_may_not_be_read_is_refused_once_and_used_when_it_may(
     catalog = Catalog([tmp_path])
     with monkeypatch.context() as patched:
         patched.setattr("workflows.package.raw.tree.os.scandir", denied)
-        found = [(each.file, each.message) for each in catalog.refused[str(folder)]]
+        found = [(each.file, each.message) for each in catalog.refusals[str(folder)]]
         assert found == [("tools", "cannot be read: Permission denied")]
         assert catalog.packages() == {}
 
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == ["package_refused"]
-    assert small(catalog).folder == folder
-    assert catalog.refused == {}
+    assert find_package(catalog).folder == folder
+    assert catalog.refusals == {}
 
 
 def test_a_file_that_becomes_readable_is_an_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,14 +162,14 @@ def test_a_file_that_becomes_readable_is_an_edit(tmp_path: Path, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_bytes", denied)
-        assert {each.code for each in catalog.refused[str(folder)]} == {"unreadable"}
+        assert {each.code for each in catalog.refusals[str(folder)]} == {"unreadable"}
 
     def is_used_after_chmod() -> bool:  # again while the clock of the file system stands still
         (folder / "agents.yaml").chmod(0o640)
         return catalog.get("Small") is not None
 
     assert any(is_used_after_chmod() for _ in range(100_000))
-    assert catalog.refused == {}
+    assert catalog.refusals == {}
 
 
 def test_of_two_packages_with_one_name_the_first_is_used(tmp_path: Path) -> None:
@@ -178,20 +178,20 @@ def test_of_two_packages_with_one_name_the_first_is_used(tmp_path: Path) -> None
 
     catalog = Catalog([tmp_path])
 
-    assert small(catalog).folder == tmp_path / "A"
-    assert [each.code for each in catalog.refused[str(second)]] == ["name_taken"]
+    assert find_package(catalog).folder == tmp_path / "A"
+    assert [each.code for each in catalog.refusals[str(second)]] == ["name_taken"]
 
 
-def test_a_name_that_becomes_free_goes_to_who_wanted_it(tmp_path: Path) -> None:
+def test_a_freed_name_goes_to_the_package_that_wanted_it(tmp_path: Path) -> None:
     first, second = write_package(tmp_path / "A"), write_package(tmp_path / "B")
     catalog = Catalog([tmp_path])
-    assert small(catalog).folder == first
+    assert find_package(catalog).folder == first
 
     edit(first, orchestrator={**ORCHESTRATOR, "workflow_name": "Other"})
 
-    assert small(catalog).folder == second
+    assert find_package(catalog).folder == second
     assert set(catalog.packages()) == {"Small", "Other"}
-    assert catalog.refused == {}
+    assert catalog.refusals == {}
 
 
 def test_a_waiting_name_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -209,7 +209,7 @@ def test_a_waiting_name_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptu
 def test_a_removed_package_is_gone_but_its_runs_can_finish(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
-    version = small(catalog).version
+    version = find_package(catalog).version
 
     shutil.rmtree(folder)
 
@@ -256,10 +256,10 @@ def test_a_directory_is_not_looked_at_more_than_once_a_second(tmp_path: Path, mo
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
 
     now[0] += 0.9
-    assert turns(small(catalog)) == 50
+    assert turns(find_package(catalog)) == 50
 
     now[0] += 0.1
-    assert turns(small(catalog)) == 7
+    assert turns(find_package(catalog)) == 7
 
 
 def test_packages_come_from_what_is_configured_else_here_else_the_library(
@@ -283,33 +283,33 @@ def test_standing_in_our_own_repository_the_library_is_used(monkeypatch: pytest.
 
 def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
-    assert package_folders([tmp_path, folder, tmp_path / "absent"]) == [folder]
+    assert list_package_folders([tmp_path, folder, tmp_path / "absent"]) == [folder]
 
 
 HOOKS = {"hook_files": [{"filename": "hooks/greet.py", "content": "def greet(): ...", "trigger": "before_chat"}]}
 
 
-def test_a_package_that_is_read_well_but_needs_what_is_not_executed_is_not_offered(tmp_path: Path) -> None:
+def test_a_readable_package_with_unsupported_needs_is_not_offered(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P", hooks=HOOKS)
 
     catalog = Catalog([tmp_path])
 
     assert catalog.packages() == {}
-    assert [(each.level, each.blocks) for each in catalog.refused[str(folder)]] == [("warning", True)]
+    assert [(each.level, each.is_blocking) for each in catalog.refusals[str(folder)]] == [("warning", True)]
     assert [(each.name, each.verdict) for each in catalog.inspections()] == [("Small", "findings")]
 
 
-def test_whoever_wants_a_package_that_is_not_started_is_told_why(tmp_path: Path) -> None:
+def test_a_request_for_a_package_that_is_not_started_gets_the_reason(tmp_path: Path) -> None:
     broken = write_package(tmp_path / "B", orchestrator={"workflow_name": "Broken", "initial_agent": "C"})
     write_package(tmp_path / "P", orchestrator={"workflow_name": "Good", "initial_agent": "A"})
     catalog = Catalog([tmp_path])
 
-    assert catalog.why_not_started("Broken") == (
+    assert catalog.explain_refusal("Broken") == (
         "Broken is not started: error: orchestrator.yaml: initial_agent: C is not an agent of this package;"
         f" name one of agents [unknown_agent]; see `unattended validate {broken}`"
     )
-    assert catalog.why_not_started("Good") is None
-    assert catalog.why_not_started("Absent") is None
+    assert catalog.explain_refusal("Good") is None
+    assert catalog.explain_refusal("Absent") is None
 
 
 def test_a_package_with_a_part_missing_is_reported_not_skipped(tmp_path: Path) -> None:
@@ -323,11 +323,11 @@ def test_a_package_with_a_part_missing_is_reported_not_skipped(tmp_path: Path) -
 
     catalog = Catalog([tmp_path])
 
-    codes = {folder: [each.code for each in found] for folder, found in catalog.refused.items()}
+    codes = {folder: [each.code for each in found] for folder, found in catalog.refusals.items()}
     assert codes == {str(tmp_path / "Old"): ["unsupported_era"], str(folder): ["missing_file"]}
 
 
-def test_an_edit_in_the_shared_folder_is_a_new_version_of_every_package_beside_it(tmp_path: Path) -> None:
+def test_an_edit_in_the_shared_folder_renews_every_package_beside_it(tmp_path: Path) -> None:
     shared = write_tool(tmp_path / "_shared", "greet.py", TOOL)
     write_package(tmp_path / "A", orchestrator={"workflow_name": "A", "initial_agent": "A"})
     write_package(tmp_path / "B", orchestrator={"workflow_name": "B", "initial_agent": "A"})
@@ -341,20 +341,20 @@ def test_an_edit_in_the_shared_folder_is_a_new_version_of_every_package_beside_i
     assert all(after[name] != before[name] for name in before)
 
 
-def test_a_run_in_progress_keeps_its_version_however_often_its_package_is_edited(tmp_path: Path) -> None:
+def test_a_run_in_progress_keeps_its_version_through_package_edits(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
-    held = [small(catalog)]
+    held = [find_package(catalog)]
 
     for number in range(1, 4):
         edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": number})
-        held.append(small(catalog))
+        held.append(find_package(catalog))
 
     assert [turns(each) for each in held] == [50, 1, 2, 3]
     assert [catalog.get("Small", version=each.version) for each in held] == held
 
 
-class Clock:
+class FakeFileClock:
     """Files are as old as the test says; the catalog looks whenever it is asked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,48 +366,48 @@ def test_an_edit_that_is_half_written_is_never_used(tmp_path: Path, monkeypatch:
     """An empty file is a valid one: only time tells an author who empties it from one who is not done yet."""
     variables = {"definitions": {"v": {"source": {"type": "state"}}}}
     folder = write_package(tmp_path / "P", context_variables=variables)
-    clock = Clock(monkeypatch)
+    clock = FakeFileClock(monkeypatch)
     catalog = Catalog([tmp_path])
-    before = small(catalog)
+    before = find_package(catalog)
 
     os.truncate(folder / "context_variables.yaml", 0)
     clock.is_young = True
-    assert small(catalog) is before
+    assert find_package(catalog) is before
 
     edit(folder, context_variables={"definitions": {**variables["definitions"], "w": {"source": {"type": "state"}}}})
-    assert list(small(catalog).variables) == ["v", "w"]
-    assert catalog.refused == {}
+    assert list(find_package(catalog).variables) == ["v", "w"]
+    assert catalog.refusals == {}
 
 
-def test_a_folder_that_is_written_all_the_time_is_read_at_every_second_look(
+def test_a_folder_that_is_written_constantly_is_read_every_second_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_package(tmp_path / "P")
-    clock = Clock(monkeypatch)
+    clock = FakeFileClock(monkeypatch)
     catalog = Catalog([tmp_path])
-    assert turns(small(catalog)) == 50
+    assert turns(find_package(catalog)) == 50
     clock.is_young = True
 
     seen = []
     for number in range(1, 5):
         edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": number})
-        seen.append(turns(small(catalog)))
+        seen.append(turns(find_package(catalog)))
 
     assert seen == [50, 2, 2, 4]
 
 
-def test_who_cannot_wait_sees_a_young_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_that_cannot_wait_sees_a_recent_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_package(tmp_path / "P")
-    clock = Clock(monkeypatch)
+    clock = FakeFileClock(monkeypatch)
     catalog = Catalog([tmp_path])
-    before = small(catalog)
+    before = find_package(catalog)
     clock.is_young = True
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
-    assert small(catalog) is before
+    assert find_package(catalog) is before
 
-    catalog.look_again()
+    catalog.invalidate()
 
-    assert turns(small(catalog)) == 7
+    assert turns(find_package(catalog)) == 7
 
 
 def test_a_file_is_young_for_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,7 +429,7 @@ def test_a_young_edit_is_looked_at_again_before_the_next_regular_look(
     monkeypatch.setattr(catalog_module, "SETTLE_S", 0.5)
     now = [100.0]
     monkeypatch.setattr("workflows.package.catalog.time.monotonic", lambda: now[0])
-    clock = Clock(monkeypatch)
+    clock = FakeFileClock(monkeypatch)
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
     catalog.packages()
@@ -437,16 +437,16 @@ def test_a_young_edit_is_looked_at_again_before_the_next_regular_look(
     clock.is_young = True
 
     now[0] += 1.0
-    assert turns(small(catalog)) == 50
+    assert turns(find_package(catalog)) == 50
 
     now[0] += 0.5
-    assert turns(small(catalog)) == 7
+    assert turns(find_package(catalog)) == 7
 
 
 def test_threads_see_whole_packages_while_files_change(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P", orchestrator={**ORCHESTRATOR, "max_turns": 7, "initial_message": "7"})
     catalog = Catalog([tmp_path])
-    small(catalog)
+    find_package(catalog)
     odd: list[object] = []
     done = threading.Event()
 
@@ -455,7 +455,7 @@ def test_threads_see_whole_packages_while_files_change(tmp_path: Path) -> None:
             package = catalog.get("Small")
             if package is None or str(turns(package)) != package.orchestrator.initial_message:
                 odd.append(package)
-            catalog.why_not_started("Small")
+            catalog.explain_refusal("Small")
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.workflows.chats import Chat, Kept, built, never
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.checkpoint import VERSION, Checkpoint, CheckpointError, Counters, read_progress
-from workflows.chat.conversation import converse
+from workflows.chat.checkpoint import VERSION, Checkpoint, CheckpointError, RunCounters, read_progress
+from workflows.chat.conversation import run_conversation
 from workflows.chat.incidents import Incident
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
@@ -131,35 +131,35 @@ def package() -> Package:
         tools=tools,
         handoffs={"handoff_rules": [rule("A", "B"), rule("B", "terminate", "${x} == 'text'"), rule("B", "A")]},
     )
-    assert not made.refused, made.findings
+    assert not made.is_refused, made.findings
     return made
 
 
-async def to_its_end(chat: Chat, *, stop: bool) -> tuple[Outcome, Kept, Counters]:
+async def run_to_end(chat: Chat, *, stop: bool) -> tuple[Outcome, ChatRecorder, RunCounters]:
     """As workers do: another attempt after a failure that passes; with `stop`, another worker after each turn."""
-    kept, last = Kept(), None
+    kept, last = ChatRecorder(), None
     for _ in range(60):
         conversation = chat.conversation(kept)
         count_as_the_ledger(conversation, last)
         turns = len(kept.saved)
         stopping = (lambda before=turns: len(kept.saved) > before) if stop else never
-        outcome = await converse(conversation, commit=kept.commit, stopping=stopping)
+        outcome = await run_conversation(conversation, save_turn=kept.commit, should_stop=stopping)
         last = conversation.counters
         if outcome.kind is not OutcomeKind.HANDED_BACK and not outcome.transient:
             return outcome, kept, last
     raise AssertionError(outcome)
 
 
-def count_as_the_ledger(conversation: Conversation, last: Counters | None) -> None:
+def count_as_the_ledger(conversation: Conversation, last: RunCounters | None) -> None:
     """What was spent in an attempt that kept nothing else."""
     if last is not None:
         now = conversation.counters
         now.failed, now.model_calls, now.tokens = dict(last.failed), last.model_calls, last.tokens
 
 
-def comparable(kept: Kept) -> list[Any]:
+def comparable(recorder: ChatRecorder) -> list[Any]:
     """Everything but what a clock says."""
-    checkpoints = [json.loads(each) for each in kept.saved]
+    checkpoints = [json.loads(each) for each in recorder.saved]
     for checkpoint in checkpoints:
         checkpoint["counters"].pop("worked_s")
         for turn in checkpoint["turns"]:
@@ -174,10 +174,10 @@ def comparable(kept: Kept) -> list[Any]:
 @given(st.fixed_dictionaries({"A": scripts, "B": scripts}))
 async def test_a_chat_that_stops_after_every_turn_goes_on_as_if_it_had_not(script: dict[str, Any]) -> None:
     made = package()
-    chat = Chat(built(made, {"answers": script, "default": {"text": "NEXT"}}, made.folder), {"n": 0, "moved": False})
+    chat = Chat(build_chat(made, {"answers": script, "default": {"text": "NEXT"}}, made.folder), {"n": 0, "moved": False})
 
-    whole, kept, counters = await to_its_end(chat, stop=False)
-    again, resumed, same = await to_its_end(chat, stop=True)
+    whole, kept, counters = await run_to_end(chat, stop=False)
+    again, resumed, same = await run_to_end(chat, stop=True)
 
     assert again == whole
     assert comparable(resumed) == comparable(kept)
@@ -193,7 +193,7 @@ ENDED = Outcome(OutcomeKind.WORKFLOW_FAILED, "so", OutcomeError("LimitReached", 
 
 @pytest.mark.parametrize("ended", [None, ENDED])
 def test_a_checkpoint_is_the_same_after_it_was_kept(ended: Outcome | None) -> None:
-    counters = Counters(1, 2, 3, 4, 5.5, {"A": 1}, {"B": 2}, 6)
+    counters = RunCounters(1, 2, 3, 4, 5.5, {"A": 1}, {"B": 2}, 6)
     checkpoint = Checkpoint((TURN,), {"x": [1, {"y": None}]}, "B", counters, ended)
 
     kept = json.loads(json.dumps(checkpoint.as_json(), allow_nan=False))
@@ -214,11 +214,11 @@ def test_a_version_that_is_not_known_is_refused(version: Any) -> None:
 def test_counters_of_another_version_are_no_obstacle() -> None:
     kept = {"version": VERSION, "counters": {"model_calls": 3, "later": {"a": 1}}, "later": True}
 
-    assert read_progress(kept) == (Counters(model_calls=3), None)
+    assert read_progress(kept) == (RunCounters(model_calls=3), None)
 
 
 def test_nothing_kept_is_a_beginning() -> None:
-    assert read_progress(None) == (Counters(), None)
+    assert read_progress(None) == (RunCounters(), None)
 
 
 async def test_after_a_turn_a_tool_finds_what_was_kept_and_not_what_it_put_there(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_after_a_turn_a_tool_finds_what_was_kept_and_not_what_it_put_there
         "import datetime\n\ndef t(context_variables):\n    context_variables['x'] = datetime.date(2026, 1, 1), [{}]\n",
     )
     made = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
-    chat = Chat(built(made, {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "ok"}]}}, tmp_path))
+    chat = Chat(build_chat(made, {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "ok"}]}}, tmp_path))
 
     _, kept = await chat.run()
 

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.workflows.normal_form import (
     ORCH,
     H,
-    Said,
+    FindingKey,
     V,
-    found,
+    findings_of,
     messages,
     package,
     rules,
@@ -50,13 +50,13 @@ def conditional(condition: str, **parts: Any) -> Package:
         ({"A": ("no",)}, ("warning", "undefined_variable", V, "agents.A")),
     ],
 )
-def test_an_exposure_of_nothing_is_found(exposed: dict[str, tuple[str, ...]], finding: Said) -> None:
-    assert found(package(exposed=exposed)) == [finding]
+def test_an_exposure_of_nothing_is_found(exposed: dict[str, tuple[str, ...]], finding: FindingKey) -> None:
+    assert findings_of(package(exposed=exposed)) == [finding]
 
 
 def test_a_place_that_the_reader_gave_is_used() -> None:
     checked = package(exposed={"A": ("no",), "C": ()}, exposure_places={"A": "agents[2]", "C": "agents[0]"})
-    assert [path for *_, path in found(checked)] == ["agents[2]", "agents[0]"]
+    assert [path for *_, path in findings_of(checked)] == ["agents[2]", "agents[0]"]
 
 
 @pytest.mark.design("D1-55")
@@ -64,7 +64,7 @@ def test_variables_inputs_and_base_facts_can_be_exposed() -> None:
     checked = package(
         variables=states("v"), orchestrator={"inputs": {"region": {}}}, exposed={"A": ("v", "region", "app_id")}
     )
-    assert found(checked) == []
+    assert findings_of(checked) == []
 
 
 @pytest.mark.design("D1-15", "D1-37", "D1-41")
@@ -88,8 +88,8 @@ def test_variables_inputs_and_base_facts_can_be_exposed() -> None:
 def test_a_condition_on_a_name_that_does_not_carry_is_found(condition: str, source: Source | None, code: str) -> None:
     checked = conditional(condition, variables=variables(v=source) if source else {})
 
-    assert found(checked) == [("warning", code, *AT_RULE)]
-    assert found(checked, production=True) == found(checked)
+    assert findings_of(checked) == [("warning", code, *AT_RULE)]
+    assert findings_of(checked, production=True) == findings_of(checked)
 
 
 @pytest.mark.design("D1-3")
@@ -101,7 +101,7 @@ def test_a_database_variable_with_few_values_may_be_routed_on(
     source: Source, more: dict[str, Any], told: list[str]
 ) -> None:
     variable = replace(variables(v=source)["v"], **more)
-    found_here = found(conditional("${v} == 'eu' or ${v}", variables={"v": variable}))
+    found_here = findings_of(conditional("${v} == 'eu' or ${v}", variables={"v": variable}))
 
     assert [code for _, code, *_ in found_here] == told
 
@@ -109,7 +109,7 @@ def test_a_database_variable_with_few_values_may_be_routed_on(
 @pytest.mark.parametrize("source", [StaticSource(), ExternalSource("https://h/p"), FileSource("data/x.json")])
 def test_other_data_is_not_routed_on_however_few_values_it_has(source: Source) -> None:
     variable = replace(variables(v=source)["v"], type="boolean")
-    assert [code for _, code, *_ in found(conditional("not ${v}", variables={"v": variable}))] == ["routing_on_data"]
+    assert [code for _, code, *_ in findings_of(conditional("not ${v}", variables={"v": variable}))] == ["routing_on_data"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_other_data_is_not_routed_on_however_few_values_it_has(source: Source) -
 def test_a_route_on_what_is_computed_from_the_environment_is_found(sources: dict[str, Source], origin: str) -> None:
     checked = conditional("${v} == 1", variables=variables(**sources))
 
-    assert found(checked) == [("warning", "vanishes_in_production", *AT_RULE)]
+    assert findings_of(checked) == [("warning", "vanishes_in_production", *AT_RULE)]
     assert f"v is computed from the environment variable {origin}" in messages(checked, "vanishes_in_production")[0]
 
 
@@ -143,7 +143,7 @@ def test_a_route_on_what_is_computed_from_the_environment_is_found(sources: dict
     ],
 )
 def test_a_route_on_what_is_computed_from_else_is_no_finding(sources: dict[str, Source], parts: dict[str, Any]) -> None:
-    assert found(conditional("${v} == 1", variables=variables(**sources), **parts)) == []
+    assert findings_of(conditional("${v} == 1", variables=variables(**sources), **parts)) == []
 
 
 def test_long_chains_of_computed_variables_are_followed_once() -> None:
@@ -157,7 +157,7 @@ def test_long_chains_of_computed_variables_are_followed_once() -> None:
     assert len(messages(checked, "vanishes_in_production")) == many
 
 
-def test_checked_for_production_the_message_says_so() -> None:
+def test_checked_for_production_the_message_names_production() -> None:
     checked = conditional("${v}", variables=variables(v=EnvSource("X")))
 
     assert "in production this condition is false" in messages(checked, "vanishes_in_production")[0]
@@ -174,13 +174,13 @@ def test_conditions_on_state_inputs_and_facts_are_no_finding(condition: str) -> 
         tools=(tool("save"),),
         orchestrator={"inputs": {"region": {}}},
     )
-    assert found(checked) == []
+    assert findings_of(checked) == []
 
 
 @pytest.mark.parametrize(("key", "said"), [("why", 0), ("no", 1), (None, 0)])
 def test_what_explains_a_failure_is_a_variable(key: str | None, said: int) -> None:
     checked = package(variables=states("why"), orchestrator={"failure_message_key": key})
-    assert found(checked) == [("warning", "undefined_variable", ORCH, "failure_message_key")] * said
+    assert findings_of(checked) == [("warning", "undefined_variable", ORCH, "failure_message_key")] * said
 
 
 def test_no_agent_is_called_like_the_manager_of_an_auto_pattern(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_no_agent_is_called_like_the_manager_of_an_auto_pattern(tmp_path: Path) 
 @pytest.mark.parametrize("production", [False, True])
 def test_names_in_a_judged_rule_are_looked_at(judged: str, codes: list[str], production: bool) -> None:
     checked = package(
-        rules=(Rule("A", "B", judged=judged), *rules("A > B", "B > terminate")),
+        rules=(Rule("A", "B", judgement=judged), *rules("A > B", "B > terminate")),
         variables=variables(sandbox=EnvSource("SANDBOX"), tier=StaticSource(), note=StaticSource()),
         exposed={"A": ("tier",)},
     )
@@ -225,8 +225,8 @@ def test_names_in_a_judged_rule_are_looked_at(judged: str, codes: list[str], pro
 
 
 def test_a_judged_rule_of_a_hidden_name_is_no_way_in_production() -> None:
-    judged = Rule("A", "B", judged="in the sandbox")
+    judged = Rule("A", "B", judgement="in the sandbox")
     checked = package(rules=(judged, *rules("A > terminate")), variables=variables(sandbox=EnvSource("SANDBOX")))
 
-    assert "unreachable_agent" not in {code for _, code, *_ in found(checked)}
-    assert "unreachable_agent" in {code for _, code, *_ in found(checked, production=True)}
+    assert "unreachable_agent" not in {code for _, code, *_ in findings_of(checked)}
+    assert "unreachable_agent" in {code for _, code, *_ in findings_of(checked, production=True)}

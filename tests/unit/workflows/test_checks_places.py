@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.workflows.packages import load, said
+from tests.unit.workflows.packages import load, finding_keys
 
 
 def test_transitions_and_entries_of_agents_have_places_of_their_own(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_transitions_and_entries_of_agents_have_places_of_their_own(tmp_path: Pa
         },
     )
 
-    definitions, places = "definitions.stage.source.transitions", {each[1:] for each in said(package)}
+    definitions, places = "definitions.stage.source.transitions", {each[1:] for each in finding_keys(package)}
     assert {place for code, _, place in places if code == "unknown_agent"} == {
         f"{definitions}[1].trigger",
         f"{definitions}[2]",
@@ -59,7 +59,7 @@ def test_files_and_places_are_those_of_the_author(tmp_path: Path) -> None:
         },
     )
 
-    assert said(package) == {
+    assert finding_keys(package) == {
         ("info", "required_in_production", "context_variables.yaml", "definitions[1]"),
         ("warning", "undefined_variable", "context_variables.yaml", "agents.A"),
         ("warning", "vanishes_in_production", "transition_graph.yaml", "transition_rules[0]"),

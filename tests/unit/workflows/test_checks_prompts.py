@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import ORCH, G, agents, found, messages, package, states
+from tests.unit.workflows.normal_form import ORCH, G, agents, findings_of, messages, package, states
 from tests.unit.workflows.packages import WAYS, load
-from workflows.package.checks.prompt_names import braced_names, member_names, prompt_names
+from workflows.package.checks.prompt_names import find_braced_names, find_member_names, find_placeholder_names
 from workflows.package.models import Agent, Hook, Package
 
 AT_A = (G, "agents.A")
 
 
-def prompted(prompt: str, **parts: Any) -> Package:
+def package_with_prompt(prompt: str, **parts: Any) -> Package:
     return package(agents={**agents("B"), **agents(A=prompt)}, variables=states("seen", "hidden"), **parts)
 
 
@@ -36,7 +36,7 @@ def prompted(prompt: str, **parts: Any) -> Package:
     ],
 )
 def test_a_prompt_that_names_what_its_agent_cannot_see_is_found_once(prompt: str, code: str) -> None:
-    assert found(prompted(prompt)) == [("warning", code, *AT_A)]
+    assert findings_of(package_with_prompt(prompt)) == [("warning", code, *AT_A)]
 
 
 @pytest.mark.parametrize(
@@ -59,55 +59,55 @@ def test_a_prompt_that_names_what_its_agent_cannot_see_is_found_once(prompt: str
         "core.context_variables.nothing and /context_variables.nothing",
     ],
 )
-def test_what_a_prompt_may_say_is_no_finding(prompt: str) -> None:
-    assert found(prompted(prompt, exposed={"A": ("seen",)})) == []
+def test_an_allowed_prompt_is_no_finding(prompt: str) -> None:
+    assert findings_of(package_with_prompt(prompt, exposed={"A": ("seen",)})) == []
 
 
 @pytest.mark.parametrize(("agent", "said"), [("A", 0), ("all", 0), ("B", 1)])
 def test_a_prompt_that_a_hook_rewrites_is_left_to_it(agent: str, said: int) -> None:
     hook = Hook("update_agent_state", agent, Path("h.py"), "h")
-    assert len(found(prompted("Use {{nothing}}.", hooks=(hook,)))) == said
+    assert len(findings_of(package_with_prompt("Use {{nothing}}.", hooks=(hook,)))) == said
 
 
 def test_prompts_are_searched_in_linear_time() -> None:
-    assert prompt_names("{{ " * 200_000 + "${" * 200_000 + "{{" + "a" * 400_000) == []
-    assert braced_names(" {" * 200_000 + " {" + "a" * 400_000 + "'a " * 200_000 + "“" * 400_000) == []
-    assert member_names("context_variables.a (" * 100_000 + "context_variables." + "a" * 400_000) == ["a" * 400_000]
+    assert find_placeholder_names("{{ " * 200_000 + "${" * 200_000 + "{{" + "a" * 400_000) == []
+    assert find_braced_names(" {" * 200_000 + " {" + "a" * 400_000 + "'a " * 200_000 + "“" * 400_000) == []
+    assert find_member_names("context_variables.a (" * 100_000 + "context_variables." + "a" * 400_000) == ["a" * 400_000]
 
 
 @pytest.mark.parametrize("text", ["Write {{hidden}}.", "Write ${nothing}.", "Write {seen}, {seen} and {nothing}."])
 def test_nothing_is_filled_in_in_the_first_message(text: str) -> None:
-    checked = prompted("Go on.", orchestrator={"initial_message": text}, exposed={"A": ("seen",)})
-    hooked = prompted(
+    checked = package_with_prompt("Go on.", orchestrator={"initial_message": text}, exposed={"A": ("seen",)})
+    hooked = package_with_prompt(
         "Go on.",
         orchestrator={"initial_message": text},
         hooks=(Hook("process_all_messages_before_reply", "all", Path("h.py"), "h"),),
     )
 
-    assert found(checked) == [("warning", "unknown_placeholder", ORCH, "initial_message")]
+    assert findings_of(checked) == [("warning", "unknown_placeholder", ORCH, "initial_message")]
     assert "is sent as it is written" in messages(checked, "unknown_placeholder")[0]
-    assert found(hooked) == []
+    assert findings_of(hooked) == []
 
 
 @pytest.mark.parametrize("text", ["Go on.", "Write {nothing} and {{HERE}}.", 'Answer {"seen": "{seen}"}', None])
-def test_a_first_message_that_says_what_it_means_is_no_finding(text: str | None) -> None:
-    assert found(prompted("Go on.", orchestrator={"initial_message": text})) == []
+def test_an_unambiguous_first_message_is_no_finding(text: str | None) -> None:
+    assert findings_of(package_with_prompt("Go on.", orchestrator={"initial_message": text})) == []
 
 
 @pytest.mark.parametrize("prompt", ["", " \n"])
 def test_an_agent_without_a_prompt_is_found(prompt: str) -> None:
-    assert found(prompted(prompt)) == [("warning", "no_prompt", *AT_A)]
+    assert findings_of(package_with_prompt(prompt)) == [("warning", "no_prompt", *AT_A)]
 
 
 def test_an_agent_that_needs_no_prompt_is_not() -> None:
     hook = Hook("update_agent_state", "A", Path("h.py"), "h")
     silent = {"A": Agent("A", "", max_consecutive_auto_reply=0)}
 
-    assert found(prompted("", hooks=(hook,))) == []
-    assert found(package(agents={**agents("B"), **silent})) == []
+    assert findings_of(package_with_prompt("", hooks=(hook,))) == []
+    assert findings_of(package(agents={**agents("B"), **silent})) == []
 
 
-def test_a_misspelt_prompt_is_said_once(tmp_path: Path) -> None:
+def test_a_misspelt_prompt_is_reported_once(tmp_path: Path) -> None:
     written = [{"name": "A", "sytem_message": "You are A."}, {"name": "B", "colour": "red"}]
     read = load(tmp_path, agents={"agents": written})
 
@@ -118,4 +118,4 @@ def test_a_misspelt_prompt_is_said_once(tmp_path: Path) -> None:
         ("warning", "no_prompt", "agents[1]"),
     ]
     assert found[0].message == "is not read, and the agent has no other prompt; did you mean system_message?"
-    assert read.refused
+    assert read.is_refused

@@ -13,10 +13,10 @@ from tests.unit.workflows.normal_form import (
     ORCH,
     G,
     H,
-    Said,
+    FindingKey,
     agents,
-    found,
-    found_after_an_error,
+    findings_of,
+    findings_after_an_error,
     messages,
     package,
     rules,
@@ -24,8 +24,8 @@ from tests.unit.workflows.normal_form import (
     tool,
     variables,
 )
-from workflows.package.checks.graph import circles
-from workflows.package.checks.pattern_ways import CHOOSING, TAKING_TURNS
+from workflows.package.checks.graph import find_cycles
+from workflows.package.checks.pattern_ways import CHOOSING_PATTERNS, TURN_TAKING_PATTERNS
 from workflows.package.checks.routing import check_routing
 from workflows.package.models import Package, Pattern, Rule
 from workflows.package.sources import EnvSource, StaticSource
@@ -33,130 +33,130 @@ from workflows.package.sources import EnvSource, StaticSource
 UNREACHABLE_B = ("warning", "unreachable_agent", G, "agents.B")
 
 
-def routed(*texts: str, **orchestrator: Any) -> Package:
+def routed_package(*texts: str, **orchestrator: Any) -> Package:
     return package(rules=rules(*texts), orchestrator=orchestrator)
 
 
 def test_a_way_from_start_to_end_is_no_finding() -> None:
-    assert found(package()) == []
+    assert findings_of(package()) == []
 
 
 @pytest.mark.design("D4-97")
 @pytest.mark.parametrize(
     ("checked", "finding"),
     [
-        (routed("A > terminate", "B > terminate"), UNREACHABLE_B),
-        (routed(), UNREACHABLE_B),  # no rules: one turn is the whole chat
-        (routed("A > B if False", "A > terminate", "B > terminate"), UNREACHABLE_B),
-        (routed("A > B", "A > terminate", "B > terminate"), UNREACHABLE_B),  # of two, the last one holds
-        (routed("A > terminate if True", "A > B", "B > terminate"), UNREACHABLE_B),
-        (routed("A > terminate", "A > B", "B > terminate", pattern="ag2_network"), UNREACHABLE_B),  # the first one
+        (routed_package("A > terminate", "B > terminate"), UNREACHABLE_B),
+        (routed_package(), UNREACHABLE_B),  # no rules: one turn is the whole chat
+        (routed_package("A > B if False", "A > terminate", "B > terminate"), UNREACHABLE_B),
+        (routed_package("A > B", "A > terminate", "B > terminate"), UNREACHABLE_B),  # of two, the last one holds
+        (routed_package("A > terminate if True", "A > B", "B > terminate"), UNREACHABLE_B),
+        (routed_package("A > terminate", "A > B", "B > terminate", pattern="ag2_network"), UNREACHABLE_B),  # the first one
         (package(rules=(Rule("A", "terminate", scope="pre"), *rules("A > B", "B > terminate"))), UNREACHABLE_B),
-        (routed("A > B"), ("warning", "no_way_on", G, "agents.B")),
-        (routed("A > B", pattern="ag2_network"), ("warning", "no_way_on", G, "agents.B")),
+        (routed_package("A > B"), ("warning", "no_way_on", G, "agents.B")),
+        (routed_package("A > B", pattern="ag2_network"), ("warning", "no_way_on", G, "agents.B")),
         (
-            routed("A > B", "B > terminate if ${app_id}", pattern="ag2_network"),
+            routed_package("A > B", "B > terminate if ${app_id}", pattern="ag2_network"),
             ("warning", "no_fallback", H, "handoff_rules[1]"),
         ),
-        (routed("A > B", "B > A"), ("warning", "no_exit", H, "handoff_rules[0]")),
-        (routed("A > B", "B > B"), ("warning", "no_exit", H, "handoff_rules[1]")),
-        (routed("A > B", "B > A if ${app_id}"), ("warning", "no_exit", H, "handoff_rules[0]")),
-        (routed("A > B", "B > terminate", initial_agent="user"), ("error", "no_first_speaker", ORCH, "initial_agent")),
+        (routed_package("A > B", "B > A"), ("warning", "no_exit", H, "handoff_rules[0]")),
+        (routed_package("A > B", "B > B"), ("warning", "no_exit", H, "handoff_rules[1]")),
+        (routed_package("A > B", "B > A if ${app_id}"), ("warning", "no_exit", H, "handoff_rules[0]")),
+        (routed_package("A > B", "B > terminate", initial_agent="user"), ("error", "no_first_speaker", ORCH, "initial_agent")),
     ],
 )
-def test_a_fault_of_the_way_is_found_where_it_is(checked: Package, finding: Said) -> None:
-    assert found(checked, check_routing) == [finding]
+def test_a_fault_of_the_way_is_found_where_it_is(checked: Package, finding: FindingKey) -> None:
+    assert findings_of(checked, check_routing) == [finding]
 
 
 @pytest.mark.parametrize(
     "checked",
     [
         package(agents=agents("A"), rules=()),
-        routed("A > B if ${app_id}", "A > A", "B > terminate"),  # a circle that a condition leaves
-        routed("A > B", "B > A if ${app_id}", "B > user"),
-        routed("A > terminate if ${app_id}", "A > B", "B > terminate"),
-        routed("A > B", "B > terminate if ${app_id}"),  # classic: the chat simply ends when none holds
-        routed("A > B if ${app_id}", "A > B", "B > terminate", pattern="ag2_network"),
-        routed("A > terminate", "A > B if ${app_id}", "B > terminate"),  # classic asks conditions first
-        routed("A > user", "user > B", "B > terminate"),  # entered when somebody answers
-        routed("user > A", "A > B", "B > terminate", initial_agent="user"),
-        routed(pattern="Pipeline"),  # its agents follow each other in file order
-        routed("A > B if ${app_id}", pattern="Pipeline"),
-        *(routed("B > terminate if ${app_id}", pattern=each) for each in CHOOSING),
-        routed(pattern="AutoPattern"),  # the manager ends it
-        routed("A > terminate", initial_agent="nobody"),  # said where it is read, and nothing follows from it
+        routed_package("A > B if ${app_id}", "A > A", "B > terminate"),  # a circle that a condition leaves
+        routed_package("A > B", "B > A if ${app_id}", "B > user"),
+        routed_package("A > terminate if ${app_id}", "A > B", "B > terminate"),
+        routed_package("A > B", "B > terminate if ${app_id}"),  # classic: the chat simply ends when none holds
+        routed_package("A > B if ${app_id}", "A > B", "B > terminate", pattern="ag2_network"),
+        routed_package("A > terminate", "A > B if ${app_id}", "B > terminate"),  # classic asks conditions first
+        routed_package("A > user", "user > B", "B > terminate"),  # entered when somebody answers
+        routed_package("user > A", "A > B", "B > terminate", initial_agent="user"),
+        routed_package(pattern="Pipeline"),  # its agents follow each other in file order
+        routed_package("A > B if ${app_id}", pattern="Pipeline"),
+        *(routed_package("B > terminate if ${app_id}", pattern=each) for each in CHOOSING_PATTERNS),
+        routed_package(pattern="AutoPattern"),  # the manager ends it
+        routed_package("A > terminate", initial_agent="nobody"),  # said where it is read, and nothing follows from it
     ],
 )
 def test_what_is_well_routed_is_no_finding(checked: Package) -> None:
-    assert found(checked, check_routing) == []
+    assert findings_of(checked, check_routing) == []
 
 
-@pytest.mark.parametrize("pattern", sorted(CHOOSING))
-def test_a_pattern_that_never_chooses_is_told(pattern: str) -> None:
-    never = routed("A > B", "B > terminate", pattern=pattern)
-    sometimes = routed("A > B", "B > terminate if ${app_id}", pattern=pattern)
+@pytest.mark.parametrize("pattern", sorted(CHOOSING_PATTERNS))
+def test_a_pattern_that_never_chooses_is_reported(pattern: str) -> None:
+    never = routed_package("A > B", "B > terminate", pattern=pattern)
+    sometimes = routed_package("A > B", "B > terminate if ${app_id}", pattern=pattern)
 
-    assert found(never, check_routing) == [("info", "pattern_never_decides", ORCH, "orchestration_pattern")]
-    assert found(sometimes, check_routing) == []
+    assert findings_of(never, check_routing) == [("info", "pattern_never_decides", ORCH, "orchestration_pattern")]
+    assert findings_of(sometimes, check_routing) == []
 
 
-@pytest.mark.parametrize("pattern", sorted(TAKING_TURNS))
+@pytest.mark.parametrize("pattern", sorted(TURN_TAKING_PATTERNS))
 @pytest.mark.parametrize("texts", [[], ["B > A if ${app_id}"]])
-def test_who_takes_turns_without_an_exit_goes_on_until_max_turns(pattern: str, texts: list[str]) -> None:
-    checked = routed(*texts, pattern=pattern)
+def test_a_turn_cycle_without_an_exit_runs_until_max_turns(pattern: str, texts: list[str]) -> None:
+    checked = routed_package(*texts, pattern=pattern)
 
-    assert found(checked, check_routing) == [("info", "no_exit", ORCH, "orchestration_pattern")]
+    assert findings_of(checked, check_routing) == [("info", "no_exit", ORCH, "orchestration_pattern")]
     (message,) = messages(checked, "no_exit")
     assert message.startswith("A and B go round without an exit: the chat ends only at max_turns")
 
 
-@pytest.mark.parametrize("pattern", sorted(CHOOSING))
+@pytest.mark.parametrize("pattern", sorted(CHOOSING_PATTERNS))
 def test_a_circle_of_rules_is_one_in_every_pattern(pattern: str) -> None:
-    checked = routed("A > A", pattern=pattern)
+    checked = routed_package("A > A", pattern=pattern)
     never = ("info", "pattern_never_decides", ORCH, "orchestration_pattern")
 
-    assert found(checked, check_routing) == [UNREACHABLE_B, ("warning", "no_exit", H, "handoff_rules[0]"), never]
+    assert findings_of(checked, check_routing) == [UNREACHABLE_B, ("warning", "no_exit", H, "handoff_rules[0]"), never]
 
 
 def test_an_agent_of_a_pipeline_with_rules_of_its_own_is_left_to_them() -> None:
-    checked = routed("A > terminate", pattern="Pipeline")
-    assert found(checked, check_routing) == [UNREACHABLE_B]
+    checked = routed_package("A > terminate", pattern="Pipeline")
+    assert findings_of(checked, check_routing) == [UNREACHABLE_B]
 
 
-@pytest.mark.parametrize("pattern", [*sorted(CHOOSING), "Pipeline"])
+@pytest.mark.parametrize("pattern", [*sorted(CHOOSING_PATTERNS), "Pipeline"])
 def test_a_user_without_rules_begins_no_pattern(pattern: str) -> None:
-    checked = routed("A > B if ${app_id}", pattern=pattern, initial_agent="user")
-    assert found(checked, check_routing) == [("error", "no_first_speaker", ORCH, "initial_agent")]
+    checked = routed_package("A > B if ${app_id}", pattern=pattern, initial_agent="user")
+    assert findings_of(checked, check_routing) == [("error", "no_first_speaker", ORCH, "initial_agent")]
 
 
-def test_many_agents_that_a_manager_chooses_from_are_checked_in_linear_time() -> None:
+def test_many_agents_under_one_manager_are_checked_in_linear_time() -> None:
     crowd = agents(*(f"A{number}" for number in range(3_000)))
     checked = package(agents=crowd, rules=(), orchestrator={"pattern": "RandomPattern", "initial_agent": "A0"})
-    assert found(checked, check_routing) == [("info", "no_exit", ORCH, "orchestration_pattern")]
+    assert findings_of(checked, check_routing) == [("info", "no_exit", ORCH, "orchestration_pattern")]
 
 
 def test_what_a_model_would_judge_for_a_user_is_no_way() -> None:
-    checked = package(rules=(*rules("A > user"), Rule("user", "B", judged="they agree"), *rules("B > terminate")))
-    assert found(checked, check_routing) == [UNREACHABLE_B]
+    checked = package(rules=(*rules("A > user"), Rule("user", "B", judgement="they agree"), *rules("B > terminate")))
+    assert findings_of(checked, check_routing) == [UNREACHABLE_B]
 
 
 @pytest.mark.parametrize("condition", ["false", "1 == 2", "not true", "'a' in ['b']", "FALSE"])
 def test_a_condition_that_cannot_hold_is_no_way(condition: str) -> None:
-    circle = routed("A > B", f"B > terminate if {condition}", "B > A")
-    ahead = routed(f"A > B if {condition}", "A > terminate", "B > terminate")
-    alone = routed("A > B", f"B > terminate if {condition}")
+    circle = routed_package("A > B", f"B > terminate if {condition}", "B > A")
+    ahead = routed_package(f"A > B if {condition}", "A > terminate", "B > terminate")
+    alone = routed_package("A > B", f"B > terminate if {condition}")
 
-    assert found(circle, check_routing) == [("warning", "no_exit", H, "handoff_rules[0]")]
-    assert found(ahead, check_routing) == [UNREACHABLE_B]
-    assert found(alone, check_routing) == [("warning", "no_way_on", G, "agents.B")]
+    assert findings_of(circle, check_routing) == [("warning", "no_exit", H, "handoff_rules[0]")]
+    assert findings_of(ahead, check_routing) == [UNREACHABLE_B]
+    assert findings_of(alone, check_routing) == [("warning", "no_way_on", G, "agents.B")]
     assert messages(alone, "no_way_on")[0].startswith("no rule can ever lead on from B: the chat ends after it")
 
 
 @pytest.mark.parametrize("condition", ["true", "1 == 1", "not false"])
 def test_a_condition_that_always_holds_hides_what_is_asked_after_it(condition: str) -> None:
-    assert found(routed(f"A > terminate if {condition}", "A > B", "B > terminate"), check_routing) == [UNREACHABLE_B]
-    fallback = routed("A > B", f"B > terminate if {condition}", pattern="ag2_network")
-    assert found(fallback, check_routing) == []
+    assert findings_of(routed_package(f"A > terminate if {condition}", "A > B", "B > terminate"), check_routing) == [UNREACHABLE_B]
+    fallback = routed_package("A > B", f"B > terminate if {condition}", pattern="ag2_network")
+    assert findings_of(fallback, check_routing) == []
 
 
 @pytest.mark.parametrize("condition", ["${e}", "not ${e}", "${e.part} == 1 or ${app_id}", "${monetization_enabled}"])
@@ -164,9 +164,9 @@ def test_a_condition_on_the_environment_is_no_way_in_production(condition: str) 
     parts: dict[str, Any] = {"variables": variables(e=EnvSource("X"))}
     circle = package(rules=rules("A > B", f"B > terminate if {condition}", "B > A"), **parts)
 
-    assert found(circle, check_routing) == []
-    assert found(circle, check_routing, production=True) == [("warning", "no_exit", H, "handoff_rules[0]")]
-    assert ("warning", "no_exit", H, "handoff_rules[0]") in found(circle, production=True)
+    assert findings_of(circle, check_routing) == []
+    assert findings_of(circle, check_routing, production=True) == [("warning", "no_exit", H, "handoff_rules[0]")]
+    assert ("warning", "no_exit", H, "handoff_rules[0]") in findings_of(circle, production=True)
 
 
 @pytest.mark.parametrize(
@@ -188,20 +188,20 @@ def test_a_condition_on_what_never_changes_is_no_way_unless_it_holds(condition: 
     way = rules("A > B", f"B > terminate if {condition}", "B > A")
     parts: dict[str, Any] = {"variables": {**states("v"), **fixed}, "rules": way}
 
-    assert found(package(**parts), check_routing) == [("warning", "no_exit", H, "handoff_rules[0]")] * said
-    assert found(package(**parts, tools=(tool("save"),)), check_routing) == []  # a tool may set either of them
-    assert found(package(**parts, orchestrator={"inputs": {"v": {}, "s": {}}}), check_routing) == []
+    assert findings_of(package(**parts), check_routing) == [("warning", "no_exit", H, "handoff_rules[0]")] * said
+    assert findings_of(package(**parts, tools=(tool("save"),)), check_routing) == []  # a tool may set either of them
+    assert findings_of(package(**parts, orchestrator={"inputs": {"v": {}, "s": {}}}), check_routing) == []
 
 
 def test_rules_before_a_reply_and_judged_ones_are_ways_too() -> None:
     early = Rule("A", "B", condition="${app_id}", scope="pre")
-    judged = Rule("A", "B", judged="the user agrees")
+    judged = Rule("A", "B", judgement="the user agrees")
     rest = rules("A > terminate", "B > terminate")
 
     for first in (early, judged):
         for pattern in ("DefaultPattern", "ag2_network"):
             checked = package(rules=(*rest, first), orchestrator={"pattern": pattern})
-            assert found(checked, check_routing) == []
+            assert findings_of(checked, check_routing) == []
 
 
 @pytest.mark.parametrize("pattern", ["DefaultPattern", "ag2_network", "RoundRobinPattern", "AutoPattern"])
@@ -212,7 +212,7 @@ def test_an_agent_that_speaks_after_a_rule_before_its_reply_hands_over(pattern: 
     orchestrator = {"pattern": pattern, "human_in_the_loop": True}
     checked = package(rules=(first, *rules("A > B if ${app_id}", "B > terminate")), orchestrator=orchestrator)
 
-    assert UNREACHABLE_B not in found(checked, check_routing)
+    assert UNREACHABLE_B not in findings_of(checked, check_routing)
 
 
 @pytest.mark.parametrize(("file", "told"), [(H, 0), (G, 0), (ORCH, 2)])
@@ -220,28 +220,28 @@ def test_a_rule_or_an_agent_that_was_refused_is_not_missed(file: str, told: int)
     faulty = package(agents=agents("A", "B", "C"), rules=rules("A > B"))
     silent = package(rules=(), orchestrator={"initial_agent": "user"})
 
-    assert len(found_after_an_error(faulty, file)) == told
-    assert len(found_after_an_error(silent, file)) == told // 2
+    assert len(findings_after_an_error(faulty, file)) == told
+    assert len(findings_after_an_error(silent, file)) == told // 2
 
 
 def test_task_batches_reach_their_workers(tmp_path: Path) -> None:
     batched = package(folder=tmp_path, rules=rules("A > terminate"))
-    assert found(batched, check_routing) == [UNREACHABLE_B]
+    assert findings_of(batched, check_routing) == [UNREACHABLE_B]
 
     (tmp_path / "extended_orchestration").mkdir()
     (tmp_path / "extended_orchestration" / "task_batches.yaml").touch()
 
-    assert found(batched, check_routing) == []
+    assert findings_of(batched, check_routing) == []
 
 
 def test_a_circle_is_named_once_with_what_may_end_it() -> None:
-    (certain,) = messages(routed("A > B", "B > A"), "no_exit")
-    (fallible,) = messages(routed("A > B", "B > A if ${app_id}"), "no_exit")
-    (alone,) = messages(routed("A > B", "B > B"), "no_exit")
+    (certain,) = messages(routed_package("A > B", "B > A"), "no_exit")
+    (fallible,) = messages(routed_package("A > B", "B > A if ${app_id}"), "no_exit")
+    (alone,) = messages(routed_package("A > B", "B > B"), "no_exit")
 
     assert certain.startswith("A and B go round without an exit: the chat ends only at max_turns")
     assert "only when no condition of B holds, or at max_turns" in fallible
-    (judged,) = messages(package(rules=(*rules("A > B"), Rule("B", "A", judged="it is not done"))), "no_exit")
+    (judged,) = messages(package(rules=(*rules("A > B"), Rule("B", "A", judgement="it is not done"))), "no_exit")
 
     assert "only when no condition of B holds" in judged
     assert alone.startswith("B hands over to itself without an exit")
@@ -252,11 +252,11 @@ def test_the_file_is_the_one_that_was_read() -> None:
     faulty = rules("A > B", "B > A")
 
     for pattern, file in (("DefaultPattern", "handoffs.json"), ("ag2_network", "transition_graph.yaml")):
-        ((_, _, named, _),) = found(
+        ((_, _, named, _),) = findings_of(
             package(rules=faulty, file_names=both, orchestrator={"pattern": pattern}), check_routing
         )
         assert named == file
-    ((_, _, stem, _),) = found(package(rules=faulty, file_names={}), check_routing)
+    ((_, _, stem, _),) = findings_of(package(rules=faulty, file_names={}), check_routing)
     assert stem == "handoffs"
 
 
@@ -264,7 +264,7 @@ def test_a_place_that_the_reader_gave_is_used() -> None:
     one = agents("A", "B")
     object.__setattr__(one["B"], "place", "agents[1]")
 
-    assert found(package(agents=one, rules=()), check_routing) == [("warning", "unreachable_agent", G, "agents[1]")]
+    assert findings_of(package(agents=one, rules=()), check_routing) == [("warning", "unreachable_agent", G, "agents[1]")]
 
 
 NAMES = "ABCDE"
@@ -292,7 +292,7 @@ def test_random_graphs_are_judged_as_by_trying_every_way(graph: tuple[str, list[
         orchestrator={"pattern": pattern},
     )
 
-    said = [(path, code) for _, code, _, path in found(checked, check_routing)]
+    said = [(path, code) for _, code, _, path in findings_of(checked, check_routing)]
     circled = {
         frozenset(re.findall(r"\b[A-E]\b", re.split(" go round| hands over", text)[0]))
         for text in messages(checked, "no_exit")
@@ -323,11 +323,11 @@ def possible_steps(pattern: str, given_rules: list[tuple[str, str, str | None]])
             if pattern != "ag2_network":
                 conditional = [each for each in holding if each[1] is not None]
                 holding = conditional or [each for each in holding if each[1] is None][-1:]
-            steps[name] |= {target for target, _ in holding[:1]} or chosen_by(pattern, name, any_rule=bool(own))
+            steps[name] |= {target for target, _ in holding[:1]} or choices_of(pattern, name, any_rule=bool(own))
     return steps
 
 
-def chosen_by(pattern: str, name: str, *, any_rule: bool) -> set[str]:
+def choices_of(pattern: str, name: str, *, any_rule: bool) -> set[str]:
     """Whom a pattern may choose after this agent, when no rule applies."""
     if name not in NAMES:
         return set()
@@ -354,11 +354,11 @@ def test_long_chains_need_no_deep_stack() -> None:
     names = [f"N{number}" for number in range(20_000)]
     chain = dict(zip(names, [[name] for name in names[1:]], strict=False))
 
-    assert list(circles(chain)) == []
-    assert [len(circle) for circle in circles({**chain, names[-1]: [names[0]]})] == [20_000]
+    assert list(find_cycles(chain)) == []
+    assert [len(circle) for circle in find_cycles({**chain, names[-1]: [names[0]]})] == [20_000]
 
 
 def test_many_rules_of_one_agent_are_checked_in_linear_time() -> None:
     early = [Rule("A", "B", "${app_id}", scope="pre")] * 30_000
     late = [Rule("A", "B", "${app_id}")] * 30_000
-    assert found(package(rules=(*early, *late, *rules("B > terminate"))), check_routing) == []
+    assert findings_of(package(rules=(*early, *late, *rules("B > terminate"))), check_routing) == []

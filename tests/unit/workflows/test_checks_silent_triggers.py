@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import V, agents, found, found_after_an_error, messages, package, rules, tool
-from workflows.context.observers.handoff import Handoff
-from workflows.context.observers.lifecycle import Lifecycle
-from workflows.context.observers.tool_call import ToolCall
-from workflows.context.observing import UNSET, Transition, Trigger
+from tests.unit.workflows.normal_form import V, agents, findings_of, findings_after_an_error, messages, package, rules, tool
+from workflows.context.observers.handoff import HandoffTrigger
+from workflows.context.observers.lifecycle import LifecycleTrigger
+from workflows.context.observers.tool_call import ToolCallTrigger
+from workflows.context.observing import UNSET, Transition, StateTrigger
 from workflows.package.checks.ambiguous import check_ambiguous_transitions
-from workflows.package.checks.silent_triggers import check_silent_triggers
+from workflows.package.checks.silent_triggers import check_unreachable_transitions
 from workflows.package.checks.states import check_states
 from workflows.package.models import Package, Rule, Variable
 from workflows.package.sources import StateSource
@@ -26,7 +26,7 @@ def machine(*transitions: Transition, **parts: Any) -> Package:
     return package(variables={"v": Variable("v", "string", StateSource(transitions), "new")}, **parts)
 
 
-def waiting(trigger: Trigger, **parts: Any) -> Package:
+def waiting_package(trigger: StateTrigger, **parts: Any) -> Package:
     return machine(Transition(trigger, trigger_place=AT), **parts)
 
 
@@ -37,59 +37,59 @@ def pattern(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("trigger", "parts", "silent"),
     [
-        (Handoff("B", "A"), {}, False),
-        (Handoff("terminate"), {}, False),
-        (Handoff("A"), {}, True),
-        (Handoff("A", "B"), {}, True),
-        (Handoff("user", "A"), {}, True),
-        (Handoff("B", "A"), {"rules": rules("A > B if false", "A > terminate")}, True),
-        (Handoff("B", "A"), {"rules": (Rule("A", "B", judged="it is for B"),)}, False),
-        (Handoff("A", "A"), {"rules": (Rule("A", "A", "true", scope="pre"), Rule("A", "terminate"))}, True),
-        (Handoff("A", "A"), {"rules": (Rule("A", "A"),)}, False),
-        (Handoff("A", "user"), {}, True),
-        (Handoff("A", "user"), HUMAN, False),
-        (Handoff("A", "user"), BY_USER, False),
-        (Handoff("A", "user"), {"rules": rules("A > user", "user > A")}, True),
-        (Handoff("C", "A"), pattern("AutoPattern"), False),
-        (Handoff("terminate", "A"), pattern("AutoPattern"), False),
-        (Handoff("C", "A"), pattern("RandomPattern"), False),
-        (Handoff("C", "A"), pattern("RoundRobinPattern"), True),
-        (Handoff("C", "B"), pattern("RoundRobinPattern"), False),
-        (Handoff("C"), pattern("Pipeline"), False),
-        (Handoff("A"), pattern("Pipeline"), True),
-        (Handoff("terminate"), pattern("Pipeline"), True),
-        (Handoff("B"), {"rules": ()}, True),
-        (ToolCall("save"), {"tools": (tool("save"),)}, False),
-        (ToolCall("save", "A"), {"tools": (tool("save"),)}, False),
-        (ToolCall("save", "B"), {"tools": (tool("save"),)}, True),
-        (ToolCall("save"), {"tools": (tool("save", bound=False),)}, True),
-        (ToolCall("save", "B"), {"tools": (tool("save"), tool("save", "B"))}, False),
-        (Lifecycle("on_fail"), {}, False),
+        (HandoffTrigger("B", "A"), {}, False),
+        (HandoffTrigger("terminate"), {}, False),
+        (HandoffTrigger("A"), {}, True),
+        (HandoffTrigger("A", "B"), {}, True),
+        (HandoffTrigger("user", "A"), {}, True),
+        (HandoffTrigger("B", "A"), {"rules": rules("A > B if false", "A > terminate")}, True),
+        (HandoffTrigger("B", "A"), {"rules": (Rule("A", "B", judgement="it is for B"),)}, False),
+        (HandoffTrigger("A", "A"), {"rules": (Rule("A", "A", "true", scope="pre"), Rule("A", "terminate"))}, True),
+        (HandoffTrigger("A", "A"), {"rules": (Rule("A", "A"),)}, False),
+        (HandoffTrigger("A", "user"), {}, True),
+        (HandoffTrigger("A", "user"), HUMAN, False),
+        (HandoffTrigger("A", "user"), BY_USER, False),
+        (HandoffTrigger("A", "user"), {"rules": rules("A > user", "user > A")}, True),
+        (HandoffTrigger("C", "A"), pattern("AutoPattern"), False),
+        (HandoffTrigger("terminate", "A"), pattern("AutoPattern"), False),
+        (HandoffTrigger("C", "A"), pattern("RandomPattern"), False),
+        (HandoffTrigger("C", "A"), pattern("RoundRobinPattern"), True),
+        (HandoffTrigger("C", "B"), pattern("RoundRobinPattern"), False),
+        (HandoffTrigger("C"), pattern("Pipeline"), False),
+        (HandoffTrigger("A"), pattern("Pipeline"), True),
+        (HandoffTrigger("terminate"), pattern("Pipeline"), True),
+        (HandoffTrigger("B"), {"rules": ()}, True),
+        (ToolCallTrigger("save"), {"tools": (tool("save"),)}, False),
+        (ToolCallTrigger("save", "A"), {"tools": (tool("save"),)}, False),
+        (ToolCallTrigger("save", "B"), {"tools": (tool("save"),)}, True),
+        (ToolCallTrigger("save"), {"tools": (tool("save", bound=False),)}, True),
+        (ToolCallTrigger("save", "B"), {"tools": (tool("save"), tool("save", "B"))}, False),
+        (LifecycleTrigger("on_fail"), {}, False),
     ],
 )
-def test_what_certainly_never_fires_is_found(trigger: Trigger, parts: dict[str, Any], silent: bool) -> None:
-    assert found(waiting(trigger, **parts), check_silent_triggers) == (SILENT if silent else [])
+def test_what_certainly_never_fires_is_found(trigger: StateTrigger, parts: dict[str, Any], silent: bool) -> None:
+    assert findings_of(waiting_package(trigger, **parts), check_unreachable_transitions) == (SILENT if silent else [])
 
 
 @pytest.mark.parametrize("file", ["agents.yaml", "handoffs.json", "orchestrator.yaml"])
 def test_a_refused_part_may_have_been_the_rule(file: str) -> None:
-    assert SILENT[0] not in found_after_an_error(waiting(Handoff("A", "B")), file)
+    assert SILENT[0] not in findings_after_an_error(waiting_package(HandoffTrigger("A", "B")), file)
 
 
 @pytest.mark.parametrize("file", ["agents.yaml", "tools.yaml"])
 def test_a_refused_part_may_have_been_the_tool(file: str) -> None:
-    silent = waiting(ToolCall("save", "B"), tools=(tool("save"),))
+    silent = waiting_package(ToolCallTrigger("save", "B"), tools=(tool("save"),))
 
-    assert SILENT[0] in found_after_an_error(silent, "triggers.yaml")
-    assert SILENT[0] not in found_after_an_error(silent, file)
+    assert SILENT[0] in findings_after_an_error(silent, "triggers.yaml")
+    assert SILENT[0] not in findings_after_an_error(silent, file)
 
 
-def test_the_finding_says_which_way_is_missing() -> None:
-    assert messages(waiting(Handoff("A", "B")), "never_fires") == [
+def test_the_finding_names_the_missing_way() -> None:
+    assert messages(waiting_package(HandoffTrigger("A", "B")), "never_fires") == [
         "B never hands over to A, so this never fires; correct it, or add such a rule"
     ]
-    assert messages(waiting(Handoff("A")), "never_fires")[0].startswith("nothing ever hands over to A, ")
-    assert messages(waiting(ToolCall("save", "B"), tools=(tool("save"),)), "never_fires")[0].startswith(
+    assert messages(waiting_package(HandoffTrigger("A")), "never_fires")[0].startswith("nothing ever hands over to A, ")
+    assert messages(waiting_package(ToolCallTrigger("save", "B"), tools=(tool("save"),)), "never_fires")[0].startswith(
         "B is not given the tool save, "
     )
 
@@ -97,44 +97,44 @@ def test_the_finding_says_which_way_is_missing() -> None:
 @pytest.mark.parametrize(
     ("trigger", "codes"),
     [
-        (Handoff("C"), ["unknown_agent"]),
-        (Handoff("A", "C"), ["unknown_agent"]),
-        (Handoff("D", "C"), ["unknown_agent"] * 2),
-        (Handoff("terminate", "B"), []),
-        (Handoff("user", "user"), []),
-        (Lifecycle("before_agent", "C"), ["unknown_agent"]),
-        (Lifecycle("before_agent", "user"), ["unknown_agent"]),
-        (ToolCall("save", "C"), ["unknown_agent", "unknown_tool"]),
+        (HandoffTrigger("C"), ["unknown_agent"]),
+        (HandoffTrigger("A", "C"), ["unknown_agent"]),
+        (HandoffTrigger("D", "C"), ["unknown_agent"] * 2),
+        (HandoffTrigger("terminate", "B"), []),
+        (HandoffTrigger("user", "user"), []),
+        (LifecycleTrigger("before_agent", "C"), ["unknown_agent"]),
+        (LifecycleTrigger("before_agent", "user"), ["unknown_agent"]),
+        (ToolCallTrigger("save", "C"), ["unknown_agent", "unknown_tool"]),
     ],
 )
-def test_an_unknown_name_is_an_error_reported_once(trigger: Trigger, codes: list[str]) -> None:
+def test_an_unknown_name_is_an_error_reported_once(trigger: StateTrigger, codes: list[str]) -> None:
     unknown = [("error", code, V, AT) for code in codes]
 
-    assert found(waiting(trigger), check_states) == unknown
+    assert findings_of(waiting_package(trigger), check_states) == unknown
     if codes:
-        assert found(waiting(trigger), check_silent_triggers) == []
+        assert findings_of(waiting_package(trigger), check_unreachable_transitions) == []
 
 
-def to(value: Any, trigger: Trigger, from_: Any = UNSET) -> Transition:
+def transition_to(value: Any, trigger: StateTrigger, from_: Any = UNSET) -> Transition:
     return Transition(trigger, to=value, from_=from_, place=f"at {value}")
 
 
 @pytest.mark.parametrize(
     ("first", "second", "collide"),
     [
-        (to(1, ToolCall("t")), to(2, ToolCall("t")), True),
-        (to(1, ToolCall("t")), to(2, ToolCall("t", "A")), True),
-        (to(1, ToolCall("t", "A")), to(2, ToolCall("t")), True),
-        (to(1, ToolCall("t", "A")), to(2, ToolCall("t", "B")), False),
-        (to(1, ToolCall("t")), to(1, ToolCall("t", "A")), False),
-        (to(1, ToolCall("t")), to(2, ToolCall("u")), False),
-        (to(1, ToolCall("t"), "a"), to(2, ToolCall("t"), "b"), False),
-        (to(1, ToolCall("t")), to(2, ToolCall("t"), "b"), False),  # a toggle
-        (to(1, Lifecycle("after_agent")), to(2, Lifecycle("after_agent", "A")), True),
-        (to(1, Lifecycle("after_agent")), to(2, Lifecycle("before_agent")), False),
-        (to(1, Handoff("A"), "a"), to(2, Handoff("A", "B"), "a"), True),
-        (to(1, Handoff("A", "C")), to(2, Handoff("A", "B")), False),
-        (to(1, Handoff("A")), to(2, Handoff("B")), False),
+        (transition_to(1, ToolCallTrigger("t")), transition_to(2, ToolCallTrigger("t")), True),
+        (transition_to(1, ToolCallTrigger("t")), transition_to(2, ToolCallTrigger("t", "A")), True),
+        (transition_to(1, ToolCallTrigger("t", "A")), transition_to(2, ToolCallTrigger("t")), True),
+        (transition_to(1, ToolCallTrigger("t", "A")), transition_to(2, ToolCallTrigger("t", "B")), False),
+        (transition_to(1, ToolCallTrigger("t")), transition_to(1, ToolCallTrigger("t", "A")), False),
+        (transition_to(1, ToolCallTrigger("t")), transition_to(2, ToolCallTrigger("u")), False),
+        (transition_to(1, ToolCallTrigger("t"), "a"), transition_to(2, ToolCallTrigger("t"), "b"), False),
+        (transition_to(1, ToolCallTrigger("t")), transition_to(2, ToolCallTrigger("t"), "b"), False),  # a toggle
+        (transition_to(1, LifecycleTrigger("after_agent")), transition_to(2, LifecycleTrigger("after_agent", "A")), True),
+        (transition_to(1, LifecycleTrigger("after_agent")), transition_to(2, LifecycleTrigger("before_agent")), False),
+        (transition_to(1, HandoffTrigger("A"), "a"), transition_to(2, HandoffTrigger("A", "B"), "a"), True),
+        (transition_to(1, HandoffTrigger("A", "C")), transition_to(2, HandoffTrigger("A", "B")), False),
+        (transition_to(1, HandoffTrigger("A")), transition_to(2, HandoffTrigger("B")), False),
     ],
 )
 def test_two_that_one_event_fires_to_different_ends_are_refused(
@@ -142,4 +142,4 @@ def test_two_that_one_event_fires_to_different_ends_are_refused(
 ) -> None:
     expected = [("error", "ambiguous_transitions", V, second.place)] if collide else []
 
-    assert found(machine(first, second), check_ambiguous_transitions) == expected
+    assert findings_of(machine(first, second), check_ambiguous_transitions) == expected

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import Said, V, found, messages, package, states, variables
+from tests.unit.workflows.normal_form import FindingKey, V, findings_of, messages, package, states, variables
 from workflows.package.models import Package
 from workflows.package.sources import (
     ComputedSource,
@@ -21,7 +21,7 @@ from workflows.package.sources import (
 AT_V = (V, "definitions.v")
 
 
-def sourced(source: Source, *, required: bool = False, **parts: Any) -> Package:
+def package_with_source(source: Source, *, required: bool = False, **parts: Any) -> Package:
     one = variables(v=source)
     return package(variables={"v": replace(one["v"], required=required), **parts.pop("others", {})}, **parts)
 
@@ -41,27 +41,27 @@ def target(search_by: str) -> WriteTarget:
 @pytest.mark.parametrize(
     ("checked", "finding"),
     [
-        (sourced(database(kind="a")), ("warning", "no_tenant_key", *AT_V)),
-        (sourced(database(app_id="{{app_id}}", x="{{no}}")), ("warning", "unknown_placeholder", *AT_V)),
-        (sourced(database(app_id="{{app_id}}", x=["${no}"]), required=True), ("error", "unknown_placeholder", *AT_V)),
-        (sourced(database(app_id="{{app_id}}", x="{{trigger}}")), ("warning", "unknown_placeholder", *AT_V)),
-        (sourced(ExternalSource("https://h/{{no}}")), ("warning", "unknown_placeholder", *AT_V)),
-        (sourced(ExternalSource("https://h", {"X": "${no}"}), required=True), ("error", "unknown_placeholder", *AT_V)),
-        (sourced(EntitySource("d", "c", "no", ("f",))), ("warning", "unknown_placeholder", *AT_V)),
-        (sourced(ComputedSource(persist_to=target("no"))), ("warning", "unknown_placeholder", *AT_V)),
-        (sourced(computed(a="no")), ("warning", "undefined_variable", *AT_V)),
-        (sourced(computed(a="v")), ("error", "computed_cycle", *AT_V)),
-        (sourced(EnvSource("X"), required=True), ("info", "required_in_production", *AT_V)),
+        (package_with_source(database(kind="a")), ("warning", "no_tenant_key", *AT_V)),
+        (package_with_source(database(app_id="{{app_id}}", x="{{no}}")), ("warning", "unknown_placeholder", *AT_V)),
+        (package_with_source(database(app_id="{{app_id}}", x=["${no}"]), required=True), ("error", "unknown_placeholder", *AT_V)),
+        (package_with_source(database(app_id="{{app_id}}", x="{{trigger}}")), ("warning", "unknown_placeholder", *AT_V)),
+        (package_with_source(ExternalSource("https://h/{{no}}")), ("warning", "unknown_placeholder", *AT_V)),
+        (package_with_source(ExternalSource("https://h", {"X": "${no}"}), required=True), ("error", "unknown_placeholder", *AT_V)),
+        (package_with_source(EntitySource("d", "c", "no", ("f",))), ("warning", "unknown_placeholder", *AT_V)),
+        (package_with_source(ComputedSource(persist_to=target("no"))), ("warning", "unknown_placeholder", *AT_V)),
+        (package_with_source(computed(a="no")), ("warning", "undefined_variable", *AT_V)),
+        (package_with_source(computed(a="v")), ("error", "computed_cycle", *AT_V)),
+        (package_with_source(EnvSource("X"), required=True), ("info", "required_in_production", *AT_V)),
     ],
 )
-def test_a_source_that_gives_nothing_is_found(checked: Package, finding: Said) -> None:
-    assert found(checked) == [finding]
+def test_a_source_that_gives_nothing_is_found(checked: Package, finding: FindingKey) -> None:
+    assert findings_of(checked) == [finding]
 
 
 @pytest.mark.design("D4-42")
 @pytest.mark.parametrize(("computation", "is_a_name"), [("no", True), ("no.part", False), ("sum([no])", False)])
 def test_a_bare_name_that_nothing_has_may_be_meant_as_a_function(computation: str, is_a_name: bool) -> None:
-    [message] = messages(sourced(ComputedSource(computation, {"no": "no"})), "undefined_variable")
+    [message] = messages(package_with_source(ComputedSource(computation, {"no": "no"})), "undefined_variable")
 
     assert message.startswith("is computed from no, which is neither a variable nor an input; define it")
     assert message.endswith("let a tool or a lifecycle tool compute the value and set it") is is_a_name
@@ -70,26 +70,26 @@ def test_a_bare_name_that_nothing_has_may_be_meant_as_a_function(computation: st
 @pytest.mark.parametrize(
     "checked",
     [
-        sourced(database(enterprise_id="{{runtime.enterprise_id}}"), required=True),
-        sourced(database(app_id="${app_id}", _id="{{order}}"), required=True, orchestrator={"inputs": {"order": {}}}),
-        sourced(ExternalSource("https://h/{{chat_id}}")),
-        sourced(EntitySource("d", "c", "user_id", ("f",), target("user_id"))),
-        sourced(ComputedSource(persist_to=target("key")), orchestrator={"inputs": {"key": {}}}),
-        sourced(ComputedSource(persist_to=target("r")), others=variables(r=RuntimeSource())),
-        sourced(database(app_id="{{app_id}}", x="{{r.key}}"), others=variables(r=RuntimeSource())),
-        sourced(computed(a="w", b="app_id"), others=states("w")),
-        sourced(computed(a="w"), others={**variables(w=computed(a="u")), **states("u")}),
-        sourced(ComputedSource(None, {"a": "v"})),  # a tool writes it: nothing is computed
-        sourced(EnvSource("X")),
+        package_with_source(database(enterprise_id="{{runtime.enterprise_id}}"), required=True),
+        package_with_source(database(app_id="${app_id}", _id="{{order}}"), required=True, orchestrator={"inputs": {"order": {}}}),
+        package_with_source(ExternalSource("https://h/{{chat_id}}")),
+        package_with_source(EntitySource("d", "c", "user_id", ("f",), target("user_id"))),
+        package_with_source(ComputedSource(persist_to=target("key")), orchestrator={"inputs": {"key": {}}}),
+        package_with_source(ComputedSource(persist_to=target("r")), others=variables(r=RuntimeSource())),
+        package_with_source(database(app_id="{{app_id}}", x="{{r.key}}"), others=variables(r=RuntimeSource())),
+        package_with_source(computed(a="w", b="app_id"), others=states("w")),
+        package_with_source(computed(a="w"), others={**variables(w=computed(a="u")), **states("u")}),
+        package_with_source(ComputedSource(None, {"a": "v"})),  # a tool writes it: nothing is computed
+        package_with_source(EnvSource("X")),
     ],
 )
 def test_a_source_that_can_be_read_is_no_finding(checked: Package) -> None:
-    assert found(checked) == []
-    assert found(checked, production=True) == []
+    assert findings_of(checked) == []
+    assert findings_of(checked, production=True) == []
 
 
-def test_the_tenant_key_says_what_its_absence_means() -> None:
-    (message,) = messages(sourced(database(kind="a")), "no_tenant_key")
+def test_the_tenant_key_finding_explains_its_absence() -> None:
+    (message,) = messages(package_with_source(database(kind="a")), "no_tenant_key")
     assert "documents that do not say whose they are are read by every app" in message
 
 
@@ -98,10 +98,10 @@ def test_a_circle_of_computed_variables_is_named_once() -> None:
         variables={**variables(a=computed(x="b"), b=computed(x="c"), c=computed(x="a"), d=computed(x="a"))}
     )
 
-    assert found(checked) == [("error", "computed_cycle", V, "definitions.a")]
+    assert findings_of(checked) == [("error", "computed_cycle", V, "definitions.a")]
     assert messages(checked, "computed_cycle")[0].startswith("a, b and c are computed from each other")
 
 
-def test_what_is_required_from_the_environment_refuses_the_package_for_production() -> None:
-    checked = sourced(EnvSource("X"), required=True)
-    assert found(checked, production=True) == [("error", "required_in_production", *AT_V)]
+def test_a_required_environment_value_refuses_the_package_in_production() -> None:
+    checked = package_with_source(EnvSource("X"), required=True)
+    assert findings_of(checked, production=True) == [("error", "required_in_production", *AT_V)]

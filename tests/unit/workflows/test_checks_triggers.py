@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import ORCH, Said, T, found, messages, package, states, tool, variables
+from tests.unit.workflows.normal_form import ORCH, FindingKey, T, findings_of, messages, package, states, tool, variables
 from workflows.package.models import Package
 from workflows.package.sources import RuntimeSource
 from workflows.package.trigger_specs.form import FormSpec
@@ -17,16 +17,16 @@ UNKNOWN = ("warning", "unknown_input", T, "triggers")
 MISSING = ("warning", "missing_input", T, "triggers")
 
 
-def schedule(**given: Any) -> TriggerSpec:
-    return ScheduleSpec.model_validate({"name": "nightly", "every": "1h", "apps": ["a"], "input": given})
+def schedule(**fields: Any) -> TriggerSpec:
+    return ScheduleSpec.model_validate({"name": "nightly", "every": "1h", "apps": ["a"], "input": fields})
 
 
-def form(*inputs: str, **given: Any) -> TriggerSpec:
+def form(*inputs: str, **options: Any) -> TriggerSpec:
     fields: dict[str, Any] = {name: {} for name in inputs}
-    return FormSpec.model_validate({"name": "lead", "apps": ["a"], "inputs": fields, "input": given})
+    return FormSpec.model_validate({"name": "lead", "apps": ["a"], "inputs": fields, "input": options})
 
 
-def triggered(*triggers: TriggerSpec, inputs: Any = None, **parts: Any) -> Package:
+def package_with_trigger(*triggers: TriggerSpec, inputs: Any = None, **parts: Any) -> Package:
     return package(triggers=triggers, orchestrator={"inputs": inputs or {}}, **parts)
 
 
@@ -38,34 +38,34 @@ RUNTIME_REQUIRED = {"order": replace(RUNTIME["order"], required=True)}
 @pytest.mark.parametrize(
     ("checked", "findings"),
     [
-        (triggered(schedule(region="eu")), [UNKNOWN]),
-        (triggered(schedule(v=1), variables=states("v")), [UNKNOWN]),  # a state is not supplied from outside
-        (triggered(schedule(), inputs=REQUIRED), [MISSING]),
-        (triggered(schedule(region=None), inputs=REQUIRED), [MISSING]),
-        (triggered(schedule(), variables=RUNTIME_REQUIRED), [MISSING]),
-        (triggered(form("email"), inputs=REQUIRED), [MISSING]),
-        (triggered(form("region", order="=region"), inputs=REQUIRED, variables=RUNTIME), [MISSING]),
-        (triggered(schedule(region="=x"), schedule(), inputs=REQUIRED), [MISSING]),
+        (package_with_trigger(schedule(region="eu")), [UNKNOWN]),
+        (package_with_trigger(schedule(v=1), variables=states("v")), [UNKNOWN]),  # a state is not supplied from outside
+        (package_with_trigger(schedule(), inputs=REQUIRED), [MISSING]),
+        (package_with_trigger(schedule(region=None), inputs=REQUIRED), [MISSING]),
+        (package_with_trigger(schedule(), variables=RUNTIME_REQUIRED), [MISSING]),
+        (package_with_trigger(form("email"), inputs=REQUIRED), [MISSING]),
+        (package_with_trigger(form("region", order="=region"), inputs=REQUIRED, variables=RUNTIME), [MISSING]),
+        (package_with_trigger(schedule(region="=x"), schedule(), inputs=REQUIRED), [MISSING]),
     ],
 )
-def test_inputs_that_do_not_meet_are_found(checked: Package, findings: list[Said]) -> None:
-    assert found(checked) == findings
+def test_inputs_that_do_not_meet_are_found(checked: Package, findings: list[FindingKey]) -> None:
+    assert findings_of(checked) == findings
 
 
 @pytest.mark.parametrize(
     "checked",
     [
-        triggered(schedule(region="eu"), inputs=REQUIRED),
-        triggered(schedule(order="=id"), variables=RUNTIME_REQUIRED),
-        triggered(schedule(), inputs={"region": {"required": True, "default": "eu"}, "rest": {}}),
-        triggered(schedule(), variables={"order": replace(RUNTIME_REQUIRED["order"], default=1)}),
-        triggered(form("region"), inputs=REQUIRED),
-        triggered(form("email", "region"), inputs=REQUIRED),
-        triggered(inputs=REQUIRED),
+        package_with_trigger(schedule(region="eu"), inputs=REQUIRED),
+        package_with_trigger(schedule(order="=id"), variables=RUNTIME_REQUIRED),
+        package_with_trigger(schedule(), inputs={"region": {"required": True, "default": "eu"}, "rest": {}}),
+        package_with_trigger(schedule(), variables={"order": replace(RUNTIME_REQUIRED["order"], default=1)}),
+        package_with_trigger(form("region"), inputs=REQUIRED),
+        package_with_trigger(form("email", "region"), inputs=REQUIRED),
+        package_with_trigger(inputs=REQUIRED),
     ],
 )
 def test_inputs_that_meet_are_no_finding(checked: Package) -> None:
-    assert found(checked) == []
+    assert findings_of(checked) == []
 
 
 def test_an_answer_that_nothing_asks_for_is_found(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ def test_an_answer_that_nothing_asks_for_is_found(tmp_path: Path) -> None:
     spec = ScheduleSpec.model_validate(
         {"name": "nightly", "every": "1h", "apps": ["a"], "ui_responses": {"form": {}, "Card": {}, "Map": {"a": 1}}}
     )
-    checked = triggered(spec, tools=asking)
+    checked = package_with_trigger(spec, tools=asking)
 
-    assert found(checked) == [("warning", "unknown_tool", T, "triggers.ui_responses")]
+    assert findings_of(checked) == [("warning", "unknown_tool", T, "triggers.ui_responses")]
     assert messages(checked, "unknown_tool")[0].startswith("nightly answers for Map, which is no tool")
 
 
@@ -87,15 +87,15 @@ def test_an_answer_behind_one_for_every_call_is_never_used() -> None:
     yes, small = {"answer": {"verdict": "yes"}}, {"when": "arguments.amount < `5`", "answer": {"verdict": "yes"}}
     answers = {"form": [small, yes, small, yes], "Card": [small, small, yes], "Map": [small]}
     spec = ScheduleSpec.model_validate({"name": "nightly", "every": "1h", "apps": ["a"], "ui_responses": answers})
-    checked = triggered(spec, tools=tuple(map(tool, answers)))
+    checked = package_with_trigger(spec, tools=tuple(map(tool, answers)))
 
-    assert found(checked) == [
+    assert findings_of(checked) == [
         ("warning", "never_answers", T, f"triggers.ui_responses.form[{position}]") for position in (2, 3)
     ]
 
 
 def test_the_trigger_is_named_and_so_is_the_file_it_stands_in() -> None:
-    inside = triggered(schedule(region="eu"), file_names={"orchestrator": ORCH})
+    inside = package_with_trigger(schedule(region="eu"), file_names={"orchestrator": ORCH})
 
-    assert found(inside) == [("warning", "unknown_input", ORCH, "triggers")]
+    assert findings_of(inside) == [("warning", "unknown_input", ORCH, "triggers")]
     assert messages(inside, "unknown_input")[0].startswith("nightly supplies region")

@@ -28,10 +28,10 @@ def with_tool(folder: Path, source: str) -> Package:
 
 
 def codes(package: Package) -> list[tuple[str, bool]]:
-    return [(each.code, each.blocks) for each in package.findings if each.code in CODES]
+    return [(each.code, each.is_blocking) for each in package.findings if each.code in CODES]
 
 
-def loaded(package: Package) -> ModuleType:
+def load_greet_module(package: Package) -> ModuleType:
     modules = PackageModules(package)
     load_tool_functions(package, modules)
     load_hooks(package, modules)
@@ -67,7 +67,7 @@ def test_a_served_import_works_in_tools_only(tmp_path: Path, source: str) -> Non
     package = with_tool(tmp_path, source)
 
     assert codes(package) == []
-    assert loaded(package).found is not None
+    assert load_greet_module(package).found is not None
     assert not [name for name in sys.modules if name.partition(".")[0] in FOREIGN_ROOTS]
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(source.split()[1].split(",", maxsplit=1)[0])
@@ -84,7 +84,7 @@ def test_a_served_import_works_inside_of_functions_and_in_hooks(tmp_path: Path) 
     package = load(tmp_path / "P", tools=tools, hooks=hooks)
 
     assert codes(package) == []
-    assert loaded(package).later() == [[1]]
+    assert load_greet_module(package).later() == [[1]]
 
 
 @pytest.mark.parametrize("served", sorted(SERVED))
@@ -100,7 +100,7 @@ def test_a_served_module_has_the_names_that_the_checks_know(served: str) -> None
 
 def test_two_packages_do_not_share_a_served_module(tmp_path: Path) -> None:
     source = "from logs import logging_config as found"
-    first, second = (loaded(with_tool(tmp_path / each, source)).found for each in ("one", "two"))
+    first, second = (load_greet_module(with_tool(tmp_path / each, source)).found for each in ("one", "two"))
 
     first.get_core_logger = None
 
@@ -122,10 +122,10 @@ def test_a_name_that_is_not_there_blocks(tmp_path: Path, source: str, words: str
     package = with_tool(tmp_path, source)
 
     [finding] = [each for each in package.findings if each.code in CODES]
-    assert (finding.code, finding.path, finding.blocks) == ("missing_name", "tools[0].file", True)
+    assert (finding.code, finding.path, finding.is_blocking) == ("missing_name", "tools[0].file", True)
     assert f"greet.py imports {words}" in finding.message
     with pytest.raises(PackageDefect):
-        loaded(package)
+        load_greet_module(package)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_name_that_is_missing_when_called_does_not_block(tmp_path: Path, sourc
     package = with_tool(tmp_path, source)
 
     assert codes(package) == [("missing_name", False)]
-    assert loaded(package).greet is not None
+    assert load_greet_module(package).greet is not None
 
 
 def test_a_missing_name_in_a_neighbour_blocks_where_loading_needs_it(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_what_our_module_for_tools_has_is_no_finding(tmp_path: Path, source: str
     package = with_tool(tmp_path, source)
 
     assert codes(package) == []
-    assert loaded(package).greet is not None
+    assert load_greet_module(package).greet is not None
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_anything_else_of_another_runtime_stays_foreign(tmp_path: Path, source: 
 
     assert ("foreign_import", True) in codes(package)
     with pytest.raises(PackageDefect):
-        loaded(package)
+        load_greet_module(package)
 
 
 OWN_IMPORTS = [
@@ -213,7 +213,7 @@ def test_the_package_finds_itself_by_absolute_names(tmp_path: Path, source: str)
     package = with_tool(tmp_path, source)
 
     assert codes(package) == []
-    assert loaded(package).found is not None
+    assert load_greet_module(package).found is not None
     assert not [name for name in sys.modules if name.partition(".")[0] in FOREIGN_ROOTS]
 
 
@@ -224,7 +224,7 @@ def test_an_absolute_name_of_no_file_is_missing(tmp_path: Path, source: str) -> 
 
     assert codes(package) == [("missing_module", True)]
     with pytest.raises(PackageDefect):
-        loaded(package)
+        load_greet_module(package)
 
 
 @pytest.mark.parametrize("what", ["logs", "core", "autogen", "factory_app"])
@@ -249,13 +249,13 @@ def test_an_installed_package_is_never_shadowed(tmp_path: Path, monkeypatch: pyt
 
     try:
         assert codes(with_tool(tmp_path, source)) in ([], [("ambiguous_import", False)])
-        assert loaded(with_tool(tmp_path, source)).found == "installed"
+        assert load_greet_module(with_tool(tmp_path, source)).found == "installed"
         assert sys.modules[what].__file__ == str(tmp_path / "site" / what / "__init__.py")
         if what in ("logs", "core"):  # it is the installed one that is asked, also where it has less than ours
             lacking = with_tool(tmp_path / "more" / "other", f"import {what}.core_config")
             assert codes(lacking) == [("foreign_import", True)]
             with pytest.raises(PackageDefect):
-                loaded(lacking)
+                load_greet_module(lacking)
     finally:
         for each in [each for each in sys.modules if each.partition(".")[0] == what]:
             del sys.modules[each]
@@ -267,7 +267,7 @@ def test_a_folder_with_an_init_file_is_served_too(tmp_path: Path) -> None:
     package = with_tool(tmp_path, "from logs.logging_config import get_core_logger\nfrom near import z as found")
 
     assert codes(package) == []
-    assert loaded(package).found.__name__ == "get_mongo_client"
+    assert load_greet_module(package).found.__name__ == "get_mongo_client"
     assert not list(tmp_path.rglob("__pycache__"))
 
 
@@ -276,7 +276,7 @@ def test_a_folder_with_an_init_file_leads_nowhere_else(tmp_path: Path) -> None:
     write_tool(tmp_path / "P", "__init__.py", "")
     package = with_tool(tmp_path, "def f():\n    from .linked import z\ndef g():\n    from . import greet, nothing")
     (tmp_path / "P" / "tools" / "linked.py").symlink_to(tmp_path / "outside.py")
-    module = loaded(package)
+    module = load_greet_module(package)
 
     with pytest.raises(ModuleNotFoundError, match="linked"):
         module.f()
@@ -290,7 +290,7 @@ def test_a_packages_own_module_of_such_a_name_is_meant(tmp_path: Path) -> None:
     package = with_tool(tmp_path, "from logs.logging_config import get_core_logger as found")
 
     assert codes(package) == []
-    assert loaded(package).found == "own"
+    assert load_greet_module(package).found == "own"
 
 
 @pytest.mark.design("D1-52")
@@ -298,4 +298,4 @@ def test_no_database_is_given_without_the_operators_word(tmp_path: Path) -> None
     package = with_tool(tmp_path, "from core.core_config import get_mongo_client as found")
 
     with pytest.raises(DatabaseNotAllowedError, match="in a worker and in `unattended run` only"):
-        loaded(package).found()
+        load_greet_module(package).found()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, write_tool
 from workflows.chat.people import UIToolError
 from workflows.compat.frozen import detach
@@ -25,17 +25,17 @@ from workflows.tools import ContextVariables, get_context_variable, set_context_
 ONE_CALL = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on"}]}}
 
 
-async def chat(folder: Path, source: str, **tool: Any) -> tuple[Outcome, Kept, Chat]:
+async def chat(folder: Path, source: str, **tool: Any) -> tuple[Outcome, ChatRecorder, Chat]:
     write_tool(folder, "t.py", source)
     package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t", **tool}])
-    assert not [each for each in package.findings if each.blocks or each.level == "error"]
-    whole = Chat(built(package, ONE_CALL, folder))
+    assert not [each for each in package.findings if each.is_blocking or each.level == "error"]
+    whole = Chat(build_chat(package, ONE_CALL, folder))
     outcome, kept = await whole.run()
     return outcome, kept, whole
 
 
-def result(kept: Kept) -> str:
-    [text] = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
+def result(recorder: ChatRecorder) -> str:
+    [text] = [each["text"] for event in recorder.turn(1).events for each in event.get("tool_results", ())]
     return str(text)
 
 
@@ -91,7 +91,7 @@ async def test_two_calls_of_one_reply_show_surfaces_of_their_own(tmp_path: Path)
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     twice = {"answers": {"A": [{"tool_calls": [{"name": "t"}] * 2}, {"text": "went on"}]}}
 
-    _, kept = await Chat(built(package, twice, tmp_path)).run()
+    _, kept = await Chat(build_chat(package, twice, tmp_path)).run()
 
     shown = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
     assert len(set(shown)) == len(shown) == 2
@@ -243,7 +243,7 @@ def test_a_variable_that_is_set_counts_as_written_by_the_call() -> None:
     get_context_variable(context, "a").append(2)
     set_context_variable(context, "b", 2)
 
-    assert context.changes().written == {"a", "b"}
+    assert context.changes().written_names == {"a", "b"}
     assert context.changes().values == {"a": [1, 2], "b": 2}
 
 

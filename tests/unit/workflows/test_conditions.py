@@ -69,7 +69,7 @@ def meaning(expression: Expression, context: dict[str, Any]) -> Any:
         case "or":
             return any(truth(meaning(part, context)) for part in parts)
         case _:
-            return compared(expression.kind, *(meaning(part, context) for part in parts))
+            return compare(expression.kind, *(meaning(part, context) for part in parts))
 
 
 def value_of(name: str, context: dict[str, Any]) -> Any:
@@ -85,7 +85,7 @@ def truth(value: Any) -> bool:
     return False if value is ABSENT else bool(value)
 
 
-def compared(op: str, left: Any, right: Any) -> bool:
+def compare(op: str, left: Any, right: Any) -> bool:
     if left is ABSENT or right is ABSENT:
         return False
     if op in ("==", "is", "!=", "is not"):
@@ -93,7 +93,7 @@ def compared(op: str, left: Any, right: Any) -> bool:
         return same == (op in ("==", "is"))
     if op in ("in", "not in"):
         try:
-            found = any(compared("==", left, each) for each in right) if isinstance(right, list) else left in right
+            found = any(compare("==", left, each) for each in right) if isinstance(right, list) else left in right
         except TypeError:
             return False
         return not found if op == "not in" else found and left is not None
@@ -115,46 +115,46 @@ def variable(name: str) -> st.SearchStrategy[Expression]:
     return st.sampled_from([Expression(text, frozenset({name}), "variable", (name,)) for text in texts])
 
 
-def joined(kind: str, text: str, *parts: Expression) -> Expression:
+def join_expressions(kind: str, text: str, *parts: Expression) -> Expression:
     return Expression(text, frozenset().union(*(part.names for part in parts)), kind, parts)
 
 
-def listed(items: list[Expression]) -> Expression:
-    return joined("list", f"[{', '.join(item.text for item in items)}]", *items)
+def list_expression(items: list[Expression]) -> Expression:
+    return join_expressions("list", f"[{', '.join(item.text for item in items)}]", *items)
 
 
 literals = scalars.flatmap(literal)
 terms = st.one_of(
     st.sampled_from(NAMES).flatmap(variable),
     literals,
-    st.lists(st.one_of(literals, st.lists(literals, max_size=2).map(listed)), max_size=3).map(listed),
-    st.sampled_from(NAMES).flatmap(variable).map(lambda one: joined("len", f"len({one.text})", one)),
+    st.lists(st.one_of(literals, st.lists(literals, max_size=2).map(list_expression)), max_size=3).map(list_expression),
+    st.sampled_from(NAMES).flatmap(variable).map(lambda one: join_expressions("len", f"len({one.text})", one)),
 )
 comparisons = st.builds(
-    lambda op, left, right: joined(op, f"{left.text} {op} {right.text}", left, right),
+    lambda op, left, right: join_expressions(op, f"{left.text} {op} {right.text}", left, right),
     st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "in", "not in", "is", "is not"]),
     terms,
     terms,
 )
 
 
-def grown(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+def grow_expression(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     def both(word: str, left: Expression, right: Expression) -> Expression:
-        return joined(word.lower(), f"({left.text}) {word} ({right.text})", left, right)
+        return join_expressions(word.lower(), f"({left.text}) {word} ({right.text})", left, right)
 
     return st.one_of(
-        st.builds(lambda word, one: joined("not", f"{word} ({one.text})", one), st.sampled_from(["not", "NOT"]), inner),
+        st.builds(lambda word, one: join_expressions("not", f"{word} ({one.text})", one), st.sampled_from(["not", "NOT"]), inner),
         st.builds(both, st.sampled_from(["and", "or", "AND", "OR"]), inner, inner),
     )
 
 
-expressions = st.recursive(st.one_of(comparisons, terms), grown, max_leaves=8)
+expressions = st.recursive(st.one_of(comparisons, terms), grow_expression, max_leaves=8)
 
 
 @pytest.mark.design("D1-65")
 @settings(max_examples=120)
 @given(expressions, contexts)
-def test_a_condition_means_what_the_grammar_says(expression: Expression, context: dict[str, Any]) -> None:
+def test_a_condition_means_what_the_grammar_defines(expression: Expression, context: dict[str, Any]) -> None:
     condition = compile_condition(expression.text)
 
     assert condition.names == expression.names
@@ -173,7 +173,7 @@ def test_a_suppressed_name_makes_the_whole_condition_false(
         assert condition.holds(context, suppressed=suppressed) is condition.holds(context)
 
 
-class Unwilling:
+class RaisingValue:
     """What a tool may leave in a context: refuses to be compared, counted or believed."""
 
     error: type[BaseException] = ArithmeticError
@@ -196,17 +196,17 @@ class Unwilling:
     __hash__ = None  # type: ignore[assignment]  # -- how Python spells unhashable
 
 
-class Leaving(Unwilling):
+class ExitingValue(RaisingValue):
     """Would end the process, or the run."""
 
     error = SystemExit
 
 
-class Cancelling(Unwilling):
+class CancellingValue(RaisingValue):
     error = asyncio.CancelledError
 
 
-class Unreadable(dict[str, Any]):
+class UnreadableContext(dict[str, Any]):
     """A mapping that nobody can look into."""
 
     def get(self, *_: object) -> Any:
@@ -216,7 +216,7 @@ class Unreadable(dict[str, Any]):
         raise SystemExit
 
 
-class Senseless:
+class SenselessValue:
     """Answers every question with what is no answer to it."""
 
     def __eq__(self, other: object) -> Any:
@@ -247,8 +247,8 @@ odd = st.one_of(
     values,
     st.binary(max_size=3),
     st.sampled_from([Decimal("NaN"), datetime(2026, 1, 1, tzinfo=UTC), {1, 2}, (1,), object(), range(3)]),
-    *(st.builds(kind) for kind in (Unwilling, Leaving, Cancelling, Unreadable, Senseless)),
-    st.lists(st.builds(Unwilling), min_size=1, max_size=2),
+    *(st.builds(kind) for kind in (RaisingValue, ExitingValue, CancellingValue, UnreadableContext, SenselessValue)),
+    st.lists(st.builds(RaisingValue), min_size=1, max_size=2),
     st.builds(endless),
 )
 
@@ -480,12 +480,12 @@ def test_an_ordering_of_different_types_is_false_and_an_event(
 
 
 def test_an_object_that_cannot_be_compared_is_an_event_and_not_an_end(caplog: pytest.LogCaptureFixture) -> None:
-    assert not compile_condition("${x} == 1 or True").holds({"x": Leaving()})
+    assert not compile_condition("${x} == 1 or True").holds({"x": ExitingValue()})
 
     assert [each.getMessage() for each in caplog.records] == ["condition_not_evaluated"]
 
 
-def test_more_than_two_things_in_one_comparison_are_refused_with_the_way_out() -> None:
+def test_a_chained_comparison_is_refused_with_an_alternative() -> None:
     with pytest.raises(ConditionError, match="compares more than two things; join two comparisons with and"):
         compile_condition("1 < ${x} < 3")
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 import httpx2
 import pytest
 
-from workflows.chat.connections import SmallPools, pooled_client
+from workflows.chat.connections import SmallPoolsTransport, pooled_client
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 @dataclass
-class Server:
+class CountingServer:
     url: str = ""
     open: set[asyncio.StreamWriter] = field(default_factory=set)
     accepted: int = 0
     waiting: int = 0
-    most_waiting: int = 0
+    max_waiting: int = 0
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -41,14 +41,14 @@ class Server:
     async def count(self, step: int) -> None:
         async with self.changed:
             self.waiting += step
-            self.most_waiting = max(self.most_waiting, self.waiting)
+            self.max_waiting = max(self.max_waiting, self.waiting)
             self.changed.notify_all()
 
-    async def until_waiting(self, number: int) -> None:
+    async def wait_for_waiting(self, number: int) -> None:
         async with self.changed:
             await self.changed.wait_for(lambda: self.waiting == number)
 
-    async def until_open(self, number: int) -> None:
+    async def wait_for_open(self, number: int) -> None:
         async with self.changed:
             await self.changed.wait_for(lambda: len(self.open) == number)
 
@@ -61,14 +61,14 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
-    told = Server()
+async def serving() -> AsyncIterator[CountingServer]:
+    told = CountingServer()
     server = await asyncio.start_server(told.serve, "127.0.0.1", 0, backlog=512)
     told.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     try:
         async with asyncio.timeout(20):
             yield told
-            await told.until_open(0)  # every test leaves no connection behind
+            await told.wait_for_open(0)  # every test leaves no connection behind
     finally:
         server.close()
         await server.wait_closed()
@@ -85,18 +85,18 @@ async def test_calls_one_after_another_use_one_connection() -> None:
         await client.aclose()
 
 
-async def test_more_than_a_hundred_calls_wait_for_their_answers_at_once_and_their_connections_are_used_again() -> None:
+async def test_over_a_hundred_calls_wait_at_once_and_reuse_connections() -> None:
     async with serving() as server:
         client = pooled_client(5)
         calls = [asyncio.create_task(client.get(server.url)) for _ in range(150)]
-        await server.until_waiting(150)
+        await server.wait_for_waiting(150)
 
         server.go_on.set()
         first = await asyncio.gather(*calls)
         again = await asyncio.gather(*(client.get(server.url) for _ in range(150)))
 
         assert {answer.text for answer in (*first, *again)} == {"ok"}
-        assert server.most_waiting == 150
+        assert server.max_waiting == 150
         assert server.accepted == 150
         await client.aclose()
 
@@ -109,29 +109,29 @@ async def test_closing_leaves_no_connection_open_and_takes_no_further_call() -> 
         assert len(server.open) == 40
 
         await client.aclose()
-        await server.until_open(0)
+        await server.wait_for_open(0)
 
         with pytest.raises(RuntimeError, match="closed"):
             await client.get(server.url)
 
 
-async def test_a_pool_is_full_before_the_next_one_is_opened_and_a_cancelled_call_gives_its_place_back() -> None:
+async def test_a_pool_fills_before_the_next_opens_and_cancelling_frees_a_slot() -> None:
     async with serving() as server:
-        pools = SmallPools(pool_size=2, max_pools=2)
+        pools = SmallPoolsTransport(pool_size=2, max_pools=2)
         client = httpx2.AsyncClient(transport=pools, timeout=5)
         calls = [asyncio.create_task(client.get(server.url)) for _ in range(4)]
-        await server.until_waiting(4)
+        await server.wait_for_waiting(4)
 
         waits = asyncio.create_task(client.get(server.url))  # both pools are full
         await asyncio.sleep(0)
         calls[0].cancel()
         await asyncio.gather(calls[0], return_exceptions=True)
-        await server.until_open(4)  # the waiting one got the place of the cancelled one
+        await server.wait_for_open(4)  # the waiting one got the place of the cancelled one
         server.go_on.set()
 
         assert (await waits).text == "ok"
         assert [answer.text for answer in await asyncio.gather(*calls[1:])] == ["ok"] * 3
-        assert server.most_waiting <= 5
+        assert server.max_waiting <= 5
         assert [pool.busy for pool in pools._pools] == [0, 0]
         await client.aclose()
 
@@ -139,7 +139,7 @@ async def test_a_pool_is_full_before_the_next_one_is_opened_and_a_cancelled_call
 async def test_a_streamed_answer_keeps_its_place_until_it_is_closed() -> None:
     async with serving() as server:
         server.go_on.set()
-        pools = SmallPools(pool_size=1, max_pools=1)
+        pools = SmallPoolsTransport(pool_size=1, max_pools=1)
         client = httpx2.AsyncClient(transport=pools, timeout=5)
 
         async with client.stream("GET", server.url) as answer:
@@ -151,13 +151,13 @@ async def test_a_streamed_answer_keeps_its_place_until_it_is_closed() -> None:
         await client.aclose()
 
 
-async def test_connections_that_nobody_uses_are_closed_without_another_call() -> None:
+async def test_idle_connections_are_closed_without_another_call() -> None:
     async with serving() as server:
         server.go_on.set()
-        client = httpx2.AsyncClient(transport=SmallPools(pool_size=4, idle_s=0.02), timeout=5)
+        client = httpx2.AsyncClient(transport=SmallPoolsTransport(pool_size=4, idle_s=0.02), timeout=5)
         await asyncio.gather(*(client.get(server.url) for _ in range(12)))
 
-        await server.until_open(0)
+        await server.wait_for_open(0)
 
         assert (await client.get(server.url)).text == "ok"  # and it goes on working
         await client.aclose()
@@ -166,7 +166,7 @@ async def test_connections_that_nobody_uses_are_closed_without_another_call() ->
 async def test_a_refused_connection_gives_its_place_back() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        pools = SmallPools()
+        pools = SmallPoolsTransport()
         client = httpx2.AsyncClient(transport=pools, timeout=5)
 
         with pytest.raises(httpx2.ConnectError):
@@ -176,7 +176,7 @@ async def test_a_refused_connection_gives_its_place_back() -> None:
         await client.aclose()
 
 
-async def test_a_server_that_says_nothing_is_waited_for_as_long_as_was_asked() -> None:
+async def test_a_silent_server_is_awaited_as_long_as_configured() -> None:
     async with serving() as server:
         client = pooled_client(0.05)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workflows.context.bounds import MAX_VALUE_BYTES, TooLargeError, check_context_size, json_text, plain_json
+from workflows.context.bounds import MAX_VALUE_BYTES, TooLargeError, check_context_size, to_json_text, to_plain_json
 
 
 def nested(levels: int) -> Any:
@@ -15,7 +15,7 @@ def nested(levels: int) -> Any:
     return value
 
 
-def doubled(times: int) -> Any:
+def doubling_list(times: int) -> Any:
     """A few lists that stand for 2**times values."""
     value: Any = ["x"]
     for _ in range(times):
@@ -31,18 +31,18 @@ def circular() -> Any:
 
 @pytest.mark.parametrize(
     "value",
-    ["x" * MAX_VALUE_BYTES, {"x" * MAX_VALUE_BYTES: 1}, [0] * MAX_VALUE_BYTES, doubled(60), circular(), nested(5000)],
+    ["x" * MAX_VALUE_BYTES, {"x" * MAX_VALUE_BYTES: 1}, [0] * MAX_VALUE_BYTES, doubling_list(60), circular(), nested(5000)],
 )
 def test_what_is_too_large_is_never_written_out(value: Any) -> None:
     with pytest.raises(TooLargeError):
-        json_text(value)
+        to_json_text(value)
 
 
 def test_a_value_is_a_plain_copy() -> None:
     day = datetime(2026, 3, 1, tzinfo=UTC)
     value = {"a": (1, day)}
 
-    assert plain_json(value) == {"a": [1, str(day)]}
+    assert to_plain_json(value) == {"a": [1, str(day)]}
 
 
 def test_the_largest_of_a_context_are_named_without_their_values() -> None:

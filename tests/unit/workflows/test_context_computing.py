@@ -10,13 +10,13 @@ import pytest
 from tests.unit.workflows.contexts import context_of, package, values_of
 from tests.unit.workflows.packages import load
 from workflows.context.bounds import MAX_VALUE_BYTES
-from workflows.context.computing import recompute
+from workflows.context.computing import recompute_variables
 from workflows.context.context_variables import ContextVariables
 from workflows.package.models import Package, Variable
 from workflows.package.sources import ComputedSource
 
 
-def computing(folder: Path, **computed: tuple[str, Mapping[str, str]]) -> Package:
+def package_with_computed(folder: Path, **computed: tuple[str, Mapping[str, str]]) -> Package:
     """As no reader made it: circles are refused there."""
     variables = {
         name: Variable(name, "string", ComputedSource(text, inputs)) for name, (text, inputs) in computed.items()
@@ -24,7 +24,7 @@ def computing(folder: Path, **computed: tuple[str, Mapping[str, str]]) -> Packag
     return replace(load(folder), variables=variables)
 
 
-def names_said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def logged_names(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [
         (vars(each)["variable"], vars(each)["reason"])
         for each in caplog.records
@@ -42,7 +42,7 @@ async def test_a_value_is_computed_from_what_was_loaded(tmp_path: Path) -> None:
 
 
 async def test_computed_values_may_use_each_other_in_any_order_of_writing(tmp_path: Path) -> None:
-    package = computing(
+    package = package_with_computed(
         tmp_path,
         last=("join('-', [a, b])", {"a": "middle", "b": "app"}),
         middle=("to_string(n)", {"n": "first"}),
@@ -50,24 +50,24 @@ async def test_computed_values_may_use_each_other_in_any_order_of_writing(tmp_pa
     )
     context = ContextVariables({"list": [1, 2], "app": "acme"})
 
-    recompute(package, context)
+    recompute_variables(package, context)
 
     assert (context["first"], context["middle"], context["last"]) == (2, "2", "2-acme")
 
 
 async def test_a_circle_has_no_value_and_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    package = computing(
+    package = package_with_computed(
         tmp_path, a=("x", {"x": "b"}), b=("x", {"x": "a"}), own=("x", {"x": "own"}), fine=("x", {"x": "y"})
     )
     context = ContextVariables({"y": 1})
 
-    recompute(package, context)
+    recompute_variables(package, context)
 
     assert {name: context[name] for name in ("a", "b", "own", "fine")} == {"a": None, "b": None, "own": None, "fine": 1}
-    assert names_said(caplog) == [(name, "computed in a circle") for name in ("a", "b", "own")]
+    assert logged_names(caplog) == [(name, "computed in a circle") for name in ("a", "b", "own")]
 
 
-class Hostile:
+class HostileValue:
     def __eq__(self, other: object) -> bool:
         raise RuntimeError("canary")
 
@@ -83,21 +83,21 @@ class Hostile:
         ("sum(x)", ["a"]),
         ("unknown(x)", 1),
         ("x ||", 1),
-        ("x == y", Hostile()),
-        ("x", Hostile()),
+        ("x == y", HostileValue()),
+        ("x", HostileValue()),
         ("|".join(["[x,x]"] + ["[@,@]"] * 40), "doubled"),
         ("x", "x" * (MAX_VALUE_BYTES + 1)),
     ],
 )
-async def test_what_cannot_be_computed_is_none_and_said_without_values(
+async def test_an_uncomputable_value_is_none_and_logged_without_values(
     tmp_path: Path, expression: str, value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = ContextVariables({"x": value, "c": "from before"})
 
-    recompute(computing(tmp_path, c=(expression, {"x": "x", "y": "x"})), context)
+    recompute_variables(package_with_computed(tmp_path, c=(expression, {"x": "x", "y": "x"})), context)
 
     assert context["c"] is None
-    assert [name for name, _ in names_said(caplog)] == ["c"]
+    assert [name for name, _ in logged_names(caplog)] == ["c"]
     assert "canary" not in str([vars(record) for record in caplog.records])
 
 
@@ -109,36 +109,36 @@ async def test_what_is_not_there_yet_is_the_default_and_no_news(
     )
     context = ContextVariables({"items": None})
 
-    recompute(spec, context)
+    recompute_variables(spec, context)
     context["n"].append(1)
-    recompute(spec, context)
+    recompute_variables(spec, context)
 
     assert context["n"] == [0]
-    assert names_said(caplog) == []
+    assert logged_names(caplog) == []
 
 
 async def test_a_result_is_plain_json_of_its_own(tmp_path: Path) -> None:
     context = ContextVariables({"x": {"a": [1]}})
 
-    recompute(computing(tmp_path, c=("x.a", {"x": "x"})), context)
+    recompute_variables(package_with_computed(tmp_path, c=("x.a", {"x": "x"})), context)
     context["c"].append(2)
 
     assert context["x"] == {"a": [1]}
 
 
 async def test_it_follows_its_inputs(tmp_path: Path) -> None:
-    package = computing(tmp_path, c=("x == 'paid'", {"x": "x"}))
+    package = package_with_computed(tmp_path, c=("x == 'paid'", {"x": "x"}))
     context = ContextVariables({"x": "new"})
-    recompute(package, context)
+    recompute_variables(package, context)
     assert context["c"] is False
 
     context["x"] = "paid"
-    recompute(package, context)
+    recompute_variables(package, context)
 
     assert context["c"] is True
 
 
-async def test_production_computes_from_no_environment_variable_whoever_set_it(tmp_path: Path) -> None:
+async def test_production_computes_from_no_environment_variable_of_any_source(tmp_path: Path) -> None:
     region = {"type": "environment", "env_var": "REGION"}
     computed = {"type": "computed", "computation": "not_null(r, 'absent')", "inputs": {"r": "region"}}
     declared = package(tmp_path, {"region": {}}, region=region, seen=computed)
@@ -147,14 +147,14 @@ async def test_production_computes_from_no_environment_variable_whoever_set_it(t
     assert context.variables["seen"] == "absent"
 
     context.variables["region"] = "canary"
-    recompute(declared, context.variables, context.suppressed)
+    recompute_variables(declared, context.variables, context.suppressed)
     assert context.variables["seen"] == "absent"
 
 
-async def test_nothing_computed_takes_the_place_of_whose_run_it_is(tmp_path: Path) -> None:
+async def test_no_computed_value_replaces_the_identity_of_the_run(tmp_path: Path) -> None:
     context = ContextVariables({"app_id": "acme", "x": "globex"})
 
-    recompute(computing(tmp_path, app_id=("x", {"x": "x"})), context)
+    recompute_variables(package_with_computed(tmp_path, app_id=("x", {"x": "x"})), context)
 
     assert context["app_id"] == "acme"
 
@@ -165,6 +165,6 @@ async def test_without_a_computation_a_tool_writes_the_value(tmp_path: Path) -> 
     assert context["total"] == 1
 
     context["total"] = 5
-    recompute(declared, context)
+    recompute_variables(declared, context)
 
     assert context["total"] == 5

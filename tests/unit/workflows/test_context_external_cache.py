@@ -9,7 +9,7 @@ from workflows.context.external.cache import ValueCache
 from workflows.context.missing import NoValueError
 
 
-class Service:
+class FakeService:
     """Counts its calls, and may be held or fail."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Service:
         return self.text or str(self.calls)
 
 
-class Clock:
+class FakeClock:
     now = 0.0
 
     def __call__(self) -> float:
@@ -35,7 +35,7 @@ class Clock:
 
 
 async def test_a_value_is_kept_for_its_time() -> None:
-    clock, service = Clock(), Service()
+    clock, service = FakeClock(), FakeService()
     cache = ValueCache(clock)
 
     seen = []
@@ -46,7 +46,7 @@ async def test_a_value_is_kept_for_its_time() -> None:
 
 
 async def test_each_reader_brings_how_old_a_value_may_be() -> None:
-    clock, service = Clock(), Service()
+    clock, service = FakeClock(), FakeService()
     cache = ValueCache(clock)
     await cache.get("k", service, ttl_s=100)
     clock.now = 5
@@ -54,10 +54,10 @@ async def test_each_reader_brings_how_old_a_value_may_be() -> None:
     assert await cache.get("k", service, ttl_s=1) == "2"
 
 
-async def test_who_misses_at_once_shares_one_call() -> None:
-    service = Service()
+async def test_concurrent_misses_share_one_call() -> None:
+    service = FakeService()
     service.open.clear()
-    cache = ValueCache(Clock())
+    cache = ValueCache(FakeClock())
 
     waiting = [asyncio.create_task(cache.get("k", service, ttl_s=10)) for _ in range(50)]
     await asyncio.sleep(0)
@@ -68,10 +68,10 @@ async def test_who_misses_at_once_shares_one_call() -> None:
 
 
 async def test_a_failure_is_shared_but_not_kept() -> None:
-    service = Service()
+    service = FakeService()
     service.open.clear()
-    service.error = NoValueError("it answered 503", passing=True)
-    cache = ValueCache(Clock())
+    service.error = NoValueError("it answered 503", is_transient=True)
+    cache = ValueCache(FakeClock())
     waiting = [asyncio.create_task(cache.get("k", service, ttl_s=10)) for _ in range(3)]
     await asyncio.sleep(0)
     service.open.set()
@@ -83,10 +83,10 @@ async def test_a_failure_is_shared_but_not_kept() -> None:
     assert await cache.get("k", service, ttl_s=10) == "2"
 
 
-async def test_who_is_cancelled_takes_nothing_from_the_others() -> None:
-    service = Service()
+async def test_a_cancelled_caller_takes_nothing_from_the_others() -> None:
+    service = FakeService()
     service.open.clear()
-    cache = ValueCache(Clock())
+    cache = ValueCache(FakeClock())
     first, second = (asyncio.create_task(cache.get("k", service, ttl_s=10)) for _ in range(2))
     await asyncio.sleep(0)
 
@@ -100,8 +100,8 @@ async def test_who_is_cancelled_takes_nothing_from_the_others() -> None:
 
 async def test_the_least_recently_used_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external_cache, "MAX_ENTRIES", 2)
-    service = Service()
-    cache = ValueCache(Clock())
+    service = FakeService()
+    cache = ValueCache(FakeClock())
     for key in ("a", "b", "a", "c"):
         await cache.get(key, service, ttl_s=10)
 
@@ -111,9 +111,9 @@ async def test_the_least_recently_used_goes_first(monkeypatch: pytest.MonkeyPatc
 
 async def test_all_values_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external_cache, "MAX_BYTES", 100)
-    service = Service()
+    service = FakeService()
     service.text = "x" * 60
-    cache = ValueCache(Clock())
+    cache = ValueCache(FakeClock())
     for key in ("a", "b"):
         await cache.get(key, service, ttl_s=10)
 
@@ -124,9 +124,9 @@ async def test_all_values_together_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_closing_ends_what_is_under_way() -> None:
-    service = Service()
+    service = FakeService()
     service.open.clear()
-    cache = ValueCache(Clock())
+    cache = ValueCache(FakeClock())
     waiting = asyncio.create_task(cache.get("k", service, ttl_s=10))
     await asyncio.sleep(0)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.context.external.urls import external_url
+from workflows.context.external.urls import fill_url
 from workflows.context.missing import NoValueError
 
 HOSTS = frozenset({"api.example.com", "127.0.0.1:8080", "[::1]:8080", "alt.example.com:443"})
@@ -16,7 +16,7 @@ FACTS = {"app_id": "acme", "id": "A 1/2", "n": 7, "flag": True, "empty": "", "no
 
 
 def url(template: str, **facts: Any) -> str:
-    return external_url(template, {**FACTS, **facts}, allowed_hosts=HOSTS)
+    return fill_url(template, {**FACTS, **facts}, allowed_hosts=HOSTS)
 
 
 @pytest.mark.parametrize(

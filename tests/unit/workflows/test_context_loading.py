@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from bson import ObjectId
 
-from tests.unit.workflows.contexts import BASE, ENV, FACTS, FLAGS, ORDER, Shop, context_of, package, values_of
+from tests.unit.workflows.contexts import BASE, ENV, FACTS, FLAGS, ORDER, FakeDocuments, context_of, package, values_of
 from workflows.context import reads
 from workflows.context.bounds import MAX_VALUE_BYTES
 from workflows.context.documents import DocumentRead
 from workflows.context.facts import FIXED_NAMES
-from workflows.context.loading import purged
+from workflows.context.loading import purge_suppressed
 from workflows.context.missing import ContextError, ContextUnavailableError
 
 
@@ -46,7 +46,7 @@ async def test_production_has_neither_flags_nor_environment_variables(tmp_path: 
 
 
 @pytest.mark.design("D1-60")
-async def test_production_says_what_is_suppressed_by_name_only(
+async def test_production_logs_what_is_suppressed_by_name_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -74,7 +74,7 @@ async def test_an_input_of_a_suppressed_name_is_purged_with_a_warning(
 
 @pytest.mark.design("D1-5", "D1-24", "D1-42")
 def test_a_checkpoint_is_purged_as_well() -> None:
-    assert dict(purged({"a": 1, "region": "eu"}, frozenset({"region"}), run_id="run_1")) == {"a": 1}
+    assert dict(purge_suppressed({"a": 1, "region": "eu"}, frozenset({"region"}), run_id="run_1")) == {"a": 1}
 
 
 @pytest.mark.design("D1-4", "D1-26")
@@ -127,7 +127,7 @@ async def test_what_is_required_and_missing_is_named(
 
 
 @pytest.mark.design("D2-1")
-async def test_inputs_and_runtime_variables_come_from_the_payload_and_nothing_else_does(tmp_path: Path) -> None:
+async def test_only_inputs_and_runtime_variables_come_from_the_payload(tmp_path: Path) -> None:
     declared = package(
         tmp_path, {"region": {"default": "eu"}, "note": {}}, who={"type": "runtime", "default": "nobody"}
     )
@@ -147,16 +147,16 @@ async def test_null_in_a_payload_means_the_default(tmp_path: Path) -> None:
 
 @pytest.mark.design("D4-76", "D4-77")
 @pytest.mark.parametrize("name", sorted(BASE))
-async def test_nothing_takes_the_place_of_whose_run_it_is(tmp_path: Path, name: str) -> None:
+async def test_nothing_replaces_the_identity_of_the_run(tmp_path: Path, name: str) -> None:
     source = {**ORDER, "query_template": {"app_id": "{{app_id}}", "by": "{{user_id}}"}}
     variables: dict[str, Any] = {name: {"type": "runtime"}, "order": source}
     forged = package(tmp_path, {name: {"default": "globex"}}, **variables)
-    shop = Shop()
+    shop = FakeDocuments()
 
     values = await values_of(forged, {name: "globex"}, shop=shop)
 
     assert {key: values[key] for key in BASE} == BASE
-    assert shop.asked[0].query == {"app_id": "acme", "by": "ada"}
+    assert shop.queries[0].query == {"app_id": "acme", "by": "ada"}
 
 
 @pytest.mark.design("D1-10")
@@ -181,18 +181,18 @@ async def test_one_runs_changes_are_not_the_next_runs_defaults(tmp_path: Path) -
 @pytest.mark.design("D1-47")
 async def test_one_field_gives_its_value_and_several_a_mapping(tmp_path: Path) -> None:
     read = package(tmp_path, {"order_id": {}}, one=ORDER, several={**ORDER, "fields": ["status", "total", "absent"]})
-    shop = Shop({"status": "paid", "total": 120, "secret": "no"})
+    shop = FakeDocuments({"status": "paid", "total": 120, "secret": "no"})
 
     values = await values_of(read, {"order_id": "A-1"}, shop=shop)
 
     assert values["one"] == "paid"
     assert values["several"] == {"status": "paid", "total": 120, "absent": None}
-    assert shop.asked[0] == DocumentRead("acme", "shop", "orders", {"_id": "A-1", "app_id": "acme"}, ("status",))
+    assert shop.queries[0] == DocumentRead("acme", "shop", "orders", {"_id": "A-1", "app_id": "acme"}, ("status",))
 
 
 async def test_a_database_value_is_plain_json_from_the_first_turn_on(tmp_path: Path) -> None:
     paid_at = datetime(2026, 3, 1, tzinfo=UTC)
-    shop = Shop({"status": {"by": ObjectId("65f1a2b3c4d5e6f708192a3b"), "at": paid_at}})
+    shop = FakeDocuments({"status": {"by": ObjectId("65f1a2b3c4d5e6f708192a3b"), "at": paid_at}})
 
     values = await values_of(package(tmp_path, {"order_id": {}}, order=ORDER), {"order_id": 1}, shop=shop)
 
@@ -202,46 +202,46 @@ async def test_a_database_value_is_plain_json_from_the_first_turn_on(tmp_path: P
 @pytest.mark.design("D1-2")
 async def test_search_by_asks_for_the_fact_of_that_name(tmp_path: Path) -> None:
     source = {key: value for key, value in ORDER.items() if key not in ("query_template", "fields")}
-    shop = Shop({"plan": "gold"})
+    shop = FakeDocuments({"plan": "gold"})
 
     values = await values_of(
         package(tmp_path, plan={**source, "search_by": "enterprise_id", "field": "plan"}), shop=shop
     )
 
     assert values["plan"] == "gold"
-    assert (shop.asked[0].query, shop.asked[0].fields) == ({"enterprise_id": "acme"}, ("plan",))
+    assert (shop.queries[0].query, shop.queries[0].fields) == ({"enterprise_id": "acme"}, ("plan",))
 
 
 @pytest.mark.design("D1-25")
 async def test_a_gated_schema_reads_nothing(tmp_path: Path) -> None:
-    shop = Shop({"status": "paid"})
+    shop = FakeDocuments({"status": "paid"})
 
     values = await values_of(
         package(tmp_path, {"order_id": {}}, order={**ORDER, "required": True}), include_schema=False, shop=shop
     )
 
     assert "order" not in values
-    assert shop.asked == []
+    assert shop.queries == []
 
 
 @pytest.mark.parametrize("payload", [{}, {"order_id": {"$ne": None}}, {"order_id": ["a"]}])
-async def test_an_optional_value_that_cannot_be_read_is_its_default_and_said(
+async def test_an_unreadable_optional_value_is_its_default_and_logged(
     tmp_path: Path, payload: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    shop = Shop({"status": "of somebody else"})
+    shop = FakeDocuments({"status": "of somebody else"})
 
     values = await values_of(
         package(tmp_path, {"order_id": {}}, order={**ORDER, "default": "none"}), payload, shop=shop
     )
 
     assert values["order"] == "none"
-    assert shop.asked == []
+    assert shop.queries == []
     assert [record.getMessage() for record in caplog.records] == ["context_value_missing"]
 
 
 @pytest.mark.design("D1-76")
 async def test_a_value_above_the_bound_does_not_come_in(tmp_path: Path) -> None:
-    shop = Shop({"status": "x" * (MAX_VALUE_BYTES + 1)})
+    shop = FakeDocuments({"status": "x" * (MAX_VALUE_BYTES + 1)})
     read = package(tmp_path / "a", {"order_id": {}}, order={**ORDER, "default": "none"})
     required = package(tmp_path / "b", {"order_id": {}}, order={**ORDER, "required": True})
 
@@ -253,7 +253,7 @@ async def test_a_value_above_the_bound_does_not_come_in(tmp_path: Path) -> None:
 async def test_a_read_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "READ_DEADLINE_S", 0.01)
 
-    class Silent(Shop):
+    class Silent(FakeDocuments):
         async def read(self, *_: Any) -> Mapping[str, Any] | None:
             return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]  # -- a future that never ends
 
@@ -265,7 +265,7 @@ async def test_a_read_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyP
 async def test_reads_are_concurrent(tmp_path: Path) -> None:
     barrier = asyncio.Barrier(3)
 
-    class Together(Shop):
+    class Together(FakeDocuments):
         async def read(self, *_: Any) -> Mapping[str, Any] | None:
             await barrier.wait()
             return {"status": "paid"}

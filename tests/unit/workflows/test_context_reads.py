@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect, ConfigurationError
 
-from tests.unit.workflows.contexts import BASE, FLAGS, ORDER, Shop, context_of, package, values_of
+from tests.unit.workflows.contexts import BASE, FLAGS, ORDER, FakeDocuments, context_of, package, values_of
 from workflows.context import bounds, reads
 from workflows.context.documents import DocumentRead, ReadRefusedError
 from workflows.context.missing import ContextError, ContextUnavailableError, NoValueError
@@ -25,7 +25,7 @@ CUSTOMER = {
 RATE = {"type": "external", "url": "https://api.example.com/rates/{{runtime.app_id}}"}
 
 
-class Failing(Shop):
+class FailingDocuments(FakeDocuments):
     def __init__(self, error: Exception) -> None:
         super().__init__()
         self.error = error
@@ -34,16 +34,16 @@ class Failing(Shop):
         raise self.error
 
 
-class Answering:
+class AnsweringService:
     """An external service in memory."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
 
     async def __call__(self, source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:
         assert facts["app_id"] == app_id
-        self.asked.append((source.url, app_id))
+        self.requests.append((source.url, app_id))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -55,22 +55,22 @@ def missing_in(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
 
 
 async def test_an_entity_is_the_named_fields_of_the_runs_own_document(tmp_path: Path) -> None:
-    shop = Shop({"plan": "gold", "seats": 3, "card": "4111"})
+    shop = FakeDocuments({"plan": "gold", "seats": 3, "card": "4111"})
 
     values = await values_of(package(tmp_path, customer={**CUSTOMER, "as": "object"}), shop=shop)
 
     assert values["customer"] == {"plan": "gold", "seats": 3}
-    assert shop.asked == [DocumentRead("acme", "shop", "customers", {"user_id": "ada"}, ("plan", "seats"))]
+    assert shop.queries == [DocumentRead("acme", "shop", "customers", {"user_id": "ada"}, ("plan", "seats"))]
 
 
 async def test_a_runtime_variable_finds_a_document_as_an_input_does(tmp_path: Path) -> None:
-    shop = Shop({"status": "paid"})
+    shop = FakeDocuments({"status": "paid"})
     spec = package(tmp_path, order=ORDER, order_id={"type": "runtime", "default": "none"})
 
     await values_of(spec, {"order_id": "o-1", "app_id": "globex"}, shop=shop)
     await values_of(spec, {}, shop=shop)
 
-    assert [asked.query for asked in shop.asked] == [{"_id": each, "app_id": "acme"} for each in ("o-1", "none")]
+    assert [asked.query for asked in shop.queries] == [{"_id": each, "app_id": "acme"} for each in ("o-1", "none")]
 
 
 async def test_an_entity_without_a_document_is_its_default_or_empty(tmp_path: Path) -> None:
@@ -90,22 +90,22 @@ async def test_a_required_entity_needs_its_document(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [{"$ne": None}, ["a"], None])
 async def test_only_a_scalar_finds_an_entity(tmp_path: Path, value: Any, caplog: pytest.LogCaptureFixture) -> None:
-    shop = Shop({"plan": "of somebody else"})
+    shop = FakeDocuments({"plan": "of somebody else"})
     declared = package(tmp_path, {"customer_id": {}}, customer={**CUSTOMER, "as": "object", "search_by": "customer_id"})
 
     values = await values_of(declared, {"customer_id": value}, shop=shop)
 
-    assert (values["customer"], shop.asked) == ({}, [])
+    assert (values["customer"], shop.queries) == ({}, [])
     assert [each[:2] for each in missing_in(caplog)] == [("customer", "shop.customers")]
 
 
 async def test_a_gated_schema_reads_no_entity_either(tmp_path: Path) -> None:
-    shop = Shop({"plan": "gold"})
+    shop = FakeDocuments({"plan": "gold"})
 
     declared = package(tmp_path, customer={**CUSTOMER, "as": "object", "required": True})
 
     assert await values_of(declared, include_schema=False, shop=shop) == {**BASE, **FLAGS}
-    assert shop.asked == []
+    assert shop.queries == []
 
 
 async def test_all_that_is_required_and_missing_is_named_at_once(tmp_path: Path) -> None:
@@ -133,14 +133,14 @@ async def test_all_that_is_required_and_missing_is_named_at_once(tmp_path: Path)
     ]
 
 
-async def test_what_is_optional_and_missing_is_said_once_each_and_has_its_default(
+async def test_a_missing_optional_value_is_logged_once_and_has_its_default(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     declared = package(
         tmp_path, {"order_id": {}}, order={**ORDER, "default": "none"}, rate={**RATE, "as": "number", "default": 1.5}
     )
 
-    values = await values_of(declared, external=Answering(NoValueError("it answered 404")))
+    values = await values_of(declared, external=AnsweringService(NoValueError("it answered 404")))
 
     assert (values["order"], values["rate"]) == ("none", 1.5)
     assert missing_in(caplog) == [
@@ -150,8 +150,8 @@ async def test_what_is_optional_and_missing_is_said_once_each_and_has_its_defaul
     assert {each.levelno for each in caplog.records} == {logging.WARNING}
 
 
-async def test_a_service_that_may_come_back_is_worth_another_attempt_only_where_it_is_required(tmp_path: Path) -> None:
-    away = Answering(NoValueError("it answered 503", passing=True))
+async def test_a_temporarily_absent_service_is_retried_only_where_required(tmp_path: Path) -> None:
+    away = AnsweringService(NoValueError("it answered 503", is_transient=True))
 
     optional = package(tmp_path / "a", rate={**RATE, "default": "1.5"})
     required = package(tmp_path / "b", rate={**RATE, "required": True})
@@ -166,7 +166,7 @@ async def test_a_database_that_is_away_is_waited_for(tmp_path: Path, required: b
     declared = package(tmp_path, customer={**CUSTOMER, "as": "object", "required": required})
 
     with pytest.raises(ContextUnavailableError, match=r"customer from shop\.customers: the database: AutoReconnect"):
-        await context_of(declared, shop=Failing(AutoReconnect("canary:27017")))
+        await context_of(declared, shop=FailingDocuments(AutoReconnect("canary:27017")))
 
 
 async def test_one_fault_that_stays_makes_waiting_for_the_others_useless(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_one_fault_that_stays_makes_waiting_for_the_others_useless(tmp_pat
     )
 
     with pytest.raises(ContextError, match=r"who from .*; customer from .*AutoReconnect"):
-        await context_of(declared, shop=Failing(AutoReconnect()))
+        await context_of(declared, shop=FailingDocuments(AutoReconnect()))
 
 
 @pytest.mark.parametrize("error", [ReadRefusedError("not yours"), ConfigurationError("canary")])
@@ -187,20 +187,20 @@ async def test_a_refused_read_is_final(tmp_path: Path, error: Exception) -> None
     with pytest.raises(
         ContextError, match=r"customer from shop.customers: (not yours|the database: Configur)"
     ) as caught:
-        await context_of(declared, shop=Failing(error))
+        await context_of(declared, shop=FailingDocuments(error))
 
     assert "canary" not in str(caught.value)
 
 
 async def test_a_fault_of_ours_is_not_hidden(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        await context_of(package(tmp_path, customer={**CUSTOMER, "as": "object"}), shop=Failing(ZeroDivisionError()))
+        await context_of(package(tmp_path, customer={**CUSTOMER, "as": "object"}), shop=FailingDocuments(ZeroDivisionError()))
 
 
 async def test_one_deadline_bounds_all_reads_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "ALL_READS_DEADLINE_S", 0.01)
 
-    class Half(Shop):
+    class Half(FakeDocuments):
         async def read(self, wanted: DocumentRead) -> Mapping[str, Any] | None:
             if wanted.collection == "orders":
                 return {"status": "paid"}
@@ -217,7 +217,7 @@ async def test_one_deadline_bounds_all_reads_together(tmp_path: Path, monkeypatc
 async def test_a_cancelled_run_takes_its_reads_along(tmp_path: Path) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    class Watched(Shop):
+    class Watched(FakeDocuments):
         async def read(self, *_: Any) -> Mapping[str, Any] | None:
             begun.set()
             try:
@@ -253,19 +253,19 @@ async def test_a_cancelled_run_takes_its_reads_along(tmp_path: Path) -> None:
 async def test_an_external_value_of_another_type_than_declared_does_not_come_in(
     tmp_path: Path, declared: str, answer: Any, fits: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    values = await values_of(package(tmp_path, rate={**RATE, "as": declared}), external=Answering(answer))
+    values = await values_of(package(tmp_path, rate={**RATE, "as": declared}), external=AnsweringService(answer))
 
     assert values["rate"] == (answer if fits else None)
     assert bool(missing_in(caplog)) is not fits
     assert all(f"where {declared} is declared" in reason for _, _, reason in missing_in(caplog))
 
 
-async def test_an_external_read_says_whose_it_is(tmp_path: Path) -> None:
-    service = Answering("eur")
+async def test_an_external_read_carries_its_app(tmp_path: Path) -> None:
+    service = AnsweringService("eur")
 
     await context_of(package(tmp_path, rate=RATE), external=service)
 
-    assert service.asked == [(RATE["url"], "acme")]
+    assert service.requests == [(RATE["url"], "acme")]
 
 
 async def test_a_context_above_its_bound_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

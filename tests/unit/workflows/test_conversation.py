@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from accounting.usage import ModelCall
-from tests.unit.workflows.chats import THREADS, Chat, Kept, built, never
+from tests.unit.workflows.chats import THREADS, Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.agents import AgentShop, BuiltPackage
-from workflows.chat.conversation import converse
+from workflows.chat.agents import PackageCache, BuiltPackage
+from workflows.chat.conversation import run_conversation
 from workflows.chat.errors import PackageChanged, PackageDefect
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
-from workflows.chat.models import Models
+from workflows.chat.models import ModelRegistry
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
 from workflows.models_file import ScriptModel
@@ -33,22 +33,22 @@ ROUND = {"handoff_rules": [rule("A", "B"), rule("B", "A")]}
 
 def chat(folder: Path, answers: Any = None, *, context: dict[str, Any] | None = None, **files: Any) -> Chat:
     package = load(folder, **files)
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     return Chat(
-        built(package, answers or {"default": {"text": "ok", "usage": {"input": 3, "output": 1}}}, folder),
+        build_chat(package, answers or {"default": {"text": "ok", "usage": {"input": 3, "output": 1}}}, folder),
         context or {},
     )
 
 
-def shipped(name: str, folder: Path, /, **context: Any) -> Chat:
+def shipped_chat(name: str, folder: Path, /, **context: Any) -> Chat:
     package = load_package(LIBRARY / name)
     defaults = {each.name: copy.deepcopy(each.default) for each in package.variables.values()}
-    return Chat(built(package, LIBRARY / "answers.yaml", folder), {"app_id": "acme", **defaults, **context})
+    return Chat(build_chat(package, LIBRARY / "answers.yaml", folder), {"app_id": "acme", **defaults, **context})
 
 
 @pytest.mark.design("D4-72")
 async def test_the_daily_digest_is_collected_and_written(tmp_path: Path) -> None:
-    outcome, kept = await fast(shipped("DailyDigest", tmp_path, region="eu")).run()
+    outcome, kept = await fast(shipped_chat("DailyDigest", tmp_path, region="eu")).run()
 
     assert outcome == Outcome(OutcomeKind.COMPLETED, "Writer ends the chat")
     assert kept.speakers == ["Collector", "Writer"]
@@ -64,7 +64,7 @@ async def test_the_daily_digest_is_collected_and_written(tmp_path: Path) -> None
 
 
 async def test_an_order_follow_up_is_reviewed_and_written(tmp_path: Path) -> None:
-    outcome, kept = await fast(shipped("OrderFollowUp", tmp_path, order_id="1", order={"total": 120})).run()
+    outcome, kept = await fast(shipped_chat("OrderFollowUp", tmp_path, order_id="1", order={"total": 120})).run()
 
     assert outcome.kind is OutcomeKind.COMPLETED
     assert kept.speakers == ["Reviewer", "Correspondent"]
@@ -83,11 +83,11 @@ def fast(chat: Chat) -> Chat:
 
 @pytest.mark.parametrize("name", ["DailyDigest", "IssueTriage", "LeadIntake", "OrderFollowUp"])
 async def test_a_chat_resumed_from_any_checkpoint_goes_on_where_it_was(tmp_path: Path, name: str) -> None:
-    whole = fast(shipped(name, tmp_path, order_id="1", name="Ada", company="", story=""))
+    whole = fast(shipped_chat(name, tmp_path, order_id="1", name="Ada", company="", story=""))
     outcome, kept = await whole.run()
 
     for number in range(len(kept.turns) + 1):
-        again, resumed = await whole.run(kept.up_to(number))
+        again, resumed = await whole.run(kept.copy_up_to(number))
 
         assert again == outcome
         assert resumed.speakers == kept.speakers
@@ -95,13 +95,13 @@ async def test_a_chat_resumed_from_any_checkpoint_goes_on_where_it_was(tmp_path:
         assert {call.agent for call in resumed.calls} == set(kept.speakers[number:])
 
 
-async def test_a_chat_that_had_ended_asks_nobody_again(tmp_path: Path) -> None:
+async def test_a_chat_that_had_ended_calls_no_agent_again(tmp_path: Path) -> None:
     """Its worker died after the last turn was committed and before the run was released."""
     limited = {**ORCHESTRATOR, "max_turns": 2}
     ending = chat(tmp_path, handoffs=A_TO_B, orchestrator=limited)
     outcome, kept = await ending.run()
 
-    again, resumed = await ending.run(kept.up_to(2))
+    again, resumed = await ending.run(kept.copy_up_to(2))
 
     assert outcome == again == Outcome(OutcomeKind.COMPLETED, "all said")
     assert resumed.calls == []
@@ -138,7 +138,7 @@ async def test_an_empty_answer_is_a_transient_fault_of_the_model(tmp_path: Path,
 @pytest.mark.parametrize(
     ("status", "transient"), [(425, True), (429, True), (503, True), (529, True), (400, False), (401, False)]
 )
-async def test_an_error_of_the_model_says_whether_to_try_again(tmp_path: Path, status: int, transient: bool) -> None:
+async def test_an_error_of_the_model_is_marked_transient_or_not(tmp_path: Path, status: int, transient: bool) -> None:
     error = {"status": status, "retry_after_s": 1}
     outcome, kept = await chat(tmp_path, {"answers": {"A": [{"error": error}]}}).run()
 
@@ -150,7 +150,7 @@ async def test_an_error_of_the_model_says_whether_to_try_again(tmp_path: Path, s
 
 async def test_a_stopping_worker_hands_back_between_two_turns(tmp_path: Path) -> None:
     stopping = chat(tmp_path, handoffs=ROUND)
-    kept = Kept()
+    kept = ChatRecorder()
 
     outcome, _ = await stopping.run(kept, stopping=lambda: len(kept.turns) == 2)
 
@@ -231,7 +231,7 @@ async def test_each_agent_sees_the_others_by_name_and_its_own_turns_as_its_own(t
     answers = {"answers": {"A": [{"text": "a1"}, {"text": "a2"}], "B": [{"text": "b1"}]}}
     asked: list[list[str]] = []
     talking = chat(tmp_path, answers, handoffs=ROUND, orchestrator={**ORCHESTRATOR, "max_turns": 3})
-    listen(talking, asked)
+    record_requests(talking, asked)
 
     await talking.run()
 
@@ -245,7 +245,7 @@ async def test_each_agent_sees_the_others_by_name_and_its_own_turns_as_its_own(t
 async def test_an_agent_that_goes_on_is_asked_to(tmp_path: Path) -> None:
     asked: list[list[str]] = []
     alone = chat(tmp_path, handoffs={"handoff_rules": [rule("A", "A")]}, orchestrator={**ORCHESTRATOR, "max_turns": 2})
-    listen(alone, asked)
+    record_requests(alone, asked)
 
     await alone.run()
 
@@ -256,7 +256,7 @@ COUNT = "def count(context_variables):\n    context_variables['n'] += 1\n    ret
 
 
 @pytest.mark.design("D1-19", "D1-68")
-async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_not(tmp_path: Path) -> None:
+async def test_only_exposed_variables_are_in_the_prompt_of_every_turn(tmp_path: Path) -> None:
     prompts: list[str] = []
     write_tool(tmp_path, "count.py", COUNT)
     counting = chat(
@@ -271,7 +271,7 @@ async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_
         handoffs={"handoff_rules": [rule("A", "A")]},
         orchestrator={**ORCHESTRATOR, "max_turns": 2},
     )  # fmt: skip
-    listen(counting, [], prompts)
+    record_requests(counting, [], prompts)
 
     await counting.run()
 
@@ -300,7 +300,7 @@ async def test_a_prompt_is_filled_anew_in_every_turn_before_its_hooks(tmp_path: 
         handoffs={"handoff_rules": [rule("A", "A")]},
         orchestrator={**ORCHESTRATOR, "max_turns": 2},
     )  # fmt: skip
-    listen(counting, [], prompts)
+    record_requests(counting, [], prompts)
 
     await counting.run()
 
@@ -308,7 +308,7 @@ async def test_a_prompt_is_filled_anew_in_every_turn_before_its_hooks(tmp_path: 
     assert prompts == shown
 
 
-async def test_what_is_hidden_is_in_no_prompt_turn_or_checkpoint_and_its_purge_is_one_event_a_turn(
+async def test_a_hidden_value_is_stored_nowhere_and_purged_once_a_turn(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     prompts: list[str] = []
@@ -329,7 +329,7 @@ async def test_what_is_hidden_is_in_no_prompt_turn_or_checkpoint_and_its_purge_i
         orchestrator={**ORCHESTRATOR, "max_turns": 2},
     )
     putting.suppressed, putting.redactor = frozenset({"flag"}), Redactor(["canary-1"])
-    listen(putting, [], prompts)
+    record_requests(putting, [], prompts)
 
     _, kept = await putting.run()
 
@@ -343,27 +343,27 @@ async def test_what_is_hidden_is_in_no_prompt_turn_or_checkpoint_and_its_purge_i
     assert purges == [["flag", "given", "note"]]
 
 
-def listen(chat: Chat, asked: list[list[str]], prompts: list[str] | None = None) -> None:
+def record_requests(chat: Chat, requests: list[list[str]], prompts: list[str] | None = None) -> None:
     """Writes down what the model is asked, on its way to the script."""
     for agent in chat.built.agents.values():
         client = agent.config.create()._metered  # type: ignore[union-attr]  # -- the metered client's inside
-        if isinstance(client._inner, Listening):
+        if isinstance(client._inner, ListeningClient):
             continue
-        client._inner = Listening(client._inner, asked, prompts)
+        client._inner = ListeningClient(client._inner, requests, prompts)
 
 
-class Listening:
-    def __init__(self, inner: Any, asked: list[list[str]], prompts: list[str] | None) -> None:
-        self._inner, self._asked, self._prompts = inner, asked, prompts
+class ListeningClient:
+    def __init__(self, inner: Any, requests: list[list[str]], prompts: list[str] | None) -> None:
+        self._inner, self._asked, self._prompts = inner, requests, prompts
 
     async def __call__(self, messages: Any, context: Any, **request: Any) -> Any:
-        self._asked.append([f"{type(each).__name__}: {said(each)}" for each in messages])
+        self._asked.append([f"{type(each).__name__}: {text_of(each)}" for each in messages])
         if self._prompts is not None:
             self._prompts.append("|".join(context.prompt))
         return await self._inner(messages, context, **request)
 
 
-def said(event: Any) -> str:
+def text_of(event: Any) -> str:
     if hasattr(event, "parts"):
         return "".join(part.content for part in event.parts)
     return str(getattr(event, "content", ""))
@@ -393,11 +393,11 @@ async def test_a_cancelled_chat_stops_at_once_and_every_call_is_recorded(
     write_tool(tmp_path, "wait.py", WAIT)
     tools = [{"agent": "A", "file": "wait.py", "function": "wait"}]
     waiting = chat(tmp_path, {"answers": {"A": [entry]}}, tools=tools)
-    listen(waiting, Ringing(asked_at))
-    kept = Held(reached) if at == "commit" else Kept()
+    record_requests(waiting, RingingList(asked_at))
+    kept = HeldRecorder(reached) if at == "commit" else ChatRecorder()
     meter = RunMeter(kept.record)
     conversation = Conversation(waiting.built, ContextVariables({"reached": reached}), frozenset(), meter, "Begin.")
-    task = asyncio.create_task(converse(conversation, commit=kept.commit, stopping=never))
+    task = asyncio.create_task(run_conversation(conversation, save_turn=kept.commit, should_stop=never))
     async with asyncio.timeout(5):
         await (asked_at.wait() if at == "model" else reached.wait())
 
@@ -409,7 +409,7 @@ async def test_a_cancelled_chat_stops_at_once_and_every_call_is_recorded(
     assert [call.error for call in kept.calls] == recorded
 
 
-class Ringing(list[list[str]]):
+class RingingList(list[list[str]]):
     def __init__(self, bell: asyncio.Event) -> None:
         super().__init__()
         self._bell = bell
@@ -418,7 +418,7 @@ class Ringing(list[list[str]]):
         self._bell.set()
 
 
-class Held(Kept):
+class HeldRecorder(ChatRecorder):
     def __init__(self, reached: asyncio.Event) -> None:
         super().__init__()
         self._reached = reached
@@ -428,21 +428,21 @@ class Held(Kept):
         await asyncio.Event().wait()
 
 
-class Away(Kept):
+class UnavailableLedger(ChatRecorder):
     async def record(self, _call: ModelCall, /) -> None:
         raise ConnectionError("the ledger is away")
 
 
-async def test_a_turn_that_cannot_be_kept_says_whose_it_was_and_what_failed_in_it(tmp_path: Path) -> None:
+async def test_a_turn_that_cannot_be_stored_names_its_agent_and_the_failure(tmp_path: Path) -> None:
     write_tool(tmp_path, "t.py", "def t():\n    raise ValueError('no')\n")
     tools = [{"agent": "A", "file": "t.py", "function": "t"}]
     answers = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "ok"}]}}
-    conversation = chat(tmp_path, answers, tools=tools).conversation(Kept())
+    conversation = chat(tmp_path, answers, tools=tools).conversation(ChatRecorder())
 
     async def refuse(*_: object) -> None:
         raise PackageDefect("the context is too large")
 
-    outcome = await converse(conversation, commit=refuse, stopping=never)
+    outcome = await run_conversation(conversation, save_turn=refuse, should_stop=never)
 
     assert outcome.error is not None
     assert (outcome.reason, outcome.error.agent, outcome.error.turn) == ("the context is too large", "A", 1)
@@ -450,7 +450,7 @@ async def test_a_turn_that_cannot_be_kept_says_whose_it_was_and_what_failed_in_i
 
 
 async def test_a_chat_whose_ledger_is_away_stops_before_the_answer_is_used(tmp_path: Path) -> None:
-    kept = Away()
+    kept = UnavailableLedger()
 
     with pytest.raises(ConnectionError):
         await chat(tmp_path).run(kept)
@@ -471,7 +471,7 @@ async def test_chats_of_one_package_at_once_do_not_mix(tmp_path: Path) -> None:
             "A": [{"tool_calls": [{"name": "put", "arguments": {"name": "x"}}], "delay_s": 0.001}, {"text": "done"}]
         }
     }
-    shared = built(package, answers, tmp_path)
+    shared = build_chat(package, answers, tmp_path)
 
     results = await asyncio.gather(*(Chat(shared, {"run": number}).run() for number in range(20)))
 
@@ -489,7 +489,7 @@ async def test_calls_that_failed_before_are_remembered_by_every_later_checkpoint
     assert [kept.checkpoint(number).counters.failed for number in (1, 2)] == [{"A": 1}] * 2
 
 
-async def test_an_unknown_tool_is_told_to_the_model_and_the_chat_goes_on(tmp_path: Path) -> None:
+async def test_an_unknown_tool_is_reported_to_the_model_and_the_chat_goes_on(tmp_path: Path) -> None:
     write_tool(tmp_path, "wait.py", WAIT)
     tools = [{"agent": "A", "file": "wait.py", "function": "wait"}]
     answers = {"answers": {"A": [{"tool_calls": [{"name": "nosuch"}]}, {"text": "fine"}]}}
@@ -508,7 +508,7 @@ async def test_half_a_character_of_a_model_or_a_tool_can_be_kept(tmp_path: Path)
     )
     package = load(tmp_path, tools=[{"agent": "A", "file": "half.py", "function": "half"}])
 
-    _, kept = await Chat(built(package, tmp_path / "answers.json", tmp_path)).run()
+    _, kept = await Chat(build_chat(package, tmp_path / "answers.json", tmp_path)).run()
 
     json.dumps(json.loads(kept.saved[0]), ensure_ascii=False).encode()
     assert kept.turn(1).text == "half ?"
@@ -521,12 +521,12 @@ def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> Non
     write_tool(tmp_path, "slow.py", f"with open({loads!r}, 'a') as file:\n    file.write('x')\ndef slow(): ...\n")
     (tmp_path / "answers.yaml").write_text("default: {text: ok}")
     package = load(tmp_path, tools=[{"agent": "A", "file": "slow.py", "function": "slow"}])
-    shop = AgentShop(Models({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS)
+    shop = PackageCache(ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS)
     barrier = threading.Barrier(4)
 
     def ask(_: int) -> BuiltPackage:
         barrier.wait(5)
-        return shop.build(package)
+        return shop.get_or_build(package)
 
     with ThreadPoolExecutor(4) as threads:
         asked = list(threads.map(ask, range(4)))
@@ -540,11 +540,11 @@ def test_the_modules_of_a_version_that_is_kept_no_longer_are_forgotten(
 ) -> None:
     monkeypatch.setattr("workflows.chat.agents.KEPT_VERSIONS", 1)
     (tmp_path / "answers.yaml").write_text("default: {text: ok}\n")
-    shop = AgentShop(Models({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS)
+    shop = PackageCache(ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS)
 
     def modules_after(text: str) -> list[str]:
         write_tool(tmp_path / "p", "t.py", f"def t():\n    return {text!r}\n")
-        shop.build(load(tmp_path / "p", tools=[{"agent": "A", "file": "t.py", "function": "t"}]))
+        shop.get_or_build(load(tmp_path / "p", tools=[{"agent": "A", "file": "t.py", "function": "t"}]))
         files = {name: str(getattr(each, "__file__", "")) for name, each in sys.modules.copy().items()}
         return [name for name, file in files.items() if file.startswith(str(tmp_path))]
 
@@ -560,11 +560,11 @@ def test_files_that_changed_after_they_were_read_are_not_built(tmp_path: Path) -
     write_tool(tmp_path, "t.py", "def t(): return 2\n")
 
     with pytest.raises(PackageChanged, match="changed while they were read"):
-        built(package, {}, tmp_path)
+        build_chat(package, {}, tmp_path)
 
 
 def test_an_unknown_alias_is_a_defect_that_names_the_known_ones(tmp_path: Path) -> None:
     package = load(tmp_path, agents=[{"name": "A", "model": "fast"}])
 
     with pytest.raises(PackageDefect, match="no alias 'fast'; it has default"):
-        built(package, {"default": {"text": "ok"}}, tmp_path)
+        build_chat(package, {"default": {"text": "ok"}}, tmp_path)

@@ -10,13 +10,13 @@ import pytest
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package
 from workflows.package.counts import count_entries
 from workflows.package.loader import inspect_package
-from workflows.package.models import Counts
+from workflows.package.models import EntryCounts
 from workflows.package.raw.files import PackageFile
 
 RULE = {"source_agent": "A", "target_agent": "B"}
 
 
-def counted(folder: Path, **files: Any) -> Counts:
+def counts_of(folder: Path, **files: Any) -> EntryCounts:
     return inspect_package(write_package(folder, **files)).counts
 
 
@@ -34,7 +34,7 @@ def counted(folder: Path, **files: Any) -> Counts:
     ],
 )
 def test_agents(tmp_path: Path, agents: Any) -> None:
-    assert counted(tmp_path, agents=agents).agents == 2
+    assert counts_of(tmp_path, agents=agents).agents == 2
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_agents(tmp_path: Path, agents: Any) -> None:
     ],
 )
 def test_tools_with_those_of_a_user_interface(tmp_path: Path, tools: Any, counts: tuple[int, int]) -> None:
-    found = counted(tmp_path, tools=tools)
+    found = counts_of(tmp_path, tools=tools)
     assert (found.tools, found.lifecycle_tools) == counts
 
 
@@ -76,7 +76,7 @@ def test_tools_with_those_of_a_user_interface(tmp_path: Path, tools: Any, counts
     ],
 )
 def test_rules_of_every_root(tmp_path: Path, stem: str, body: Any) -> None:
-    assert counted(tmp_path, **{stem: body}).handoffs == 2
+    assert counts_of(tmp_path, **{stem: body}).handoffs == 2
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_rules_of_every_root(tmp_path: Path, stem: str, body: Any) -> None:
     ],
 )
 def test_variables_of_all_six_roots(tmp_path: Path, body: Any) -> None:
-    assert counted(tmp_path, context_variables=body).variables == 2
+    assert counts_of(tmp_path, context_variables=body).variables == 2
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_variables_of_all_six_roots(tmp_path: Path, body: Any) -> None:
     ],
 )
 def test_models_with_aliases(tmp_path: Path, body: Any) -> None:
-    assert counted(tmp_path, structured_outputs=body).models == 2
+    assert counts_of(tmp_path, structured_outputs=body).models == 2
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_models_with_aliases(tmp_path: Path, body: Any) -> None:
     ],
 )
 def test_hooks_and_prompt_middleware_together(tmp_path: Path, stem: str, body: Any) -> None:
-    assert counted(tmp_path, **{stem: body}).hooks == 2
+    assert counts_of(tmp_path, **{stem: body}).hooks == 2
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_hooks_and_prompt_middleware_together(tmp_path: Path, stem: str, body: A
     ],
 )
 def test_entries_with_a_trigger_are_lifecycle_tools(tmp_path: Path, body: Any, hooks: int, moments: int) -> None:
-    found = counted(tmp_path, hooks=body, tools={"lifecycle_tools": [{}]})
+    found = counts_of(tmp_path, hooks=body, tools={"lifecycle_tools": [{}]})
 
     assert (found.hooks, found.lifecycle_tools) == (hooks, moments + 1)
 
@@ -144,16 +144,16 @@ def test_entries_with_a_trigger_are_lifecycle_tools(tmp_path: Path, body: Any, h
 def test_triggers_of_their_own_file_or_of_the_orchestrator(tmp_path: Path) -> None:
     triggers = [{"type": "chat"}, {"type": "odd"}]
 
-    assert counted(tmp_path / "a", triggers=triggers).triggers == 2
-    assert counted(tmp_path / "b", triggers={"triggers": triggers}).triggers == 2
-    assert counted(tmp_path / "c", orchestrator={**ORCHESTRATOR, "triggers": triggers}).triggers == 2
+    assert counts_of(tmp_path / "a", triggers=triggers).triggers == 2
+    assert counts_of(tmp_path / "b", triggers={"triggers": triggers}).triggers == 2
+    assert counts_of(tmp_path / "c", orchestrator={**ORCHESTRATOR, "triggers": triggers}).triggers == 2
 
 
 @pytest.mark.parametrize(
     ("pattern", "handoffs", "hooks"), [("DefaultPattern", 1, 1), ("ag2_network", 2, 2), ("AutoPattern", 1, 1)]
 )
 def test_of_a_pair_only_the_file_that_counts(tmp_path: Path, pattern: str, handoffs: int, hooks: int) -> None:
-    found = counted(
+    found = counts_of(
         tmp_path,
         orchestrator={**ORCHESTRATOR, "orchestration_pattern": pattern},
         handoffs={"handoff_rules": [RULE]},
@@ -165,7 +165,7 @@ def test_of_a_pair_only_the_file_that_counts(tmp_path: Path, pattern: str, hando
 
 
 def test_all_eight_are_there_whatever_could_be_read(tmp_path: Path) -> None:
-    found = counted(tmp_path, agents="- [", tools=None)
+    found = counts_of(tmp_path, agents="- [", tools=None)
 
     assert asdict(found) == dict.fromkeys(
         ("agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"), 0

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import length
+from tests.chaos.lengths import by_length
 from tests.unit.workflows.cron_oracle import CHANGES, at
-from workflows.package.cron import check_cron, fires_after, next_fire
+from workflows.package.cron import check_cron, iter_fires_after, next_fire
 
 NEW_YORK = "America/New_York"
 
 
 def local_fires(cron: str, zone: str, after: str, count: int) -> list[str]:
     start = datetime.fromisoformat(after).replace(tzinfo=ZoneInfo(zone))
-    fires = islice(fires_after(cron, zone, start.astimezone(UTC)), count)
+    fires = islice(iter_fires_after(cron, zone, start.astimezone(UTC)), count)
     return [fire.astimezone(ZoneInfo(zone)).strftime("%d %H:%M:%S%z") for fire in fires]
 
 
@@ -63,7 +63,7 @@ def test_wildcard_jobs_keep_their_step_over_each_change_of_the_clocks(zone: str,
 
     for change in changes:
         start = change - timedelta(hours=12)
-        fires = [start, *islice(fires_after(cron, zone, start), 24 * 60 // step_minutes)]
+        fires = [start, *islice(iter_fires_after(cron, zone, start), 24 * 60 // step_minutes)]
         assert {later - earlier for earlier, later in pairwise(fires)} == {timedelta(minutes=step_minutes)}
 
 
@@ -73,7 +73,7 @@ def test_a_daily_job_fires_once_on_each_day_of_a_year(zone: str, hour: int) -> N
     start = datetime(2025, 12, 31, 23, 59, tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
     days = [
-        fire.astimezone(ZoneInfo(zone)).date() for fire in islice(fires_after(f"15 {hour} * * *", zone, start), 365)
+        fire.astimezone(ZoneInfo(zone)).date() for fire in islice(iter_fires_after(f"15 {hour} * * *", zone, start), 365)
     ]
 
     assert len(set(days)) == 365
@@ -86,12 +86,12 @@ def test_a_daily_job_fires_once_on_each_day_of_a_year(zone: str, hour: int) -> N
     hour=st.integers(0, 365 * 48),
     milliseconds=st.integers(0, 3_600_000),
 )
-@settings(max_examples=length(short=50, long=1000), deadline=None)
+@settings(max_examples=by_length(short=50, long=1000), deadline=None)
 def test_the_sequence_is_the_same_from_wherever_it_is_taken_up(
     cron: str, zone: str, hour: int, milliseconds: int
 ) -> None:
     asked = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=hour, milliseconds=milliseconds)
-    earlier = fires_after(cron, zone, asked - timedelta(hours=5))
+    earlier = iter_fires_after(cron, zone, asked - timedelta(hours=5))
 
     known = next(fire for fire in earlier if fire > asked)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import length
+from tests.chaos.lengths import by_length
 from tests.unit.workflows.cron_oracle import CHANGES, MINUTE, at, crons, oracle
-from workflows.package.cron import fires_after
+from workflows.package.cron import iter_fires_after
 
 SECOND = timedelta(seconds=1)
 EARLIER_IN_APIA = [("Pacific/Apia", "2011-04-02T14:00"), ("Pacific/Apia", "2011-09-24T14:00")]
@@ -26,14 +26,14 @@ EARLIER_IN_APIA = [("Pacific/Apia", "2011-04-02T14:00"), ("Pacific/Apia", "2011-
 @example(cron="0 0 13 * 5", change=CHANGES[10], minutes=0, milliseconds=0)
 @example(cron="* 1 * * 0", change=CHANGES[1], minutes=0, milliseconds=0)
 @example(cron="5-5 0 * * *", change=CHANGES[3], minutes=0, milliseconds=0)
-@settings(max_examples=length(short=40, long=1000), deadline=None)
+@settings(max_examples=by_length(short=40, long=1000), deadline=None)
 def test_what_fires_is_what_the_oracle_sees(
     cron: str, change: tuple[str, str], minutes: int, milliseconds: int
 ) -> None:
     start = at(change) - timedelta(hours=40) + minutes * MINUTE + timedelta(milliseconds=milliseconds)
     end = at(change) + timedelta(hours=50)
 
-    fires = takewhile(lambda each: each <= end, fires_after(cron, change[0], start))
+    fires = takewhile(lambda each: each <= end, iter_fires_after(cron, change[0], start))
 
     assert list(fires) == [each for each in oracle(cron, change) if start < each <= end]
 
@@ -47,6 +47,6 @@ def test_every_second_through_each_change_of_the_clocks_fires_once(zone: str, ch
     step = SECOND if cron.startswith("* ") else 15 * SECOND
 
     start = changed_at - timedelta(minutes=20)
-    fires = [start, *islice(fires_after(cron, zone, start), 2400 * SECOND // step)]
+    fires = [start, *islice(iter_fires_after(cron, zone, start), 2400 * SECOND // step)]
     assert {later - earlier for earlier, later in pairwise(fires)} == {step}
     assert fires[-1] == changed_at + timedelta(minutes=20)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
-from tests.unit.workflows.contexts import Shop, values_of
+from tests.unit.workflows.chats import Chat, build_chat
+from tests.unit.workflows.contexts import FakeDocuments, values_of
 from tests.unit.workflows.packages import errors, load, write_tool
-from workflows.context.observers.agent_text import AgentText
+from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.outcome import OutcomeKind
 from workflows.package.loader import load_package
 from workflows.package.models import Package
@@ -20,7 +20,7 @@ def source(kind: str, **written: Any) -> dict[str, Any]:
     return {"type": kind, **written}
 
 
-def saying(text: str, agent: str = "A") -> dict[str, Any]:
+def text_trigger(text: str, agent: str = "A") -> dict[str, Any]:
     return {"type": "agent_text", "agent": agent, "match": {"equals": text}}
 
 
@@ -43,7 +43,7 @@ FOUR_CATEGORIES: dict[str, Any] = {
             },
             "interview_complete": {
                 "type": "boolean",
-                "source": source("derived", default=False, triggers=[saying("NEXT")]),
+                "source": source("derived", default=False, triggers=[text_trigger("NEXT")]),
             },
             "action_plan_acceptance": {
                 "type": "string",
@@ -87,12 +87,12 @@ async def test_the_four_categories_of_variables(
 ) -> None:
     package = with_variables(tmp_path, FOUR_CATEGORIES)
 
-    values = await values_of(package, shop=Shop(STORED), **options)
+    values = await values_of(package, shop=FakeDocuments(STORED), **options)
 
     names = FOUR_CATEGORIES["context_variables"]["definitions"].keys() | FLAGS.keys()
     assert {name: value for name, value in values.items() if name in names} == loaded
     assert values["enterprise_id"] == "acme"
-    assert package.exposed["A"] == ("enterprise_id", "context_aware", "concept_overview")
+    assert package.exposures["A"] == ("enterprise_id", "context_aware", "concept_overview")
 
 
 @pytest.mark.design("D2-1", "D2-2", "D2-3", "D2-7", "D2-8")
@@ -101,7 +101,7 @@ def test_derived_variables_are_a_list_of_their_own(tmp_path: Path) -> None:
         "name": "interview_complete",
         "description": "True once the interview agent terminates the onboarding chat.",
         "default": False,
-        "triggers": [saying("TERMINATE")],
+        "triggers": [text_trigger("TERMINATE")],
     }
 
     package = with_variables(tmp_path, {"context_variables": {"derived_variables": [derived]}})
@@ -109,7 +109,7 @@ def test_derived_variables_are_a_list_of_their_own(tmp_path: Path) -> None:
     variable = package.variables["interview_complete"]
     assert isinstance(variable.source, StateSource)
     [transition] = variable.source.transitions
-    assert transition.trigger == AgentText("A", equals="TERMINATE")
+    assert transition.trigger == AgentTextTrigger("A", equals="TERMINATE")
     assert (variable.type, variable.default, variable.description) == ("boolean", False, derived["description"])
 
 
@@ -261,13 +261,13 @@ def test_every_field_of_the_file_set_is_read(file_set: Package) -> None:
     assert (tool.kind, tool.auto_invoke) == ("Agent_Tool", True)
     assert file_set.variables["support_mail"].source == EnvSource("SUPPORT_MAIL")
     assert file_set.variables["support_mail"].default == "help@acme"
-    assert file_set.exposed["FinanceSpecialist"] == ("support_mail", "current_domain")
+    assert file_set.exposures["FinanceSpecialist"] == ("support_mail", "current_domain")
 
 
 @pytest.mark.design("D1-33", "D1-69", "D2-4", "D4-19", "D4-21", "D4-72", "D4-75")
 async def test_the_file_set_is_a_workflow_that_runs(file_set: Package, tmp_path: Path) -> None:
     answers = {"answers": {"RouterAgent": [{"text": json.dumps(ANALYSIS)}]}, "default": {"text": "It is on its way."}}
-    chat = Chat(built(file_set, answers, tmp_path / "p"), {"current_domain": "unknown", "support_mail": "help@acme"})
+    chat = Chat(build_chat(file_set, answers, tmp_path / "p"), {"current_domain": "unknown", "support_mail": "help@acme"})
     asked: list[str] = []
     ask = chat.built.agents["FinanceSpecialist"].ask
 

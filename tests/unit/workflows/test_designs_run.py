@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
-from tests.unit.workflows.contexts import BASE, FACTS, Shop
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
+from tests.unit.workflows.contexts import BASE, FACTS, FakeDocuments
 from tests.unit.workflows.packages import errors
 from workflows.context.loading import ContextSources, load_context
 from workflows.outcome import Outcome, OutcomeKind
@@ -20,9 +20,9 @@ BOTH = pytest.mark.parametrize("production", [False, True], ids=["development", 
 
 
 @dataclass
-class Played:
+class PlayedRun:
     outcome: Outcome
-    kept: Kept
+    recorder: ChatRecorder
     chat: Chat
     prompts: dict[str, list[str]] = field(default_factory=dict)  # by agent
     offered: dict[str, set[str]] = field(default_factory=dict)
@@ -34,14 +34,14 @@ class Played:
         return self.chat.last.context
 
 
-async def play(
+async def play_design(
     name: str, workspace: Path, answers: Mapping[str, Any], *, production: bool, states: Mapping[str, Any] | None = None
-) -> Played:
+) -> PlayedRun:
     inspection = inspect_package(PACKAGES / name, production=production)
     assert inspection.package is not None
     assert inspection.obstacles == ()
     assert errors(inspection.package) == []
-    shop = Shop({"ConceptOverview": "bicycles", "plan": "gold"} if name == "Concept" else {"plan": "gold"})
+    shop = FakeDocuments({"ConceptOverview": "bicycles", "plan": "gold"} if name == "Concept" else {"plan": "gold"})
 
     async def kept_states(_: Any) -> Mapping[str, Any]:
         return states or {}
@@ -50,28 +50,28 @@ async def play(
     sources = ContextSources(environment, production, True, shop.read, read_states=kept_states)
     loaded = await load_context(inspection.package, FACTS, {}, sources)
     chat = Chat(
-        built(inspection.package, {"answers": answers, "default": {"text": "ok"}}, workspace / name),
+        build_chat(inspection.package, {"answers": answers, "default": {"text": "ok"}}, workspace / name),
         dict(loaded.variables),
         loaded.suppressed,
         fixed=BASE,
         ui_responses={"action_plan": {"plan_acceptance": "accepted"}, "approve_refund": {"decision": "approved"}},
     )
-    played = Played(Outcome(OutcomeKind.CANCELLED, ""), Kept(), chat)
+    played = PlayedRun(Outcome(OutcomeKind.CANCELLED, ""), ChatRecorder(), chat)
     for agent in chat.built.agents.values():
         client = agent.config.create()._metered  # type: ignore[union-attr]  # -- the metered client's inside
-        if not isinstance(client._inner, Listening):
-            client._inner = Listening(client._inner, played)
-    played.outcome, played.kept = await chat.run_to_its_close()
+        if not isinstance(client._inner, ListeningClient):
+            client._inner = ListeningClient(client._inner, played)
+    played.outcome, played.recorder = await chat.run_to_its_close()
     return played
 
 
-class Listening:
-    def __init__(self, inner: Any, played: Played) -> None:
+class ListeningClient:
+    def __init__(self, inner: Any, played: PlayedRun) -> None:
         self._inner, self._played = inner, played
 
     async def __call__(self, messages: Any, context: Any, **request: Any) -> Any:
         assert self._played.chat.last is not None
-        speaking = self._played.chat.last.speaking
+        speaking = self._played.chat.last.current_turn
         assert speaking is not None
         self._played.prompts.setdefault(speaking.agent, []).append("\n".join(context.prompt))
         names = {each.function.name for each in request["tools"]}
@@ -87,11 +87,11 @@ PLAN = [{"tool_calls": [{"name": "action_plan", "arguments": {"plan": "sell"}}]}
 @BOTH
 async def test_design_1_runs_as_written(production: bool, tmp_path: Path) -> None:
     answers = {"InterviewAgent": INTERVIEW[1:], "ActionPlanArchitect": PLAN}
-    played = await play("Concept", tmp_path, answers, production=production)
+    played = await play_design("Concept", tmp_path, answers, production=production)
 
     pricing = [] if production else ["PricingAgent"]
     speakers = ["InterviewAgent", *pricing, "ActionPlanArchitect", "ProjectOverviewAgent"]
-    assert (played.outcome.kind, played.kept.speakers) == (OutcomeKind.COMPLETED, speakers)
+    assert (played.outcome.kind, played.recorder.speakers) == (OutcomeKind.COMPLETED, speakers)
     [first, *_] = played.prompts["InterviewAgent"]
     aware, flags = ("", "") if production else ("true", "context_aware: true\n")
     assert first == (
@@ -112,11 +112,11 @@ async def test_design_1_runs_as_written(production: bool, tmp_path: Path) -> Non
 @BOTH
 async def test_design_2_runs_as_written(production: bool, tmp_path: Path) -> None:
     answers = {"InterviewAgent": [{"text": "Who are you?"}, {"text": "TERMINATE"}]}
-    played = await play("Onboarding", tmp_path, answers, production=production)
+    played = await play_design("Onboarding", tmp_path, answers, production=production)
 
     assert played.outcome.kind is OutcomeKind.COMPLETED
-    assert played.kept.speakers == ["InterviewAgent", "InterviewAgent", "WelcomeAgent"]
-    assert [turn.context_changes for turn in played.kept.turns] == [{}, {"interview_complete": True}, {}]
+    assert played.recorder.speakers == ["InterviewAgent", "InterviewAgent", "WelcomeAgent"]
+    assert [turn.context_changes for turn in played.recorder.turns] == [{}, {"interview_complete": True}, {}]
 
 
 ANALYSIS = '{"domain": "finance", "urgency": 2, "topics": ["refund"], "is_known": true}'
@@ -128,10 +128,10 @@ REFUND = [{"tool_calls": [{"name": "approve_refund", "arguments": {"amount": 60}
 @pytest.mark.parametrize("states", [{}, {"refund_approval": "approved"}], ids=["first run", "next run"])
 async def test_design_4_runs_as_written(states: dict[str, Any], production: bool, tmp_path: Path) -> None:
     answers = {"RouterAgent": [{"text": ANALYSIS}], "FinanceSpecialist": REFUND}
-    played = await play("SupportRouter", tmp_path, answers, production=production, states=states)
+    played = await play_design("SupportRouter", tmp_path, answers, production=production, states=states)
 
     finance = [] if states else ["FinanceSpecialist"]  # its rule of scope pre holds when it would speak
-    assert (played.outcome.kind, played.kept.speakers) == (
+    assert (played.outcome.kind, played.recorder.speakers) == (
         OutcomeKind.COMPLETED,
         ["RouterAgent", *finance, "ClosingAgent"],
     )
@@ -141,7 +141,7 @@ async def test_design_4_runs_as_written(states: dict[str, Any], production: bool
         "[CONTEXT VARIABLES]\ncurrent_domain: unknown\ncustomer_plan: gold\nchat_stage: open"
     )
     assert played.offered["RouterAgent"] == {"transfer_to_TechSpecialist"}
-    first = played.kept.turn(1)
+    first = played.recorder.turn(1)
     assert {name: first.context_changes[name] for name in ("request_analyzed", "with_finance", "current_domain")} == {
         "request_analyzed": True,
         "with_finance": True,

@@ -36,7 +36,7 @@ from ag2.stream import MemoryStream
 from ag2.testing import TestConfig
 from ag2.utils import CONTEXT_OPTION_NAME
 
-from workflows.chat.fast_stream import FastStream, _Direct
+from workflows.chat.fast_stream import FastStream, _DirectCall
 
 UPGRADE = (
     "AG2 is another one than workflows/chat/fast_stream.py was written for: read ag2/stream.py, make FastStream fit "
@@ -48,7 +48,7 @@ Scenario = Callable[[MemoryStream], Awaitable[object]]
 
 
 @dataclass
-class Watched:
+class WatchedEvents:
     events: list[Any] = field(default_factory=list)
     history: list[Any] = field(default_factory=list)
     returned: Any = None
@@ -60,38 +60,38 @@ class Watched:
         return [name for name, _ in self.events]
 
 
-async def watch(stream: MemoryStream, scenario: Scenario) -> Watched:
-    watched = Watched()
+async def record_scenario(stream: MemoryStream, scenario: Scenario) -> WatchedEvents:
+    watched = WatchedEvents()
 
     async def record(event: BaseEvent) -> None:
-        watched.events.append(shown(event))
+        watched.events.append(comparable_value(event))
 
     stream.subscribe(record)
     before = asyncio.all_tasks()
     async with asyncio.timeout(20):
         try:
-            watched.returned = shown(await scenario(stream))
+            watched.returned = comparable_value(await scenario(stream))
         except Exception as error:  # noqa: BLE001 -- what is raised is compared
-            watched.raised = shown(error)
-    watched.history = shown(list(await stream.history.get_events()))
+            watched.raised = comparable_value(error)
+    watched.history = comparable_value(list(await stream.history.get_events()))
     watched.subscriptions = len(stream._subscribers), len(stream._interrupters)
     watched.tasks = len(asyncio.all_tasks() - before)
     return watched
 
 
-def shown(value: Any) -> Any:
+def comparable_value(value: Any) -> Any:
     """By type and contents, without what is different every time: ids and times."""
     if isinstance(value, BaseEvent):
-        parts = {name: shown(each) for name, each in vars(value).items() if name != "created_at"}
+        parts = {name: comparable_value(each) for name, each in vars(value).items() if name != "created_at"}
         return type(value).__name__, parts
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value).__name__, {each.name: shown(getattr(value, each.name)) for each in fields(value)}
+        return type(value).__name__, {each.name: comparable_value(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, BaseException):
         return type(value).__name__, _CHANGING.sub("#", str(value))
     if isinstance(value, dict):
-        return {name: shown(each) for name, each in value.items()}
+        return {name: comparable_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [shown(each) for each in value]
+        return [comparable_value(each) for each in value]
     if isinstance(value, str | UUID):
         return _CHANGING.sub("#", str(value))
     return value if value is None or isinstance(value, int | float) else type(value).__name__
@@ -158,7 +158,7 @@ async def failing_subtask(stream: MemoryStream) -> object:
     return (await agent(asks, "sorry", tasks=worker).ask("Hello.", stream=stream)).body
 
 
-async def observed(stream: MemoryStream) -> object:
+async def observed_subtask(stream: MemoryStream) -> object:
     seen: list[Any] = []
 
     async def with_context(event: ModelResponse, context: Context) -> None:
@@ -178,18 +178,18 @@ async def observed(stream: MemoryStream) -> object:
 
 class Listener:
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.events: list[Any] = []
 
     async def method(self, event: BaseEvent, context: Context) -> None:
-        self.heard.append(("method", event, context.prompt))
+        self.events.append(("method", event, context.prompt))
 
     async def __call__(self, event: BaseEvent) -> None:
-        self.heard.append(("call", event))
+        self.events.append(("call", event))
 
 
 async def subscribed_in_every_way(stream: MemoryStream) -> object:  # noqa: C901 -- a list of functions
     listener = Listener()
-    heard = listener.heard
+    heard = listener.events
 
     async def untyped(event):  # type: ignore[no-untyped-def]  # as authors write them
         heard.append(("untyped", event))
@@ -270,7 +270,7 @@ async def filtered(stream: MemoryStream) -> object:
     return heard
 
 
-async def got_and_joined(stream: MemoryStream) -> object:
+async def queued_and_joined(stream: MemoryStream) -> object:
     with stream.join(max_events=3) as coming:
         async with stream.get(ToolResultEvent) as result:
             await agent(ADD, "done").ask("Hello.", stream=stream)
@@ -314,7 +314,7 @@ async def mistaken_subscriber(stream: MemoryStream) -> object:
     return await agent("fine").ask("Hello.", stream=stream)
 
 
-async def subscriber_nobody_can_call(stream: MemoryStream) -> object:
+async def uncallable_subscriber(stream: MemoryStream) -> object:
     async def wants_more(event: BaseEvent, more: int) -> None:
         raise AssertionError(event, more)
 
@@ -364,7 +364,7 @@ async def sent_outside_of_a_turn(stream: MemoryStream) -> object:
     return None
 
 
-async def asked_again(stream: MemoryStream) -> object:
+async def repeated_question(stream: MemoryStream) -> object:
     stream.enqueue("and this")
     reply = await agent("one", "two").ask("Hello.", stream=stream)
     return (await reply.ask("And now?")).body
@@ -401,22 +401,22 @@ SCENARIOS: dict[str, tuple[Scenario, set[str]]] = {
     "failing sub-task": (failing_subtask, {"TaskFailed"}),
     "streamed": (asking(ModelMessageChunk("a"), ModelMessageChunk("b"), "ab"), {"ModelMessageChunk"}),
     "failing model": (asking(ModelMessageChunk("a"), RuntimeError("gone")), {"ModelMessageChunk"}),
-    "observers": (observed, {"ObserverStarted", "ObserverCompleted", "ObserverAlert"}),
+    "observers": (observed_subtask, {"ObserverStarted", "ObserverCompleted", "ObserverAlert"}),
     "every way to subscribe": (subscribed_in_every_way, {"ModelResponse"}),
     "interrupters": (interrupted, {"ModelMessage"}),
     "conditions": (filtered, {"ToolCallEvent"}),
-    "get and join": (got_and_joined, {"ToolResultEvent"}),
+    "get and join": (queued_and_joined, {"ToolResultEvent"}),
     "unsubscribed while sending": (unsubscribed_while_sending, {"ModelResponse"}),
     "raising subscriber": (raising_subscriber, {"ModelResponse"}),
     "mistaken subscriber": (mistaken_subscriber, {"ModelRequest"}),
-    "subscriber that nobody can call": (subscriber_nobody_can_call, {"ModelRequest"}),
+    "subscriber that nobody can call": (uncallable_subscriber, {"ModelRequest"}),
     "subscriber that takes nothing": (subscribing(takes_nothing), {"ModelRequest"}),
     "subscriber that takes by place": (subscribing(takes_by_place), {"ModelRequest"}),
     "decorated subscriber": (decorated_subscriber, {"ModelRequest"}),
     "no person to ask": (asking(call("ask_a_person"), "never"), {"HumanInputRequest"}),
     "answered by a person": (answered_by_a_person, {"HumanMessage"}),
     "sent outside of a turn": (sent_outside_of_a_turn, {"ModelMessageChunk"}),
-    "asked again": (asked_again, {"ModelRequest"}),
+    "asked again": (repeated_question, {"ModelRequest"}),
     "cancelled": (cancelled, {"ModelRequest"}),
 }
 RAISING = {
@@ -434,7 +434,7 @@ RAISING = {
 async def test_both_streams_see_and_keep_the_same(name: str) -> None:
     scenario, expected = SCENARIOS[name]
 
-    stock, fast = await watch(MemoryStream(), scenario), await watch(FastStream(), scenario)
+    stock, fast = await record_scenario(MemoryStream(), scenario), await record_scenario(FastStream(), scenario)
 
     assert fast == stock
     assert expected <= {*stock.types()}  # the scenario shows what it is named after
@@ -448,7 +448,7 @@ async def test_both_streams_see_the_same_of_tools_that_run_at_once() -> None:
         [*calls, call("shout", '{"text": "x"}', 6), call("fail", "{}", 7), call("nowhere", "{}", 8)], "ok"
     )
 
-    stock, fast = await watch(MemoryStream(), scenario), await watch(FastStream(), scenario)
+    stock, fast = await record_scenario(MemoryStream(), scenario), await record_scenario(FastStream(), scenario)
 
     assert Counter(map(repr, fast.events)) == Counter(map(repr, stock.events))
     assert [event for event in fast.events if event[0] == "ToolResultsEvent"] == [
@@ -461,11 +461,11 @@ async def test_both_streams_see_the_same_of_tools_that_run_at_once() -> None:
 async def test_fifty_asks_of_one_agent_at_once_keep_apart() -> None:
     shared = agent([ADD, SHOUT], "done")
 
-    async def one(stream: MemoryStream, number: int) -> Watched:
+    async def one(stream: MemoryStream, number: int) -> WatchedEvents:
         async def scenario(stream: MemoryStream) -> object:
             return (await shared.ask(f"Hello {number}.", stream=stream)).body
 
-        return await watch(stream, scenario)
+        return await record_scenario(stream, scenario)
 
     stock = await one(MemoryStream(), 7)
     fast = await asyncio.gather(*(one(FastStream(), number) for number in range(50)))
@@ -479,7 +479,7 @@ async def test_fifty_asks_of_one_agent_at_once_keep_apart() -> None:
 
 @pytest.mark.parametrize("stream", [MemoryStream, FastStream])
 async def test_all_events_are_kept_where_that_was_asked_for(stream: type[MemoryStream]) -> None:
-    watched = await watch(stream(persist_all=True), asking(ModelMessageChunk("a"), "ab"))
+    watched = await record_scenario(stream(persist_all=True), asking(ModelMessageChunk("a"), "ab"))
 
     assert [name for name, _ in watched.history] == watched.types()
     assert "ModelMessageChunk" in watched.types()
@@ -544,4 +544,4 @@ async def test_only_what_is_plainly_callable_is_called_directly() -> None:
     stream = FastStream()
     ids = [stream.subscribe(each) for each in (direct, listener.method, stock, listener, lambda event: event)]
 
-    assert [isinstance(stream._subscribers[each][1], _Direct) for each in ids] == [True, True, False, False, False]
+    assert [isinstance(stream._subscribers[each][1], _DirectCall) for each in ids] == [True, True, False, False, False]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import WAYS, rule, write_package, write_tool
 from workflows.outcome import OutcomeKind
 from workflows.package.loader import Inspection, inspect_package
@@ -93,7 +93,7 @@ async def test_its_tools_are_called(early: Inspection) -> None:
         ]
         + [{"text": "paid"}],
     }
-    chat = Chat(built(early.package, {"answers": answers}, early.folder), ui_responses={"ApprovalCard": {"ok": True}})
+    chat = Chat(build_chat(early.package, {"answers": answers}, early.folder), ui_responses={"ApprovalCard": {"ok": True}})
 
     outcome, kept = await chat.run()
 

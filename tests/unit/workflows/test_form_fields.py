@@ -4,17 +4,17 @@ import pytest
 from pydantic import ValidationError
 
 from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.problems import problems_of
+from workflows.package.trigger_specs.problems import list_problems
 
 
 @pytest.mark.parametrize("name", ["_request", "_delivery", "_charset_"])
 def test_a_name_with_a_meaning_of_its_own_is_refused(name: str) -> None:
-    assert said_of(name) == [("inputs", f"{name} has a meaning of its own; give the field another name")]
+    assert problems_of_field(name) == [("inputs", f"{name} has a meaning of its own; give the field another name")]
 
 
 @pytest.mark.parametrize("name", ["", " ", "two\nlines", "\x00"])
 def test_a_name_that_a_browser_would_change_is_refused(name: str) -> None:
-    assert said_of(name) == [("inputs", "a field needs a name of printable characters")]
+    assert problems_of_field(name) == [("inputs", "a field needs a name of printable characters")]
 
 
 def test_any_other_name_is_taken() -> None:
@@ -22,7 +22,7 @@ def test_any_other_name_is_taken() -> None:
         assert list(FormSpec.model_validate({"name": "lead", "inputs": {name: {}}}).inputs) == [name]
 
 
-def said_of(name: str) -> list[tuple[str, str]]:
+def problems_of_field(name: str) -> list[tuple[str, str]]:
     with pytest.raises(ValidationError) as refused:
         FormSpec.model_validate({"name": "lead", "inputs": {name: {}}})
-    return [(each.place, each.message) for each in problems_of(refused.value)]
+    return [(each.place, each.message) for each in list_problems(refused.value)]

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflows.chat import hook_results
-from workflows.chat.hook_results import UnfitError, fit_messages, fit_text
-from workflows.chat.messages import as_history
+from workflows.chat.hook_results import UnfitError, check_messages, check_text
+from workflows.chat.messages import to_history
 
 
-def user(text: Any, **more: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **more}
+def user(text: Any, **parts: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **parts}
 
 
 def calling(*ids: str, text: str | None = None) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def test_messages_that_are_well_stay_as_they_are() -> None:
         user("Go on.", name="B"),
     ]
 
-    assert fit_messages(messages) == messages
+    assert check_messages(messages) == messages
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_messages_that_are_well_stay_as_they_are() -> None:
         ([{"content": "a"}, {"role": "narrator", "content": "b"}], [user("a"), user("b")]),
         ([{"role": "system", "content": "a"}], [user("a")]),
         ([user([{"type": "text", "text": "a"}, "b"])], [user("a\nb")]),
-        ([user("a", name=5, more=1)], [user("a")]),
+        ([user("a", name=5, parts=1)], [user("a")]),
         ([user("half \ud83d")], [user("half ?")]),
     ],
 )
 def test_what_no_provider_takes_is_put_right(messages: list[Any], expected: list[Any]) -> None:
-    assert fit_messages(messages) == expected
+    assert check_messages(messages) == expected
 
 
 def test_arguments_that_are_data_become_text() -> None:
     call = {"id": "1", "function": {"name": "look", "arguments": {"n": 1}}}
 
-    [message, _] = fit_messages([{"role": "assistant", "tool_calls": [call]}, result("1")])
+    [message, _] = check_messages([{"role": "assistant", "tool_calls": [call]}, result("1")])
 
     assert message["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"n": 1}'}
 
@@ -81,19 +81,19 @@ def test_arguments_that_are_data_become_text() -> None:
         ([{"role": "assistant", "tool_calls": [{"id": "1"}]}], "message 1 has a tool call without a function's name"),
     ],
 )
-def test_what_cannot_be_sent_is_said(messages: Any, why: str) -> None:
+def test_an_unsendable_result_is_reported(messages: Any, why: str) -> None:
     with pytest.raises(UnfitError, match=why):
-        fit_messages(messages)
+        check_messages(messages)
 
 
 def test_a_hook_that_floods_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook_results, "MAX_CHARACTERS", 10)
 
-    assert fit_text("x" * 10, "it") == "x" * 10
+    assert check_text("x" * 10, "it") == "x" * 10
     with pytest.raises(UnfitError, match="it has 11 characters; at most 10"):
-        fit_text("x" * 11, "it")
+        check_text("x" * 11, "it")
     with pytest.raises(UnfitError, match="the messages have 12 characters"):
-        fit_messages([user("x" * 6)] * 2)
+        check_messages([user("x" * 6)] * 2)
 
 
 any_text = st.text(max_size=3) | st.sampled_from(["1", "2", ""])
@@ -114,11 +114,11 @@ any_message = st.fixed_dictionaries(
 @settings(max_examples=80, deadline=None)
 @given(st.lists(any_message, max_size=8))
 def test_whatever_a_hook_leaves_calls_and_results_belong_together(messages: list[Any]) -> None:
-    fit = fit_messages(messages)
+    fit = check_messages(messages)
 
-    as_history(fit)
+    to_history(fit)
     json.dumps(fit)
-    assert fit_messages(fit) == fit
+    assert check_messages(fit) == fit
     waiting: list[str] = []
     for message in fit:
         if message["role"] == "tool":

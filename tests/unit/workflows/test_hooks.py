@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat import package_steps
 from workflows.chat.live import live_turn
@@ -22,7 +22,7 @@ ALL, SEND = "process_all_messages_before_reply", "process_message_before_send"
 
 
 @dataclass
-class Asked:
+class RecordedRequest:
     prompt: tuple[str, ...]
     question: str
     history: str
@@ -35,17 +35,17 @@ def hook(kind: str, function: str, agent: str = "A") -> dict[str, Any]:
 def chat(folder: Path, code: str, *hooks: dict[str, Any], **files: Any) -> Chat:
     write_tool(folder, "own.py", code)
     package = load(folder, **{"hooks": {"hooks": list(hooks)}, "handoffs": A_TO_B, **files})
-    assert not package.refused, package.findings
-    return Chat(built(package, ANSWERS, folder))
+    assert not package.is_refused, package.findings
+    return Chat(build_chat(package, ANSWERS, folder))
 
 
-def listening(chat: Chat, agent: str = "A") -> list[Asked]:
+def record_requests(chat: Chat, agent: str = "A") -> list[RecordedRequest]:
     """What this agent is asked from now on, as AG2 is told."""
-    asked: list[Asked] = []
+    asked: list[RecordedRequest] = []
     ask = chat.built.agents[agent].ask
 
     async def asking(question: str, *, stream: Any, prompt: tuple[str, ...]) -> Any:
-        asked.append(Asked(prompt, question, str(await stream.history.get_events())))
+        asked.append(RecordedRequest(prompt, question, str(await stream.history.get_events())))
         return await ask(question, stream=stream, prompt=prompt)
 
     chat.built.agents[agent].ask = asking  # type: ignore[method-assign,assignment]  # -- a listener in its place
@@ -64,7 +64,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 async def test_an_agents_system_message_is_what_this_turn_is_asked_with(tmp_path: Path, form: str) -> None:
     kind = chat(tmp_path, f"def f(agent, messages):\n    {form}\n", hook(STATE, "f"), handoffs=STAYING)
-    asked = listening(kind)
+    asked = record_requests(kind)
 
     await kind.run()
 
@@ -75,7 +75,7 @@ async def test_prompt_middleware_is_a_hook_of_every_named_agent(tmp_path: Path) 
     code = "async def f(agent, messages, run_context=None):\n    agent.update_system_message('For ' + agent.name)\n"
     middleware = {"prompt_middleware": [{"agent": "all", "filename": "own.py", "function": "f"}]}
     both = chat(tmp_path, code, hooks=None, middleware=middleware)
-    asked = listening(both, "A"), listening(both, "B")
+    asked = record_requests(both, "A"), record_requests(both, "B")
 
     await both.run()
 
@@ -87,7 +87,7 @@ async def test_hooks_are_called_in_file_order_and_see_the_ones_before(tmp_path: 
     code += "def last(agent):\n    agent.system_message += f' {agent.mine}'\n"
     hooks = [hook(STATE, "f2"), hook(STATE, "f1", "all"), hook(STATE, "f2"), hook(STATE, "last")]
     ordered = chat(tmp_path, code, *hooks)
-    asked = listening(ordered)
+    asked = record_requests(ordered)
 
     await ordered.run()
 
@@ -107,7 +107,7 @@ def f(agent, messages):
     }
     writing = chat(tmp_path, code, hook(STATE, "f"), context_variables=variables)
     writing.context, writing.suppressed = {"given": "ships"}, frozenset({"key"})
-    asked = listening(writing)
+    asked = record_requests(writing)
 
     _, kept = await writing.run()
 
@@ -128,7 +128,7 @@ def nothing(content):
     return None
 """
     replaced = chat(tmp_path, code, *(hook(LAST, each, "B") for each in ("f", "nothing", "more")))
-    asked = listening(replaced, "B")
+    asked = record_requests(replaced, "B")
 
     _, kept = await replaced.run()
 
@@ -136,9 +136,9 @@ def nothing(content):
     assert kept.turn(1).text == "from A"
 
 
-async def test_an_agent_that_nobody_spoke_to_since_is_asked_to_go_on(tmp_path: Path) -> None:
+async def test_an_agent_without_a_new_message_is_asked_to_go_on(tmp_path: Path) -> None:
     staying = chat(tmp_path, "def f(content): return content + ' Please.'\n", hook(LAST, "f"), handoffs=STAYING)
-    asked = listening(staying)
+    asked = record_requests(staying)
 
     await staying.run()
 
@@ -155,7 +155,7 @@ def in_place(messages):
     messages.append({"role": "user", "content": "Answer!"})
 """
     changed = chat(tmp_path, code, hook(ALL, "f", "B"), hook(ALL, "in_place", "B"))
-    asked = listening(changed, "B")
+    asked = record_requests(changed, "B")
 
     await changed.run()
 
@@ -164,7 +164,7 @@ def in_place(messages):
     assert "Begin." not in asked[0].history
 
 
-async def test_what_an_agent_is_told_is_changed_in_ag2s_order(tmp_path: Path) -> None:
+async def test_an_agents_message_is_changed_in_ag2s_order(tmp_path: Path) -> None:
     code = "def {}(agent=None, messages=None, content=None):\n    SEEN.append({!r})\n"
     code = "SEEN = []\n" + "".join(code.format(each, each) for each in (STATE, LAST, ALL))
     ordered = chat(tmp_path, code, *(hook(kind, kind) for kind in (ALL, LAST, STATE)))
@@ -188,7 +188,7 @@ async def test_what_an_agent_is_told_is_changed_in_ag2s_order(tmp_path: Path) ->
 )
 async def test_a_reply_is_what_its_hooks_make_of_it(tmp_path: Path, returned: str, text: str) -> None:
     changed = chat(tmp_path, f"def f(sender, message, recipient, silent):\n    return {returned}\n", hook(SEND, "f"))
-    asked = listening(changed, "B")
+    asked = record_requests(changed, "B")
 
     _, kept = await changed.run()
 
@@ -220,7 +220,7 @@ def send(message):
 """
     spoiled = chat(tmp_path, code, hook(STATE, "state"), hook(LAST, "last"), hook(SEND, "send"))
     spoiled.redactor = Redactor(["secret-value"])
-    asked = listening(spoiled)
+    asked = record_requests(spoiled)
 
     _, kept = await spoiled.run()
 
@@ -280,7 +280,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("kind", "body", "why"), FAULTS)
 @pytest.mark.parametrize("form", ["def", "async def"])
-async def test_a_hook_that_fails_fails_the_run_and_says_where(
+async def test_a_failing_hook_fails_the_run_and_names_the_place(
     tmp_path: Path, kind: str, body: str, why: str, form: str
 ) -> None:
     failing = chat(tmp_path, f"{form} f(*args, **kwargs):\n    {body}\n", hook(kind, "f", "B"))
@@ -330,7 +330,7 @@ def f(agent):
     assert agent.seen == 1
 """
     shared = chat(tmp_path, code, hook(STATE, "f"), orchestrator={**ORCHESTRATOR, "max_turns": 1})
-    asked = listening(shared)
+    asked = record_requests(shared)
 
     for _ in range(2):
         outcome, _ = await shared.run()

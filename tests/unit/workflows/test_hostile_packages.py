@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.packages import TOOL, load, write_package, write_tool
-from workflows.package.bounded_findings import MAX_FINDINGS, MAX_MESSAGE
+from workflows.package.bounded_findings import MAX_FINDINGS, MAX_MESSAGE_CHARACTERS
 from workflows.package.findings import Findings
 from workflows.package.loader import Inspection, inspect_package
 from workflows.package.raw import tree
 from workflows.package.raw.files import read_package_files
-from workflows.package.raw.tree import MAX_FOLDERS_DEEP, MAX_TREE_BYTES, content_version, read_tree
+from workflows.package.raw.tree import MAX_FOLDER_DEPTH, MAX_TREE_BYTES, compute_content_version, read_tree
 
 SECONDS = 1.0
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
@@ -28,15 +28,15 @@ def package(folder: Path, **files: Any) -> Path:
     return write_package(folder / "P", **{"agents": ALONE, **files})
 
 
-def inspected(folder: Path) -> Inspection:
+def inspection_of(folder: Path) -> Inspection:
     began = time.process_time()  # of this process alone: others may want the cores as well
     inspection = inspect_package(folder)
     assert time.process_time() - began < SECONDS
     return inspection
 
 
-def found(folder: Path) -> list[tuple[str, str, str]]:
-    return [(each.level, each.code, each.file) for each in inspected(folder).findings]
+def finding_codes(folder: Path) -> list[tuple[str, str, str]]:
+    return [(each.level, each.code, each.file) for each in inspection_of(folder).findings]
 
 
 @pytest.mark.parametrize(
@@ -47,33 +47,33 @@ def found(folder: Path) -> list[tuple[str, str, str]]:
 def test_deep_nesting_in_yaml_is_refused(tmp_path: Path, text: str) -> None:
     folder = package(tmp_path, tools=text)
 
-    assert found(folder) == [("error", "unreadable", "tools.yaml")]
-    assert "nested too deeply" in inspected(folder).findings[0].message
+    assert finding_codes(folder) == [("error", "unreadable", "tools.yaml")]
+    assert "nested too deeply" in inspection_of(folder).findings[0].message
 
 
 @pytest.mark.parametrize("levels", [150, 900, 100_000])
 def test_deep_nesting_in_json_is_refused(tmp_path: Path, levels: int) -> None:
     (package(tmp_path) / "tools.json").write_text("[" * levels + "]" * levels)
-    assert found(tmp_path / "P") == [("error", "unreadable", "tools.json")]
+    assert finding_codes(tmp_path / "P") == [("error", "unreadable", "tools.json")]
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_what_is_nested_as_deep_as_may_be_is_read_by_all_readers(tmp_path: Path, suffix: str) -> None:
     (package(tmp_path) / f"tools.{suffix}").write_text("[" * 99 + "]" * 99)
-    assert {each.code for each in inspected(tmp_path / "P").findings} == {"wrong_type"}
+    assert {each.code for each in inspection_of(tmp_path / "P").findings} == {"wrong_type"}
 
 
 @pytest.mark.parametrize("text", [ALIASES, BOMB, "[" + "x," * 150_000 + "]"], ids=["anchors", "bomb", "entries"])
 def test_more_than_a_package_can_mean_is_refused(tmp_path: Path, text: str) -> None:
     folder = package(tmp_path, context_variables=text)
 
-    assert found(folder) == [("error", "unreadable", "context_variables.yaml")]
-    assert "too much" in inspected(folder).findings[0].message
+    assert finding_codes(folder) == [("error", "unreadable", "context_variables.yaml")]
+    assert "too much" in inspection_of(folder).findings[0].message
 
 
 def test_more_json_than_a_package_can_mean_is_refused(tmp_path: Path) -> None:
     (package(tmp_path) / "tools.json").write_text("[" + "0," * 200_000 + "0]")
-    assert found(tmp_path / "P") == [("error", "unreadable", "tools.json")]
+    assert finding_codes(tmp_path / "P") == [("error", "unreadable", "tools.json")]
 
 
 @pytest.mark.parametrize("size", [100 * 1024 * 1024, 10 * 1024 * 1024 * 1024])
@@ -82,9 +82,9 @@ def test_a_huge_file_is_refused_without_being_read(tmp_path: Path, stem: str, si
     folder = package(tmp_path)
     os.truncate(write_package(folder, **{stem: "x"}) / f"{stem}.yaml", size)
 
-    codes = {code for _, code, _ in found(folder)}
+    codes = {code for _, code, _ in finding_codes(folder)}
 
-    assert ("error", "file_too_large", f"{stem}.yaml") in found(folder)
+    assert ("error", "file_too_large", f"{stem}.yaml") in finding_codes(folder)
     assert codes == ({"file_too_large", "package_too_large"} if size > MAX_TREE_BYTES else {"file_too_large"})
 
 
@@ -93,7 +93,7 @@ def test_a_sparse_file_beside_the_package_files_is_not_hashed(tmp_path: Path) ->
     (folder / "disk.img").touch()
     os.truncate(folder / "disk.img", 10 * 1024 * 1024 * 1024)
 
-    assert found(folder) == [("error", "package_too_large", "P")]
+    assert finding_codes(folder) == [("error", "package_too_large", "P")]
 
 
 def test_a_tree_of_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_tree_of_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monke
     for number in range(60):
         (folder / f"{number}.txt").touch()
 
-    assert found(folder) == [("error", "too_many_files", "P")]
+    assert finding_codes(folder) == [("error", "too_many_files", "P")]
 
 
 def test_a_tree_of_too_many_folders_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_a_tree_of_too_many_folders_is_not_walked_to_its_end(tmp_path: Path, mon
     for number in range(60):
         (folder / "a" / str(number)).mkdir(parents=True)
 
-    assert found(folder) == [("error", "too_many_files", "P")]
+    assert finding_codes(folder) == [("error", "too_many_files", "P")]
 
 
 def test_too_much_in_the_shared_folder_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,14 +121,14 @@ def test_too_much_in_the_shared_folder_counts_too(tmp_path: Path, monkeypatch: p
     for number in range(50):
         (tmp_path / "_shared" / f"{number}.py").touch()
 
-    assert found(folder) == [("error", "too_many_files", "P")]
+    assert finding_codes(folder) == [("error", "too_many_files", "P")]
 
 
 def test_folders_are_not_walked_down_for_ever(tmp_path: Path) -> None:
     folder = package(tmp_path)
     (folder / "/".join("d" * 200)).mkdir(parents=True)
 
-    assert found(folder) == [("error", "too_many_files", "/".join("d" * (MAX_FOLDERS_DEEP + 1)))]
+    assert finding_codes(folder) == [("error", "too_many_files", "/".join("d" * (MAX_FOLDER_DEPTH + 1)))]
 
 
 def make_pipe(path: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_never_ends_is_never_opened(tmp_path: Path, name: str, make: Callab
     folder = package(tmp_path, **({"orchestrator": None} if name.startswith("orch") else {}))
     make(folder / name)
 
-    assert found(folder) == [("error", code, name)]
+    assert finding_codes(folder) == [("error", code, name)]
 
 
 def test_a_link_out_of_the_package_is_not_followed(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_link_out_of_the_package_is_not_followed(tmp_path: Path) -> None:
     (folder / "tools" / "secret.py").symlink_to(outside / "tools" / "secret.py")
     (folder / "rows.csv").symlink_to(outside / "rows.csv")
 
-    assert sorted(found(folder)) == [
+    assert sorted(finding_codes(folder)) == [
         ("error", "leaves_package", "linked"),
         ("error", "leaves_package", "rows.csv"),
         ("error", "leaves_package", "tools/secret.py"),
@@ -186,12 +186,12 @@ def test_links_inside_and_into_the_shared_folder_are_followed(tmp_path: Path) ->
     assert sorted(each.name for each in tree_now.files) == names
 
 
-def test_a_link_out_of_the_shared_folder_is_no_fault_of_the_packages_beside_it(tmp_path: Path) -> None:
+def test_a_link_out_of_the_shared_folder_blames_no_neighbouring_package(tmp_path: Path) -> None:
     folder = package(tmp_path)
     (tmp_path / "_shared").mkdir()
     (tmp_path / "_shared" / "evil.py").symlink_to("/etc/passwd")
 
-    assert found(folder) == []
+    assert finding_codes(folder) == []
     assert "../_shared/evil.py" not in [each.name for each in read_tree(folder).files]
 
 
@@ -202,8 +202,8 @@ def test_messages_and_findings_are_bounded(tmp_path: Path) -> None:
 
     assert len(package.findings) == MAX_FINDINGS + 1
     assert package.findings[-1].code == "more_findings"
-    assert max(len(each.message) for each in package.findings) <= MAX_MESSAGE + 1
-    assert package.refused
+    assert max(len(each.message) for each in package.findings) <= MAX_MESSAGE_CHARACTERS + 1
+    assert package.is_refused
 
 
 def test_errors_are_kept_where_findings_are_left_out(tmp_path: Path) -> None:
@@ -212,17 +212,17 @@ def test_errors_are_kept_where_findings_are_left_out(tmp_path: Path) -> None:
     package = load(tmp_path, agents=ALONE, context_variables={"definitions": sections}, tools="[")
 
     assert [each.code for each in package.findings[:1]] == ["unreadable"]
-    assert package.refused
+    assert package.is_refused
 
 
 def test_a_file_that_grows_hidden_siblings_keeps_its_version(tmp_path: Path) -> None:
     folder = package(tmp_path)
-    before = content_version(folder)
+    before = compute_content_version(folder)
     for name in (".git/HEAD", "node_modules/x/index.js", "tools/__pycache__/x.pyc", "..2026/agents.yaml"):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_text("x")
 
-    assert content_version(folder) == before
+    assert compute_content_version(folder) == before
 
 
 def test_readers_see_no_file_that_could_not_be_read(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_readers_see_no_file_that_could_not_be_read(tmp_path: Path) -> None:
 
     files = read_package_files(folder, Findings())
 
-    assert {stem: file.readable for stem, file in files.items()} == {
+    assert {stem: file.is_readable for stem, file in files.items()} == {
         "orchestrator": True,
         "agents": True,
         "tools": False,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import load, write_tool
 from workflows.chat.errors import PackageDefect
-from workflows.chat.incidents import MAX_MESSAGE, MAX_TRACEBACK, Incident, incident_of
+from workflows.chat.incidents import MAX_MESSAGE, MAX_TRACEBACK, Incident, make_incident
 from workflows.chat.tool_modules import PackageModules
 from workflows.context.redaction import HIDDEN, Redactor
 
@@ -16,15 +16,15 @@ SECRET = "secret-value-9b1c"
 HIDING = Redactor([SECRET])
 
 
-def caught(error: BaseException) -> Incident:
+def catch_incident(error: BaseException) -> Incident:
     try:
         raise error
     except BaseException as raised:  # noqa: BLE001 -- whatever it is
-        return incident_of(raised, where="tool look", agent="A", turn=2)
+        return make_incident(raised, where="tool look", agent="A", turn=2)
 
 
-def test_an_incident_says_where_it_was_and_what_happened() -> None:
-    incident = caught(ValueError("no")).kept(HIDING.text)
+def test_an_incident_has_its_place_and_its_event() -> None:
+    incident = catch_incident(ValueError("no")).redacted(HIDING.redact_text)
 
     assert (incident.where, incident.type, incident.message) == ("tool look", "ValueError", "no")
     assert (incident.agent, incident.turn) == ("A", 2)
@@ -34,7 +34,7 @@ def test_an_incident_says_where_it_was_and_what_happened() -> None:
 
 @pytest.mark.parametrize("before", range(MAX_MESSAGE - len(SECRET), MAX_MESSAGE + 1, 4))
 def test_a_hidden_value_is_taken_out_before_the_message_is_cut(before: int) -> None:
-    incident = caught(ValueError("x" * before + SECRET)).kept(HIDING.text)
+    incident = catch_incident(ValueError("x" * before + SECRET)).redacted(HIDING.redact_text)
 
     assert "secret" not in incident.message
     assert len(incident.message) <= MAX_MESSAGE
@@ -42,7 +42,7 @@ def test_a_hidden_value_is_taken_out_before_the_message_is_cut(before: int) -> N
 
 @pytest.mark.parametrize("after", range(MAX_TRACEBACK - len(SECRET) - 1, MAX_TRACEBACK, 4))
 def test_a_hidden_value_is_taken_out_before_the_traceback_is_cut(after: int) -> None:
-    incident = caught(ValueError(SECRET + "x" * after)).kept(HIDING.text)
+    incident = catch_incident(ValueError(SECRET + "x" * after)).redacted(HIDING.redact_text)
 
     assert "9b1c" not in incident.traceback
     assert len(incident.traceback) <= MAX_TRACEBACK + 2
@@ -55,23 +55,23 @@ def test_hidden_values_in_a_chain_of_errors_are_taken_out() -> None:
         except KeyError as first:
             raise type(SECRET, (ValueError,), {})("then") from first
     except ValueError as error:
-        incident = incident_of(error, where=SECRET).kept(HIDING.text)
+        incident = make_incident(error, where=SECRET).redacted(HIDING.redact_text)
 
     assert SECRET not in str(incident)
     assert (incident.where, incident.type) == (HIDDEN, HIDDEN)
 
 
-class Broken(Exception):  # noqa: N818 -- as a package may name it
+class BrokenError(Exception):  # noqa: N818 -- as a package may name it
     def __str__(self) -> str:
         raise OSError
 
 
 def test_what_no_store_takes_is_replaced() -> None:
-    incident = caught(ValueError("half \ud83d")).kept(HIDING.text)
+    incident = catch_incident(ValueError("half \ud83d")).redacted(HIDING.redact_text)
 
     assert incident.message == "half ?"
     incident.traceback.encode()
-    assert caught(Broken()).kept(HIDING.text).message == "(its text cannot be read)"
+    assert catch_incident(BrokenError()).redacted(HIDING.redact_text).message == "(its text cannot be read)"
 
 
 READS = "import os\n\ndef t():\n    return os.environ['SLACK_WEBHOOK_URL']\n"
@@ -113,14 +113,14 @@ async def test_the_place_is_the_innermost_line_of_the_packages_own_files(
     package = load(folder, tools=[{"agent": "A", "file": file, "function": "t", "timeout_s": 0.2}])
 
     calling = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on"}]}}
-    _, kept = await Chat(built(package, calling, folder)).run()
+    _, kept = await Chat(build_chat(package, calling, folder)).run()
 
     [incident] = kept.turn(1).errors
     assert incident.place == place
 
 
 def test_code_of_no_package_has_no_place() -> None:
-    assert caught(ValueError("no")).place is None
+    assert catch_incident(ValueError("no")).place is None
 
 
 def test_an_error_while_a_file_is_loaded_names_its_line(tmp_path: Path) -> None:
@@ -130,4 +130,4 @@ def test_an_error_while_a_file_is_loaded_names_its_line(tmp_path: Path) -> None:
     with pytest.raises(
         PackageDefect, match=r"t\.py failed when it was loaded: KeyError: 'NO_SUCH_KEY' \(tools/t\.py:3\)"
     ):
-        PackageModules(package).function(package.tools[0].file, "t")
+        PackageModules(package).load_function(package.tools[0].file, "t")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import load, write_tool
 from workflows.chat.errors import PackageDefect
 from workflows.chat.tool_functions import load_tool_functions
@@ -39,12 +39,12 @@ def test_a_file_that_raises_it_is_a_defect(tmp_path: Path, raised: str, said: st
     assert str(caught.value).startswith(f"t.py failed when it was loaded: {said}")
 
 
-async def told(folder: Path, source: str) -> str:
+async def tool_answer(folder: Path, source: str) -> str:
     """What the model is told about the tool's result."""
     write_tool(folder, "t.py", source)
     package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     async with asyncio.timeout(10):
-        outcome, kept = await Chat(built(package, ANSWERS, folder)).run()
+        outcome, kept = await Chat(build_chat(package, ANSWERS, folder)).run()
     assert (outcome.kind, kept.turn(1).text) == (OutcomeKind.COMPLETED, "went on")
     [text] = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
     return str(text)
@@ -57,7 +57,7 @@ async def test_a_validator_that_raises_it_fails_its_tool(tmp_path: Path, raised:
     )
     source = f"import asyncio\nfrom pydantic import BaseModel, field_validator\n{checked}        raise {raised}\n"
 
-    text = await told(tmp_path, f"{source}\ndef t(order: Order): return 1\n")
+    text = await tool_answer(tmp_path, f"{source}\ndef t(order: Order): return 1\n")
 
     told_shortly = "it cancelled itself" if "Cancelled" in said else said
     assert text.startswith(f"The tool t failed: {told_shortly}")
@@ -66,7 +66,7 @@ async def test_a_validator_that_raises_it_fails_its_tool(tmp_path: Path, raised:
 async def test_an_error_whose_text_raises_it_fails_its_tool(tmp_path: Path) -> None:
     mute = "class Mute(Exception):\n    def __str__(self): raise KeyboardInterrupt\n"
 
-    text = await told(tmp_path, f"{mute}\ndef t(order: dict): raise Mute\n")
+    text = await tool_answer(tmp_path, f"{mute}\ndef t(order: dict): raise Mute\n")
 
     assert text == "The tool t failed: Mute: (its text cannot be read)"
 
@@ -79,7 +79,7 @@ async def test_what_a_hook_leaves_and_raises_it_when_it_is_read_fails_the_hook(
     write_tool(tmp_path, "own.py", f"{odd}\ndef f(messages): return [Odd()]\n")
     kind = "process_all_messages_before_reply"
     hook = {"hook_type": kind, "hook_agent": "A", "filename": "own.py", "function": "f"}
-    chat = Chat(built(load(tmp_path, hooks={"hooks": [hook]}), ANSWERS, tmp_path))
+    chat = Chat(build_chat(load(tmp_path, hooks={"hooks": [hook]}), ANSWERS, tmp_path))
 
     outcome, _ = await chat.run()
 

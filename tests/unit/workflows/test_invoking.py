@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.test_tool_threads import until
+from tests.unit.workflows.test_tool_threads import wait_until
 from workflows.chat.errors import NeedsHuman
-from workflows.chat.invoking import MOST_YIELDED, RaisedError, TimedOutError, invoke
-from workflows.chat.people import Call, UIToolError
+from workflows.chat.invoking import MAX_YIELDED_ITEMS, PackageCodeError, TimedOutError, invoke
+from workflows.chat.people import PackageCall, UIToolError
 from workflows.chat.tool_threads import ToolThreads
 from workflows.tools import use_ui_tool
 
@@ -27,21 +27,21 @@ async def call(function: Callable[..., Any], *positional: Any, timeout_s: float 
         return await invoke(function, *positional, keywords=keywords, threads=POOL, timeout_s=timeout_s)
 
 
-def plain(a: int, /, *, b: int = 0) -> tuple[int, int]:
+def pair(a: int, /, *, b: int = 0) -> tuple[int, int]:
     return a, b
 
 
-async def later(a: int, /, *, b: int = 0) -> tuple[int, int]:
+async def pair_later(a: int, /, *, b: int = 0) -> tuple[int, int]:
     await asyncio.sleep(0)
     return a, b
 
 
-class Made:
+class CallableObject:
     async def __call__(self, a: int, *, b: int) -> tuple[int, int]:
         return a, b
 
 
-@pytest.mark.parametrize("function", [plain, later, lambda a, b: later(a, b=b), functools.partial(later, b=9), Made()])
+@pytest.mark.parametrize("function", [pair, pair_later, lambda a, b: pair_later(a, b=b), functools.partial(pair_later, b=9), CallableObject()])
 async def test_what_any_kind_of_function_returns(function: Callable[..., Any]) -> None:
     assert await call(function, 1, b=2) == (1, 2)
 
@@ -62,21 +62,21 @@ async def counting_later() -> AsyncIterator[int]:
 
 async def test_what_a_generator_yields_is_a_list() -> None:
     assert await call(counting) == await call(counting_later) == [0, 1, 2]
-    assert len(await call(endless)) == MOST_YIELDED
+    assert len(await call(endless)) == MAX_YIELDED_ITEMS
 
 
 @pytest.mark.parametrize(
     "error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()]
 )
 @pytest.mark.parametrize("kind", ["plain", "async"])
-async def test_whatever_it_raises_is_told_here_and_ends_no_loop(kind: str, error: BaseException) -> None:
+async def test_whatever_it_raises_reaches_the_caller_and_ends_no_loop(kind: str, error: BaseException) -> None:
     def now() -> None:
         raise error
 
     async def soon() -> None:
         raise error
 
-    with pytest.raises(RaisedError) as caught:
+    with pytest.raises(PackageCodeError) as caught:
         await invoke(now if kind == "plain" else soon, keywords={}, threads=POOL)
 
     assert caught.value.error is error
@@ -86,8 +86,8 @@ async def test_whatever_it_raises_is_told_here_and_ends_no_loop(kind: str, error
 
 
 async def test_arguments_that_do_not_fit_are_an_error_like_any_other() -> None:
-    for function in (plain, later):
-        with pytest.raises(RaisedError, match="TypeError: "):
+    for function in (pair, pair_later):
+        with pytest.raises(PackageCodeError, match="TypeError: "):
             await call(function, 1, 2, 3)
 
 
@@ -100,7 +100,7 @@ async def test_one_that_cancels_its_own_task_does_not_cancel_the_run(returns: bo
         if not returns:
             await asyncio.Event().wait()
 
-    with pytest.raises(RaisedError, match="it cancelled itself"):
+    with pytest.raises(PackageCodeError, match="it cancelled itself"):
         await call(cancel)
 
 
@@ -138,10 +138,10 @@ async def test_one_that_takes_too_long_is_given_up(kind: str) -> None:
     def around() -> Any:
         return hang()
 
-    with pytest.raises(RaisedError, match=r"^it took longer than 0\.2 s$") as caught:
+    with pytest.raises(PackageCodeError, match=r"^it took longer than 0\.2 s$") as caught:
         await call({"plain": spin, "async": hang}.get(kind, around), timeout_s=0.2)
     assert isinstance(caught.value.error, TimedOutError)
-    await until(ended.is_set)
+    await wait_until(ended.is_set)
 
 
 async def test_the_error_of_a_timeout_inside_is_not_ours() -> None:
@@ -149,11 +149,11 @@ async def test_the_error_of_a_timeout_inside_is_not_ours() -> None:
         async with asyncio.timeout(0):
             await asyncio.Event().wait()
 
-    with pytest.raises(RaisedError, match="TimeoutError: "):
+    with pytest.raises(PackageCodeError, match="TimeoutError: "):
         await call(wait)
 
 
-class Stubborn:
+class StubbornFunction:
     """Swallows the first cancellations, or all of them."""
 
     def __init__(self, times: int) -> None:
@@ -177,9 +177,9 @@ async def test_one_that_swallows_its_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch, ends_by: str
 ) -> None:
     monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.04)
-    stubborn = Stubborn(times=2)
+    stubborn = StubbornFunction(times=2)
 
-    await ended(stubborn, ends_by)
+    await end_by(stubborn, ends_by)
 
     assert stubborn.ended.is_set()
 
@@ -189,9 +189,9 @@ async def test_one_that_swallows_every_cancellation_is_left_behind(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ends_by: str
 ) -> None:
     monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.02)
-    stubborn = Stubborn(times=1000)
+    stubborn = StubbornFunction(times=1000)
 
-    await ended(stubborn, ends_by)
+    await end_by(stubborn, ends_by)
 
     assert not stubborn.ended.is_set()
     assert [each.levelno for each in caplog.records if each.getMessage() == "tool_left_behind"] == [logging.WARNING]
@@ -202,13 +202,13 @@ async def test_one_that_swallows_every_cancellation_is_left_behind(
 def test_the_end_of_a_loop_does_not_wait_for_what_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.02)
 
-    async def leave() -> Stubborn:
-        stubborn = Stubborn(times=1000)
-        await ended(stubborn, "timeout")
+    async def leave() -> StubbornFunction:
+        stubborn = StubbornFunction(times=1000)
+        await end_by(stubborn, "timeout")
         asyncio.get_running_loop().call_later(0.05, stubborn.release.set)  # if it does wait
         return stubborn
 
-    stubborn: list[Stubborn] = []
+    stubborn: list[StubbornFunction] = []
     thread = threading.Thread(target=lambda: stubborn.append(asyncio.run(leave())))
     thread.start()
     thread.join(10)
@@ -216,7 +216,7 @@ def test_the_end_of_a_loop_does_not_wait_for_what_is_left_behind(monkeypatch: py
     assert not stubborn[0].ended.is_set()
 
 
-async def ended(function: Callable[[], Any], by: str) -> None:
+async def end_by(function: Callable[[], Any], by: str) -> None:
     async def work() -> None:
         await function()
 
@@ -224,13 +224,13 @@ async def ended(function: Callable[[], Any], by: str) -> None:
     if by == "cancel":
         await function.began.wait()  # type: ignore[attr-defined]  # of a Stubborn
         task.cancel()
-    with pytest.raises(RaisedError if by == "timeout" else asyncio.CancelledError):
+    with pytest.raises(PackageCodeError if by == "timeout" else asyncio.CancelledError):
         await task
 
 
 async def test_a_second_cancel_of_the_run_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 60)
-    stubborn = Stubborn(times=1000)
+    stubborn = StubbornFunction(times=1000)
 
     async def work() -> None:
         await stubborn()
@@ -238,7 +238,7 @@ async def test_a_second_cancel_of_the_run_does_not_wait(monkeypatch: pytest.Monk
     task = asyncio.create_task(call(work))
     await stubborn.began.wait()
     task.cancel()
-    await until(lambda: stubborn.times < 1000)
+    await wait_until(lambda: stubborn.times < 1000)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -254,7 +254,7 @@ async def test_a_cancel_reaches_a_plain_function_and_does_not_wait_for_it() -> N
         release.wait()
 
     task = asyncio.create_task(call(wait))
-    await until(began.is_set)
+    await wait_until(began.is_set)
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -262,18 +262,18 @@ async def test_a_cancel_reaches_a_plain_function_and_does_not_wait_for_it() -> N
     release.set()
 
 
-async def test_a_busy_pool_is_told_apart_from_a_slow_function() -> None:
+async def test_a_busy_pool_is_distinguished_from_a_slow_function() -> None:
     pool, release = ToolThreads(1), threading.Event()
     busy = asyncio.create_task(invoke(release.wait, keywords={}, threads=pool))
-    await until(lambda: pool.alive == 1)
+    await wait_until(lambda: pool.thread_count == 1)
 
-    with pytest.raises(RaisedError, match="could not begin: no thread was free"):
-        await invoke(plain, 1, keywords={}, threads=pool, timeout_s=0.01)
+    with pytest.raises(PackageCodeError, match="could not begin: no thread was free"):
+        await invoke(pair, 1, keywords={}, threads=pool, timeout_s=0.01)
     release.set()
     await busy
     pool.close()
-    with pytest.raises(RaisedError, match="could not begin: the tool threads are closed"):
-        await invoke(plain, 1, keywords={}, threads=pool)
+    with pytest.raises(PackageCodeError, match="could not begin: the tool threads are closed"):
+        await invoke(pair, 1, keywords={}, threads=pool)
 
 
 async def ask() -> Any:
@@ -297,22 +297,22 @@ async def swallow_errors() -> str:
 
 
 @pytest.mark.parametrize("function", [ask, swallow, swallow_errors, lambda: asyncio.run(swallow())])
-async def test_asking_a_person_who_is_not_there_cannot_be_swallowed(function: Callable[[], Any]) -> None:
+async def test_a_question_to_an_absent_person_cannot_be_swallowed(function: Callable[[], Any]) -> None:
     with pytest.raises(NeedsHuman, match=r"a step of the package waits for a person \(Card\)"):
         await call(function)
 
 
 async def test_one_for_people_waits_when_it_returns_without_having_asked() -> None:
     with pytest.raises(NeedsHuman, match="show waits for a person: its trigger"):
-        await invoke(plain, 1, keywords={}, threads=POOL, call=Call("show", for_people=True))
-    with pytest.raises(RaisedError, match="ValueError: broken"):
-        await invoke(broken, keywords={}, threads=POOL, call=Call("show", for_people=True))
+        await invoke(pair, 1, keywords={}, threads=POOL, call=PackageCall("show", needs_answer=True))
+    with pytest.raises(PackageCodeError, match="ValueError: broken"):
+        await invoke(broken, keywords={}, threads=POOL, call=PackageCall("show", needs_answer=True))
 
 
 def broken() -> None:
     raise ValueError("broken")
 
 
-async def test_outside_of_a_run_nobody_can_be_asked() -> None:
+async def test_outside_of_a_run_no_person_can_be_asked() -> None:
     with pytest.raises(UIToolError, match="in a run only"):
         await use_ui_tool("Card")

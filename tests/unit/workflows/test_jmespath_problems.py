@@ -9,7 +9,7 @@ from jmespath.exceptions import JMESPathError
 
 from tests.unit.workflows.packages import errors, load
 from triggers.payload import evaluate
-from workflows.package.jmespath_problems import MAX_LENGTH, jmespath_problem
+from workflows.package.jmespath_problems import MAX_CHARACTERS, find_jmespath_problem
 
 HOOK: dict[str, Any] = {"type": "webhook", "apps": ["a"], "verify": {"scheme": "github", "secret": "env:S"}}
 
@@ -43,7 +43,7 @@ HOOK: dict[str, Any] = {"type": "webhook", "apps": ["a"], "verify": {"scheme": "
     ],
 )
 def test_it_is_one_sentence(text: str, problem: str) -> None:
-    found = jmespath_problem(text)
+    found = find_jmespath_problem(text)
 
     assert found is not None
     assert found.startswith(f"is not a JMESPath expression: {problem}")
@@ -53,18 +53,18 @@ def test_it_is_one_sentence(text: str, problem: str) -> None:
 
 
 def test_bounds() -> None:
-    assert jmespath_problem("a" * (MAX_LENGTH + 1)) == f"has more than {MAX_LENGTH} characters; let a tool compute it"
-    assert jmespath_problem("!" * 1999 + "a") == "is nested too deeply"
+    assert find_jmespath_problem("a" * (MAX_CHARACTERS + 1)) == f"has more than {MAX_CHARACTERS} characters; let a tool compute it"
+    assert find_jmespath_problem("!" * 1999 + "a") == "is nested too deeply"
 
 
 @pytest.mark.parametrize("expression", ["||".join(["a"] * 600), "|".join(["a"] * 200), "[" * 150 + "a" + "]" * 150])
 def test_what_the_parser_takes_and_no_event_can_be_asked_is_refused(expression: str) -> None:
-    assert jmespath_problem(expression) == "is nested too deeply"
+    assert find_jmespath_problem(expression) == "is nested too deeply"
 
 
 @pytest.mark.parametrize("expression", ["||".join(["a=='x'"] * 99), "|".join(["a"] * 99), ".".join(["a"] * 99)])
 def test_what_is_accepted_can_be_asked_of_an_event(expression: str) -> None:
-    assert jmespath_problem(expression) is None
+    assert find_jmespath_problem(expression) is None
     assert evaluate(expression, {"a": "y"}) in (None, False)
 
 
@@ -81,7 +81,7 @@ def test_what_is_accepted_can_be_asked_of_an_event(expression: str) -> None:
     ],
 )
 def test_what_can_be_evaluated_has_no_problem(text: str) -> None:
-    assert jmespath_problem(text) is None
+    assert find_jmespath_problem(text) is None
 
 
 @pytest.mark.parametrize("text", ["nope(a)", "length(a, b)", "a[", "total > 100"])

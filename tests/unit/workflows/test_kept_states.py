@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.contexts import BASE, FACTS, package
-from workflows.context.kept_states import StatePlace, state_places, states_to_keep
+from workflows.context.kept_states import StateKey, state_keys, changed_states
 from workflows.context.loading import ContextSources, load_context
 from workflows.package.models import Package
 
@@ -17,17 +17,17 @@ STATE = {"type": "state", "default": "new", "persist": True}
 INPUTS = {"stage": {"type": "string", "default": "from the input"}}
 
 
-class Store:
-    def __init__(self, **kept: Any) -> None:
-        self.kept = kept
-        self.asked: list[StatePlace] = []
+class FakeStateStore:
+    def __init__(self, **states: Any) -> None:
+        self.states = states
+        self.queries: list[StateKey] = []
 
-    async def read(self, places: Collection[StatePlace]) -> Mapping[str, Any]:
-        self.asked.extend(places)
-        return {place.variable: self.kept[place.variable] for place in places if place.variable in self.kept}
+    async def read(self, places: Collection[StateKey]) -> Mapping[str, Any]:
+        self.queries.extend(places)
+        return {place.variable: self.states[place.variable] for place in places if place.variable in self.states}
 
 
-async def loaded(checked: Package, store: Store, payload: Mapping[str, Any] | None = None, **facts: Any) -> Any:
+async def loaded_context(checked: Package, store: FakeStateStore, payload: Mapping[str, Any] | None = None, **facts: Any) -> Any:
     sources = ContextSources({}, True, True, read_document=_no_document, read_states=store.read)
     return (await load_context(checked, replace(FACTS, **facts), payload or {}, sources)).variables
 
@@ -51,11 +51,11 @@ async def test_a_run_begins_with_what_is_kept_under_its_key(
     tmp_path: Path, key: str | None, facts: dict[str, Any], place: tuple[str, str] | None
 ) -> None:
     checked = package(tmp_path, stage={**STATE, "persist_key": key}, other={"type": "state", "default": "1"})
-    store = Store(stage="paid", other="5")
+    store = FakeStateStore(stage="paid", other="5")
 
-    context = await loaded(checked, store, **facts)
+    context = await loaded_context(checked, store, **facts)
 
-    assert store.asked == ([] if place is None else [StatePlace("acme", "Small", "stage", *place)])
+    assert store.queries == ([] if place is None else [StateKey("acme", "Small", "stage", *place)])
     assert (context["stage"], context["other"]) == ("new" if place is None else "paid", "1")
 
 
@@ -72,7 +72,7 @@ async def test_a_kept_value_has_to_fit_what_is_declared_now(
     tmp_path: Path, declared: dict[str, Any], kept: dict[str, Any], begins: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    context = await loaded(package(tmp_path, stage={**STATE, **declared}), Store(**kept))
+    context = await loaded_context(package(tmp_path, stage={**STATE, **declared}), FakeStateStore(**kept))
 
     assert context["stage"] == begins
     unused = [vars(each)["variable"] for each in caplog.records if each.getMessage() == "kept_state_not_used"]
@@ -84,14 +84,14 @@ async def test_a_kept_value_has_to_fit_what_is_declared_now(
 )
 async def test_what_a_trigger_supplies_wins(tmp_path: Path, payload: dict[str, Any], begins: str) -> None:
     checked = package(tmp_path, INPUTS, stage=STATE)
-    assert (await loaded(checked, Store(stage="paid"), payload))["stage"] == begins
+    assert (await loaded_context(checked, FakeStateStore(stage="paid"), payload))["stage"] == begins
 
 
 def test_a_run_leaves_what_it_changed_and_nothing_hidden(tmp_path: Path) -> None:
     checked = package(tmp_path, **dict.fromkeys(("one", "two", "three"), STATE), plain={"type": "state"})
     context = {"one": "a", "two": "b", "three": "(hidden) key", "plain": "c"}
 
-    left = states_to_keep(checked, BASE, {"one", "three", "plain", "gone"}, context)
+    left = changed_states(checked, BASE, {"one", "three", "plain", "gone"}, context)
 
-    assert [(each.place, each.value) for each in left] == [(state_places(checked, BASE)["one"], "a")]
-    assert states_to_keep(checked, BASE, set(), context) == ()
+    assert [(each.state_key, each.value) for each in left] == [(state_keys(checked, BASE)["one"], "a")]
+    assert changed_states(checked, BASE, set(), context) == ()

@@ -5,10 +5,10 @@ A value that writes to the context when it is looked at does what a tool's own t
 
 from pathlib import Path
 
-from tests.unit.workflows.chats import Kept, built, never
+from tests.unit.workflows.chats import ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import load, rule, write_tool
 from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.conversation import converse
+from workflows.chat.conversation import run_conversation
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.transcript import Turn
@@ -57,22 +57,22 @@ def test_names_may_come_and_go_while_they_are_looked_at() -> None:
     assert dict(context) == {}
 
 
-async def test_what_is_left_behind_neither_ends_the_run_nor_is_it_kept_in_the_open(tmp_path: Path) -> None:
+async def test_values_left_behind_neither_end_the_run_nor_are_stored_in_clear(tmp_path: Path) -> None:
     write_tool(tmp_path, "late.py", MEDDLE)
     tools = {"tools": [{"agent": "A", "file": "late.py", "function": "leave_behind"}]}
     rules = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
     package = load(tmp_path, tools=tools, handoffs=rules)
     answers = {"answers": {"A": [{"tool_calls": [{"name": "leave_behind"}]}]}, "default": {"text": "ok"}}
-    context, meter = ContextVariables(), RunMeter(Kept().record)
+    context, meter = ContextVariables(), RunMeter(ChatRecorder().record)
     chat = Conversation(
-        built(package, answers, tmp_path), context, frozenset(), meter, "Begin.", redactor=Redactor([CANARY])
+        build_chat(package, answers, tmp_path), context, frozenset(), meter, "Begin.", redactor=Redactor([CANARY])
     )
     late = LateWriter(context)
 
-    outcome = await converse(chat, commit=late.commit, stopping=never)
+    outcome = await run_conversation(chat, save_turn=late.commit, should_stop=never)
 
     assert outcome.kind == "completed"
     assert len(late.committed) == 2
     assert HIDDEN in late.committed[1]
     assert CANARY in str(context.data)
-    assert CANARY not in str([late.committed, chat.turns, chat.kept()])
+    assert CANARY not in str([late.committed, chat.turns, chat.storable_context()])

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built, never
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat import lifecycle, package_steps
-from workflows.chat.conversation import MAX_EXPLANATION, close, converse
+from workflows.chat.conversation import MAX_EXPLANATION, close_conversation, run_conversation
 from workflows.chat.errors import PackageDefect
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
@@ -32,27 +32,27 @@ def {moment}(context_variables, agent_name=None, outcome=None, error=None):
 )
 
 
-def step(moment: str, function: str | None = None, **more: Any) -> dict[str, Any]:
-    return {"trigger": moment, "file": "steps.py", "function": function or moment, **more}
+def step(moment: str, function: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"trigger": moment, "file": "steps.py", "function": function or moment, **fields}
 
 
 def chat(folder: Path, code: str, steps: list[dict[str, Any]], *, answers: Any = None, **files: Any) -> Chat:
     write_tool(folder, "steps.py", code)
     package = load(folder, tools={"lifecycle_tools": steps}, **{"handoffs": A_TO_B, **files})
-    assert not package.refused, package.findings
-    made = Chat(built(package, answers or {"default": {"text": "ok"}}, folder))
+    assert not package.is_refused, package.findings
+    made = Chat(build_chat(package, answers or {"default": {"text": "ok"}}, folder))
     made.fixed = FIXED
     made.context = dict(FIXED)
     return made
 
 
-def every_moment(folder: Path, **more: Any) -> Chat:
-    return chat(folder, NOTING, [step(moment) for moment in reversed(MOMENTS)], **more)
+def every_moment(folder: Path, **options: Any) -> Chat:
+    return chat(folder, NOTING, [step(moment) for moment in reversed(MOMENTS)], **options)
 
 
-def left(chat: Chat) -> dict[str, Any]:
+def context_left(chat: Chat) -> dict[str, Any]:
     assert chat.last is not None
-    return chat.last.kept()
+    return chat.last.storable_context()
 
 
 async def test_every_moment_comes_in_its_order(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ async def test_every_moment_comes_in_its_order(tmp_path: Path) -> None:
 
     assert outcome == Outcome(OutcomeKind.COMPLETED, "all said")
     in_turns = ["before_agent A", "after_agent A", "before_agent B", "after_agent B"]
-    assert left(whole)["seen"] == [*BEGINS, *in_turns, "after_chat completed", "on_complete completed"]
+    assert context_left(whole)["seen"] == [*BEGINS, *in_turns, "after_chat completed", "on_complete completed"]
     assert kept.turn(1).context_changes == {"seen": [*BEGINS, *in_turns[:2]]}
     assert kept.context(2)["seen"][-1] == "after_agent B"
 
@@ -95,9 +95,9 @@ async def test_a_turn_takes_its_steps_in_one_order(tmp_path: Path) -> None:
             "registry": {"A": "M"},
         },
     )
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
 
-    _, kept = await Chat(built(package, {"default": {"text": '{"x": 1}'}}, tmp_path)).run()
+    _, kept = await Chat(build_chat(package, {"default": {"text": '{"x": 1}'}}, tmp_path)).run()
 
     assert kept.context(1)["trail"] == ["before_agent", "sent", "call", "after_agent"]
 
@@ -132,18 +132,18 @@ async def test_what_a_tool_left_running_asks_a_person_in_vain_and_fails_the_run(
     package = load(tmp_path, tools={"tools": tools, "lifecycle_tools": [step("after_agent", "wait")]})
     answers = {"answers": {"A": [{"tool_calls": [{"name": "leave"}]}, {"text": "ok"}]}}
 
-    outcome, kept = await Chat(built(package, answers, tmp_path)).run()
+    outcome, kept = await Chat(build_chat(package, answers, tmp_path)).run()
 
     assert (outcome.kind, kept.turns) == (OutcomeKind.PACKAGE_ERROR, [])
     assert "leave is over, and what it left running asks a person; await it before you return" in outcome.reason
 
 
-async def test_what_a_step_is_told_of_a_failure_holds_nothing_hidden(tmp_path: Path) -> None:
+async def test_the_failure_a_step_receives_holds_nothing_hidden(tmp_path: Path) -> None:
     told = chat(tmp_path, "def tell(c, *, error): c['length'] = len(error)\n", [step("on_fail", "tell")])
     told.redactor = Redactor(["a-long-secret-value"])
-    conversation = told.conversation(Kept())
+    conversation = told.conversation(ChatRecorder())
 
-    await close(conversation, Outcome(OutcomeKind.MODEL_ERROR, "a-long-secret-value"))
+    await close_conversation(conversation, Outcome(OutcomeKind.MODEL_ERROR, "a-long-secret-value"))
 
     assert conversation.context["length"] == len("(hidden)")
 
@@ -156,21 +156,21 @@ async def test_an_agents_steps_are_those_of_its_turns(tmp_path: Path) -> None:
     assert kept.context(2)["seen"] == ["after_agent A", "after_agent A", "before_agent B", "after_agent B"]
 
 
-async def test_a_step_is_told_whose_run_it_is_by_the_run_and_not_by_the_context(tmp_path: Path) -> None:
+async def test_a_step_gets_the_runs_identity_from_the_run_and_not_the_context(tmp_path: Path) -> None:
     code = "def tell(*, context_variables, **runtime):\n    context_variables['told'] = runtime\n"
     whole = chat(tmp_path, code, [step("before_chat", "tell")])
     whole.context = {"user_id": "somebody else", "app_id": "other"}
 
     await whole.run()
 
-    assert left(whole)["told"] == {
+    assert context_left(whole)["told"] == {
         **FIXED,
         "workflow_name": "Small",
         "execution_id": "r1",
         "agent_name": None,
         **dict.fromkeys(("error", "outcome", "error_type", "error_message", "agent", "turn")),
     }
-    assert left(whole)["app_id"] == "acme"
+    assert context_left(whole)["app_id"] == "acme"
 
 
 FAILURE = """
@@ -207,7 +207,7 @@ async def test_the_last_steps_get_what_made_the_run_fail(
 
     message = None if told is None or outcome.error is None else outcome.error.message
     expected = [None] * 4 if told is None else [told[0], message, *told[1:]]
-    assert left(whole)["told"] == [expected, expected]
+    assert context_left(whole)["told"] == [expected, expected]
 
 
 async def test_the_last_steps_get_a_failure_without_hidden_values(tmp_path: Path) -> None:
@@ -215,10 +215,10 @@ async def test_the_last_steps_get_a_failure_without_hidden_values(tmp_path: Path
     whole.redactor = Redactor(["canary-secret-99"])
     error = OutcomeError("Bad-canary-secret-99", "with canary-secret-99", turn=0)
 
-    conversation = whole.conversation(Kept())
-    await lifecycle.finish(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, error.message, error), succeeded=False)
+    conversation = whole.conversation(ChatRecorder())
+    await lifecycle.run_last_steps(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, error.message, error), succeeded=False)
 
-    [[kind, message, agent, turn]] = conversation.kept()["told"]
+    [[kind, message, agent, turn]] = conversation.storable_context()["told"]
     assert (kind[:4], message[:5], agent, turn) == ("Bad-", "with ", None, 0)
     assert "canary" not in kind + message
 
@@ -251,7 +251,7 @@ async def test_a_hooks_file_as_generators_write_it_runs(tmp_path: Path) -> None:
     _, kept = await whole.run_to_its_close()
 
     assert [each.code for each in whole.built.package.findings if each.file == "hooks.json"] == ["not_executed"] * 3
-    assert left(whole)["trail"] == ["first", "before_chat", "around", "after_chat"]
+    assert context_left(whole)["trail"] == ["first", "before_chat", "around", "after_chat"]
     assert kept.turn(1).context_changes == {"trail": ["first", "before_chat"]}
 
 
@@ -281,7 +281,7 @@ async def test_on_fail_is_called_however_a_chat_fails(
 
     assert outcome.kind == kind
     assert reason in outcome.reason
-    assert left(failing)["seen"][-2:] == [f"{each} {kind} {outcome.reason}" for each in ("after_chat", "on_fail")]
+    assert context_left(failing)["seen"][-2:] == [f"{each} {kind} {outcome.reason}" for each in ("after_chat", "on_fail")]
 
 
 async def test_a_classic_chat_that_runs_out_of_turns_is_complete(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ async def test_a_classic_chat_that_runs_out_of_turns_is_complete(tmp_path: Path)
 
     await ending.run_to_its_close()
 
-    assert left(ending)["seen"][-2:] == ["after_chat max_turns", "on_complete max_turns"]
+    assert context_left(ending)["seen"][-2:] == ["after_chat max_turns", "on_complete max_turns"]
 
 
 async def test_a_chat_that_waits_for_a_person_is_not_over(tmp_path: Path) -> None:
@@ -302,17 +302,17 @@ async def test_a_chat_that_waits_for_a_person_is_not_over(tmp_path: Path) -> Non
     outcome, _ = await waiting.run_to_its_close()
 
     assert outcome.kind is OutcomeKind.NEEDS_HUMAN
-    assert left(waiting)["seen"] == [*BEGINS, "before_agent A", "after_agent A"]
+    assert context_left(waiting)["seen"] == [*BEGINS, "before_agent A", "after_agent A"]
 
 
 async def test_a_chat_that_could_not_even_begin_is_closed(tmp_path: Path) -> None:
     never_begun = every_moment(tmp_path)
-    conversation = never_begun.conversation(Kept())
+    conversation = never_begun.conversation(ChatRecorder())
 
-    outcome = await close(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, "region is missing"))
+    outcome = await close_conversation(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, "region is missing"))
 
     assert outcome.reason == "region is missing"
-    assert conversation.kept()["seen"] == [
+    assert conversation.storable_context()["seen"] == [
         f"{each} package_error region is missing" for each in ("after_chat", "on_fail")
     ]
 
@@ -321,7 +321,7 @@ async def test_a_resumed_chat_does_not_begin_again(tmp_path: Path) -> None:
     resumed = every_moment(tmp_path)
     _, kept = await resumed.run()
 
-    _, again = await resumed.run(kept.up_to(1))
+    _, again = await resumed.run(kept.copy_up_to(1))
 
     assert again.context(2) == kept.context(2)
     assert again.context(2)["seen"].count("on_start") == 1
@@ -332,7 +332,7 @@ async def test_a_run_without_a_first_checkpoint_begins_again(tmp_path: Path) -> 
 
     for _ in range(2):
         await again.run()
-        assert left(again)["seen"] == [*BEGINS, "before_agent A"]
+        assert context_left(again)["seen"] == [*BEGINS, "before_agent A"]
 
 
 RAISING = "\n".join(f"def {moment}(ctx):\n    raise ValueError('it was secret-value')\n" for moment in MOMENTS)
@@ -342,7 +342,7 @@ RAISING = "\n".join(f"def {moment}(ctx):\n    raise ValueError('it was secret-va
     ("moment", "agent", "turn"),
     [("on_start", None, 0), ("before_chat", None, 0), ("before_agent", "A", 1), ("after_agent", "A", 1)],
 )
-async def test_a_step_that_fails_fails_the_run_and_says_where(
+async def test_a_failing_step_fails_the_run_and_names_the_place(
     tmp_path: Path, moment: str, agent: str | None, turn: int
 ) -> None:
     code = RAISING + "\ndef closed(context_variables): context_variables['closed'] = True\n"
@@ -359,11 +359,11 @@ async def test_a_step_that_fails_fails_the_run_and_says_where(
     assert outcome.error is not None
     assert (outcome.error.type, outcome.error.agent, outcome.error.turn) == ("StepFailed", agent, turn)
     assert kept.turns == []
-    assert left(failing)["closed"] is True
+    assert context_left(failing)["closed"] is True
     assert failing.last is not None
     [incident] = failing.last.incidents
     assert (incident.where, incident.type, incident.agent) == (f"{moment} steps.py:{moment}", "ValueError", agent)
-    assert failing.last.failed_tools == 1
+    assert failing.last.failed_tool_count == 1
     assert "raise ValueError" in incident.traceback
     assert "secret-value" not in json.dumps(incident.as_document())
 
@@ -392,8 +392,8 @@ async def test_what_fails_at_the_end_is_noted_and_changes_nothing(
     outcome, _ = await closing.run_to_its_close()
 
     assert outcome == Outcome(OutcomeKind.COMPLETED, "all said")
-    assert left(closing)["seen"] == ["after_chat completed", "on_complete completed"]
-    assert left(closing)["reached"] is True
+    assert context_left(closing)["seen"] == ["after_chat completed", "on_complete completed"]
+    assert context_left(closing)["reached"] is True
     assert closing.last is not None
     [incident] = closing.last.incidents
     assert incident.where == f"{moment} steps.py:bad"
@@ -401,7 +401,7 @@ async def test_what_fails_at_the_end_is_noted_and_changes_nothing(
 
 
 @contextlib.contextmanager
-def at_most(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     started = asyncio.get_running_loop().time()
     yield
     assert asyncio.get_running_loop().time() - started < seconds
@@ -417,10 +417,10 @@ async def test_steps_that_hang_at_the_end_leave_the_others_their_time(
     await closing.run()
     assert closing.last is not None
 
-    with at_most(2):
-        await close(closing.last, Outcome(OutcomeKind.COMPLETED, "all said"))
+    with time_limit(2):
+        await close_conversation(closing.last, Outcome(OutcomeKind.COMPLETED, "all said"))
 
-    assert left(closing)["seen"] == ["after_chat completed", "on_complete completed"]
+    assert context_left(closing)["seen"] == ["after_chat completed", "on_complete completed"]
     assert [each.where.split(":")[1] for each in closing.last.incidents] == ["hang", "hang"]
     assert "took longer than 0." in closing.last.incidents[0].message
 
@@ -448,44 +448,44 @@ async def quick(context_variables, outcome):
 """
 
 
-async def test_who_is_cancelled_can_still_close_the_chat(tmp_path: Path) -> None:
+async def test_a_cancelled_run_can_still_close_the_chat(tmp_path: Path) -> None:
     """As `cancel` and Ctrl-C do: the cancellation is caught, and then the chat is closed in the same task."""
     code = HANGING + "async def mark(c): c['begun'].set()\n"
     slow = {"answers": {"A": [{"text": "late", "delay_s": 60}]}}
     cancelled = chat(tmp_path, code, [step("before_chat", "mark"), step("on_fail", "quick")], answers=slow)
-    conversation = cancelled.conversation(Kept())
+    conversation = cancelled.conversation(ChatRecorder())
     begun = conversation.context["begun"] = asyncio.Event()
 
     async def run() -> Outcome:
         try:
-            return await converse(conversation, commit=Kept().commit, stopping=never)
+            return await run_conversation(conversation, save_turn=ChatRecorder().commit, should_stop=never)
         except asyncio.CancelledError:
-            return await close(conversation, Outcome(OutcomeKind.CANCELLED, "cancelled by somebody"))
+            return await close_conversation(conversation, Outcome(OutcomeKind.CANCELLED, "cancelled by somebody"))
 
     task = asyncio.create_task(run())
     await asyncio.wait_for(begun.wait(), 5)
     task.cancel()
 
     assert (await task).kind is OutcomeKind.CANCELLED
-    assert conversation.kept()["closed"] == "cancelled"
+    assert conversation.storable_context()["closed"] == "cancelled"
 
 
 async def test_a_cancellation_while_a_chat_closes_is_honoured_at_once(tmp_path: Path) -> None:
     """A worker that lost its lease must not go on calling."""
     closing = chat(tmp_path, HANGING, [step("on_fail"), step("on_fail", "quick")])
-    conversation = closing.conversation(Kept())
+    conversation = closing.conversation(ChatRecorder())
     begun = conversation.context["begun"] = asyncio.Event()
-    task = asyncio.create_task(close(conversation, Outcome(OutcomeKind.TIMEOUT, "over")))
+    task = asyncio.create_task(close_conversation(conversation, Outcome(OutcomeKind.TIMEOUT, "over")))
     await asyncio.wait_for(begun.wait(), 5)
 
     task.cancel()
 
-    with at_most(2), pytest.raises(asyncio.CancelledError):
+    with time_limit(2), pytest.raises(asyncio.CancelledError):
         await task
     assert "closed" not in conversation.context
 
 
-async def test_a_step_that_needs_what_nobody_gives_fails_the_run_before_it_begins(tmp_path: Path) -> None:
+async def test_a_step_with_an_unbound_parameter_fails_the_run_before_it_begins(tmp_path: Path) -> None:
     code = "def on_fail(*, amount, app_id): ...\n" + NOTING.replace("def on_fail", "def unused")
     demanding = chat(tmp_path, code, [step("on_start"), step("on_fail")])
 
@@ -493,10 +493,10 @@ async def test_a_step_that_needs_what_nobody_gives_fails_the_run_before_it_begin
 
     assert outcome.kind is OutcomeKind.TOOL_ERROR
     assert outcome.reason.startswith("on_fail steps.py:on_fail needs amount, which no lifecycle tool is given")
-    assert (kept.calls, "seen" in left(demanding)) == ([], False)
+    assert (kept.calls, "seen" in context_left(demanding)) == ([], False)
 
 
-async def test_what_steps_write_is_hidden_and_whose_run_it_is_stays(tmp_path: Path) -> None:
+async def test_what_steps_write_is_hidden_and_the_runs_identity_stays(tmp_path: Path) -> None:
     code = "def spoil(c):\n    c['key'] = 'x'\n    c['said'] = 'it is secret-value'\n    c['app_id'] = 'other'\n"
     for moment in ("before_chat", "before_agent", "after_agent", "after_chat"):
         spoiling = chat(tmp_path / moment, code, [step(moment, "spoil")])
@@ -568,7 +568,7 @@ async def test_what_failed_in_a_turn_that_was_cut_off_is_kept(tmp_path: Path) ->
     code = "def look(): raise ValueError('not found')\n"
     write_tool(tmp_path, "look.py", code)
     tools = {"tools": {"tools": [{"agent": "A", "file": "look.py", "function": "look"}]}}
-    cut_off = Chat(built(load(tmp_path, handoffs=A_TO_B, **tools), answers, tmp_path), wall_clock_s=0.6)
+    cut_off = Chat(build_chat(load(tmp_path, handoffs=A_TO_B, **tools), answers, tmp_path), wall_clock_s=0.6)
 
     outcome, _ = await cut_off.run_to_its_close()
 

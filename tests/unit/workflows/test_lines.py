@@ -9,7 +9,7 @@ import pytest
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package
 from workflows.package.findings import Finding
 from workflows.package.loader import inspect_package
-from workflows.package.raw.lines import with_lines
+from workflows.package.raw.lines import locate_findings
 
 TEXT = """\
 # a comment
@@ -29,7 +29,7 @@ definitions:
 
 def line(folder: Path, path: str, text: str, name: str = "agents.yaml") -> int | None:
     (folder / name).write_text(text, encoding="utf-8")
-    (found,) = with_lines([Finding("error", "code", name, path, "message")], folder)
+    (found,) = locate_findings([Finding("error", "code", name, path, "message")], folder)
     return found.line
 
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_has_no_lines_and_does_no_harm(tmp_path: Path, text:
 
 @pytest.mark.parametrize("name", ["absent.yaml", "tools/x.py", "../outside.txt", "P"])
 def test_what_is_no_data_file_has_no_lines(tmp_path: Path, name: str) -> None:
-    (found,) = with_lines([Finding("error", "code", name, "agents", "message")], tmp_path)
+    (found,) = locate_findings([Finding("error", "code", name, "agents", "message")], tmp_path)
     assert found.line is None
 
 
@@ -111,7 +111,7 @@ def test_all_findings_of_a_package_can_be_located(tmp_path: Path) -> None:
         context_variables={"definitions": {"v": {"type": "odd"}, "w": {"source": {"type": "odd"}}}},
         handoffs={"handoff_rules": [{"source_agent": "A", "target_agent": "C"}]},
     )
-    found = with_lines(inspect_package(folder).findings, folder)
+    found = locate_findings(inspect_package(folder).findings, folder)
 
     assert {each.path: each.line for each in found if each.level == "error"} == {
         "definitions.v.type": 3,

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ops.cli.verdicts import as_data, print_verdict
-from tests.chaos.lengths import length
+from ops.cli.verdicts import inspection_json, print_verdict
+from tests.chaos.lengths import by_length
 from tests.unit.workflows.dialects import DIALECTS, TOOL_FILES
 from workflows.package.loader import inspect_package
 from workflows.package.raw.yaml_events import read_yaml
@@ -20,7 +20,7 @@ from workflows.package.raw.yaml_events import read_yaml
 COUNTED = {"agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"}
 FIELDS = {"level": str, "code": str, "file": str, "path": str, "message": str}
 quick = settings(
-    max_examples=length(short=30, long=300),
+    max_examples=by_length(short=30, long=300),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -74,7 +74,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     return files
 
 
-def written(folder: Path, texts: Mapping[str, str | bytes]) -> Path:
+def write_files(folder: Path, texts: Mapping[str, str | bytes]) -> Path:
     for stale in folder.rglob("*.*"):
         stale.unlink()
     for name, text in {**TOOL_FILES, **texts}.items():
@@ -86,7 +86,7 @@ def written(folder: Path, texts: Mapping[str, str | bytes]) -> Path:
 
 def check_the_answer(folder: Path) -> dict[str, Any]:
     inspection = inspect_package(folder)
-    answer = as_data(inspection, folder)
+    answer = inspection_json(inspection, folder)
     print_verdict(inspection, folder)
 
     assert list(answer) == ["name", "path", "verdict", "counts", "findings"]
@@ -105,20 +105,20 @@ def check_the_answer(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", sorted(DIALECTS))
 def test_no_dialect_is_refused_as_it_is(tmp_path: Path, name: str) -> None:
     texts = {f"{stem}.yaml": yaml.safe_dump(body) for stem, body in DIALECTS[name].items()}
-    answer = check_the_answer(written(tmp_path, texts))
+    answer = check_the_answer(write_files(tmp_path, texts))
     assert [each for each in answer["findings"] if each["level"] == "error"] == []
 
 
 @quick
 @given(mutated())
 def test_a_mutated_package_in_yaml(tmp_path: Path, files: dict[str, Any]) -> None:
-    check_the_answer(written(tmp_path, {f"{stem}.yaml": yaml.safe_dump(body) for stem, body in files.items()}))
+    check_the_answer(write_files(tmp_path, {f"{stem}.yaml": yaml.safe_dump(body) for stem, body in files.items()}))
 
 
 @quick
 @given(mutated())
 def test_a_mutated_package_in_json(tmp_path: Path, files: dict[str, Any]) -> None:
-    check_the_answer(written(tmp_path, {f"{stem}.json": json.dumps(body) for stem, body in files.items()}))
+    check_the_answer(write_files(tmp_path, {f"{stem}.json": json.dumps(body) for stem, body in files.items()}))
 
 
 @st.composite
@@ -139,15 +139,15 @@ def scribbled(draw: st.DrawFn) -> dict[str, str | bytes]:
 
 @quick
 @given(scribbled())
-def test_a_text_that_somebody_scribbled_in(tmp_path: Path, texts: dict[str, str | bytes]) -> None:
-    check_the_answer(written(tmp_path, texts))
+def test_a_scribbled_text_is_answered_with_findings(tmp_path: Path, texts: dict[str, str | bytes]) -> None:
+    check_the_answer(write_files(tmp_path, texts))
 
 
 @quick
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_text(tmp_path: Path, raw: bytes) -> None:
     texts = {f"{stem}.yaml": raw for stem in ("orchestrator", "agents", "tools")}
-    check_the_answer(written(tmp_path, {**texts, "handoffs.json": raw}))
+    check_the_answer(write_files(tmp_path, {**texts, "handoffs.json": raw}))
 
 
 plain = st.recursive(

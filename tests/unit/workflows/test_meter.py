@@ -11,20 +11,20 @@ from ag2.config import LLMClient
 from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
 
 from accounting.budgets.asking import PlannedCall, Settle
-from accounting.normalising import with_details_inside
+from accounting.normalising import normalize_openai
 from accounting.usage import BegunCall, ModelCall, Tokens
 from workflows.chat.errors import LimitReached, ModelError
 from workflows.chat.live import LiveTurn
 from workflows.chat.meter import MeteredClient, RunMeter
-from workflows.chat.open_call import AskedModel
-from workflows.chat.turn_client import with_readable_arguments
+from workflows.chat.open_call import MeteredModel
+from workflows.chat.turn_client import repair_arguments
 from workflows.spans import NO_SPANS
 
 Answer = Callable[[], Awaitable[ModelResponse]]
 
 
 @dataclass
-class Book:
+class FakeLedger:
     calls: list[ModelCall] = field(default_factory=list)
     hold: asyncio.Event | None = None
     writing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -39,7 +39,7 @@ class Book:
         self.calls.append(call)
 
 
-class Model:
+class FakeModel:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
@@ -52,11 +52,11 @@ def explain(error: Exception) -> ModelError | None:
 
 
 @dataclass
-class Desk:
+class MeterBench:
     """A metered model, the turn that asks it, and the book it writes to."""
 
     answer: Answer
-    book: Book = field(default_factory=Book)
+    book: FakeLedger = field(default_factory=FakeLedger)
     max_calls: int = 10
 
     def __post_init__(self) -> None:
@@ -66,14 +66,14 @@ class Desk:
         self.chat: Any = SimpleNamespace(meter=self.run, counters=self.run.counters, package=package, spans=NO_SPANS)
         self.turn = LiveTurn(cast("Any", self.chat), "A", 1)
         self.client = MeteredClient(
-            cast("LLMClient", Model(self.answer)),
-            AskedModel("openai", "m", with_details_inside),
+            cast("LLMClient", FakeModel(self.answer)),
+            MeteredModel("openai", "m", normalize_openai),
             explain=explain,
         )
 
     async def ask(self) -> ModelResponse:
         context: Any = SimpleNamespace(prompt=[])
-        with self.turn.current():
+        with self.turn.as_current():
             return await self.client([], context)
 
 
@@ -82,7 +82,7 @@ def response(*calls: ToolCallEvent, usage: Usage | None = None) -> ModelResponse
     return ModelResponse(message=ModelMessage("ok"), tool_calls=ToolCallsEvent(list(calls)), usage=used)
 
 
-async def answers() -> ModelResponse:
+async def answer_at_once() -> ModelResponse:
     return response()
 
 
@@ -92,7 +92,7 @@ async def never() -> ModelResponse:
 
 
 async def test_a_good_call_is_recorded_before_its_answer_is_given() -> None:
-    desk = Desk(answers)
+    desk = MeterBench(answer_at_once)
 
     answer = await desk.ask()
 
@@ -104,7 +104,7 @@ async def test_a_good_call_is_recorded_before_its_answer_is_given() -> None:
 
 
 async def test_calls_are_numbered_over_all_turns_of_a_run() -> None:
-    desk = Desk(answers)
+    desk = MeterBench(answer_at_once)
     await desk.ask()
     desk.turn = LiveTurn(desk.chat, "B", 2)
     await desk.ask()
@@ -117,7 +117,7 @@ async def test_an_answer_without_usage_is_estimated_rather_than_free() -> None:
     async def silent() -> ModelResponse:
         return response(usage=Usage())
 
-    desk = Desk(silent)
+    desk = MeterBench(silent)
     await desk.ask()
 
     [call] = desk.book.calls
@@ -142,7 +142,7 @@ async def test_a_call_is_known_before_it_is_made() -> None:
     async def begin(call: BegunCall) -> None:
         steps.append(f"begun {call.number} {call.within_s}")
 
-    desk = Desk(asked)
+    desk = MeterBench(asked)
     desk.run.reserve, desk.run.begin = reserve, begin
     await desk.ask()
 
@@ -162,13 +162,13 @@ async def test_a_call_that_cannot_be_made_known_is_not_made_and_costs_nothing(er
     async def begin(_: BegunCall) -> None:
         raise error
 
-    desk = Desk(never)
+    desk = MeterBench(never)
     desk.run.reserve, desk.run.begin = reserve, begin
     with pytest.raises(type(error)):
         await desk.ask()
 
     assert [(call.status, call.ok, call.tokens) for call in settled] == [("missing", False, Tokens())]
-    assert (desk.book.calls, desk.run.counters.model_calls, desk.run.reserving) == ([], 0, 0)
+    assert (desk.book.calls, desk.run.counters.model_calls, desk.run.pending_calls) == ([], 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_a_failed_call_is_recorded_once_and_explained(
     async def fails() -> ModelResponse:
         raise error
 
-    desk = Desk(fails)
+    desk = MeterBench(fails)
 
     with pytest.raises(seen) as caught:
         await desk.ask()
@@ -200,12 +200,12 @@ async def test_a_failed_call_is_recorded_once_and_explained(
 
 
 async def test_an_answer_that_is_none_is_recorded_with_what_it_used() -> None:
-    desk = Desk(answers)
+    desk = MeterBench(answer_at_once)
     desk.client = MeteredClient(
-        cast("LLMClient", Model(answers)),
-        AskedModel("openai", "m", with_details_inside),
+        cast("LLMClient", FakeModel(answer_at_once)),
+        MeteredModel("openai", "m", normalize_openai),
         explain=explain,
-        fault=lambda answer: ModelError(f"no answer: {answer.content}", transient=False),
+        find_fault=lambda answer: ModelError(f"no answer: {answer.content}", transient=False),
     )
 
     with pytest.raises(ModelError, match=r"^no answer: ok$"):
@@ -218,7 +218,7 @@ async def test_an_answer_that_is_none_is_recorded_with_what_it_used() -> None:
         "ModelError",
         Tokens(input=10, output=2),
     )
-    assert (desk.run.counters.failed, desk.turn.answers) == ({"A": 1}, {})
+    assert (desk.run.counters.failed, desk.turn.answer_counts) == ({"A": 1}, {})
 
 
 async def test_a_cancelled_call_is_recorded_once_and_stays_cancelled() -> None:
@@ -228,7 +228,7 @@ async def test_a_cancelled_call_is_recorded_once_and_stays_cancelled() -> None:
         asked.set()
         return await never()
 
-    desk = Desk(hangs)
+    desk = MeterBench(hangs)
     task = asyncio.create_task(desk.ask())
     await asked.wait()
 
@@ -242,7 +242,7 @@ async def test_a_cancelled_call_is_recorded_once_and_stays_cancelled() -> None:
 
 @pytest.mark.parametrize("cancels", [1, 3])
 async def test_a_cancel_during_the_record_waits_until_it_is_written(cancels: int) -> None:
-    desk = Desk(answers, Book(hold=asyncio.Event()))
+    desk = MeterBench(answer_at_once, FakeLedger(hold=asyncio.Event()))
     task = asyncio.create_task(desk.ask())
     await desk.book.writing.wait()
 
@@ -259,7 +259,7 @@ async def test_a_cancel_during_the_record_waits_until_it_is_written(cancels: int
 
 
 async def test_a_timeout_during_the_record_is_a_timeout_after_it() -> None:
-    desk = Desk(answers, Book(hold=asyncio.Event()))
+    desk = MeterBench(answer_at_once, FakeLedger(hold=asyncio.Event()))
     assert desk.book.hold is not None
     asyncio.get_running_loop().call_later(0.02, desk.book.hold.set)
 
@@ -271,39 +271,39 @@ async def test_a_timeout_during_the_record_is_a_timeout_after_it() -> None:
 
 
 async def test_an_answer_that_could_not_be_recorded_is_not_given() -> None:
-    desk = Desk(answers, Book(error=ConnectionError("ledger away")))
+    desk = MeterBench(answer_at_once, FakeLedger(error=ConnectionError("ledger away")))
 
     with pytest.raises(ConnectionError):
         await desk.ask()
 
 
 @dataclass
-class Till:
+class PausingBudget:
     """A budget that waits where the test says, and knows what it gave and got back."""
 
     waits_in: str
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
-    given: int = 0
+    settled_calls: int = 0
     settled: list[ModelCall] = field(default_factory=list)
 
     async def reserve(self, _: PlannedCall) -> Settle:
-        await self._pass("reserve")
-        self.given += 1
+        await self._pause_at("reserve")
+        self.settled_calls += 1
         return self.settle
 
     async def settle(self, call: ModelCall) -> None:
-        await self._pass("settle")
+        await self._pause_at("settle")
         self.settled.append(call)
 
-    async def _pass(self, place: str) -> None:
+    async def _pause_at(self, place: str) -> None:
         if place == self.waits_in:
             self.reached.set()
             await self.go_on.wait()
 
 
 async def test_a_cancel_while_money_is_reserved_makes_no_call() -> None:
-    desk, till = Desk(answers), Till("reserve")
+    desk, till = MeterBench(answer_at_once), PausingBudget("reserve")
     desk.run.reserve = till.reserve
     task = asyncio.create_task(desk.ask())
     await till.reached.wait()
@@ -312,12 +312,12 @@ async def test_a_cancel_while_money_is_reserved_makes_no_call() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (till.given, till.settled, desk.book.calls) == (0, [], [])
-    assert (desk.run.counters.model_calls, desk.run.reserving) == (0, 0)
+    assert (till.settled_calls, till.settled, desk.book.calls) == (0, [], [])
+    assert (desk.run.counters.model_calls, desk.run.pending_calls) == (0, 0)
 
 
 async def test_a_cancel_while_money_is_settled_waits_until_it_is() -> None:
-    desk, till = Desk(answers), Till("settle")
+    desk, till = MeterBench(answer_at_once), PausingBudget("settle")
     desk.run.reserve = till.reserve
     task = asyncio.create_task(desk.ask())
     await till.reached.wait()
@@ -334,20 +334,20 @@ async def test_a_cancel_while_money_is_settled_waits_until_it_is() -> None:
 
 
 async def test_money_is_settled_also_when_the_call_could_not_be_recorded() -> None:
-    desk, till = Desk(answers, Book(error=ConnectionError("ledger away"))), Till("nowhere")
+    desk, till = MeterBench(answer_at_once, FakeLedger(error=ConnectionError("ledger away"))), PausingBudget("nowhere")
     desk.run.reserve = till.reserve
 
     with pytest.raises(ConnectionError):
         await desk.ask()
 
-    assert len(till.settled) == till.given == 1
+    assert len(till.settled) == till.settled_calls == 1
 
 
-async def test_a_library_that_gives_a_call_up_has_failed_and_nobody_is_cancelled() -> None:
+async def test_a_call_its_library_gives_up_has_failed_and_cancels_no_task() -> None:
     async def gives_up() -> ModelResponse:
         raise asyncio.CancelledError
 
-    desk = Desk(gives_up)
+    desk = MeterBench(gives_up)
 
     with pytest.raises(ModelError) as caught:
         await desk.ask()
@@ -364,7 +364,7 @@ async def test_calls_above_the_limit_are_not_made() -> None:
         made += 1
         return response()
 
-    desk = Desk(counted, max_calls=2)
+    desk = MeterBench(counted, max_calls=2)
     await desk.ask()
     await desk.ask()
 
@@ -378,11 +378,11 @@ async def test_calls_above_the_limit_are_not_made() -> None:
     "arguments",
     ["{", "[1]", "5", "null", '"text"', "{'a': 1}", "[" * 100_000, '{"a": ' + "9" * 5000 + "}", '{"a": 1} {}'],
 )
-async def test_arguments_that_are_no_json_object_become_something_a_tool_can_refuse(arguments: str) -> None:
+async def test_arguments_that_are_no_json_object_reach_the_tool_for_refusal(arguments: str) -> None:
     async def calls() -> ModelResponse:
         return response(ToolCallEvent(id="1", name="t", arguments=arguments))
 
-    answer = with_readable_arguments(await Desk(calls).ask())
+    answer = repair_arguments(await MeterBench(calls).ask())
 
     [call] = answer.tool_calls.calls
     assert call.serialized_arguments == {"unreadable_arguments": arguments[:200]}
@@ -393,6 +393,6 @@ async def test_readable_arguments_stay_as_they_are(arguments: str) -> None:
     async def calls() -> ModelResponse:
         return response(ToolCallEvent(id="1", name="t", arguments=arguments))
 
-    answer = with_readable_arguments(await Desk(calls).ask())
+    answer = repair_arguments(await MeterBench(calls).ask())
 
     assert answer.tool_calls.calls[0].arguments == arguments

@@ -11,8 +11,8 @@ from ag2.events import ModelResponse
 
 from workflows import provider_libraries
 from workflows.chat.errors import ModelError, PackageDefect
-from workflows.chat.models import Models, scripted
-from workflows.chat.providers.provider import PunctualClient
+from workflows.chat.models import ModelRegistry, scripted_models
+from workflows.chat.providers.provider import DeadlineClient
 from workflows.models_file import (
     AnthropicModel,
     BedrockModel,
@@ -24,7 +24,7 @@ from workflows.models_file import (
     OpenAIResponsesModel,
     ScriptModel,
 )
-from workflows.provider_libraries import missing_library
+from workflows.provider_libraries import describe_missing_library
 
 OPENAI = OpenAIModel(provider="openai", model="gpt-5-mini", api_key="env:KEY")
 
@@ -36,7 +36,7 @@ def test_a_key_is_resolved_once_and_one_client_serves_all() -> None:
         asked.append(reference)
         return "sk-canary"
 
-    models = Models({"default": OPENAI}, resolve)
+    models = ModelRegistry({"default": OPENAI}, resolve)
 
     first, second = models.get("default"), models.get("default")
 
@@ -48,7 +48,7 @@ def test_a_key_is_resolved_once_and_one_client_serves_all() -> None:
 
 
 def test_an_alias_is_opened_once_also_when_many_ask_at_the_same_time() -> None:
-    models = Models({"default": OPENAI}, str)
+    models = ModelRegistry({"default": OPENAI}, str)
 
     with ThreadPoolExecutor(8) as threads:
         opened = set(threads.map(lambda _: id(models.get("default")), range(64)))
@@ -62,8 +62,8 @@ def test_an_alias_is_opened_once_also_when_many_ask_at_the_same_time() -> None:
     ids=lambda each: each.provider,
 )
 async def test_closing_closes_the_http_client_of_every_model(spec: ModelSpec) -> None:
-    models = Models({"default": spec, "other": spec, "unused": spec}, str)
-    opened = [models.get(alias)._opened for alias in ("default", "other")]
+    models = ModelRegistry({"default": spec, "other": spec, "unused": spec}, str)
+    opened = [models.get(alias)._open_model for alias in ("default", "other")]
     clients = [each.config.http_client for each in opened]  # type: ignore[attr-defined]  # both have one
     assert len(set(map(id, clients))) == 2
 
@@ -74,22 +74,22 @@ async def test_closing_closes_the_http_client_of_every_model(spec: ModelSpec) ->
 
 
 async def test_one_that_cannot_be_closed_does_not_keep_the_others_open() -> None:
-    models = Models({"bad": OPENAI, "good": OPENAI}, str)
+    models = ModelRegistry({"bad": OPENAI, "good": OPENAI}, str)
     bad, good = models.get("bad"), models.get("good")
 
     async def fails() -> None:
         raise OSError
 
-    object.__setattr__(bad._opened, "close", fails)
+    object.__setattr__(bad._open_model, "close", fails)
 
     await models.close()
 
-    assert good._opened.config.http_client.is_closed  # type: ignore[attr-defined]  # OpenAI's has one
+    assert good._open_model.config.http_client.is_closed  # type: ignore[attr-defined]  # OpenAI's has one
 
 
 def test_an_unknown_alias_names_those_there_are() -> None:
     with pytest.raises(PackageDefect, match=r"the models file has no alias 'x'; it has a, b"):
-        Models({"b": OPENAI, "a": OPENAI}, str).get("x")
+        ModelRegistry({"b": OPENAI, "a": OPENAI}, str).get("x")
 
 
 def test_a_key_that_is_not_there_is_a_defect() -> None:
@@ -97,11 +97,11 @@ def test_a_key_that_is_not_there_is_a_defect() -> None:
         raise ValueError(f"the secret {reference} is not set")
 
     with pytest.raises(PackageDefect, match=r"^the models file: the secret env:KEY is not set$"):
-        Models({"default": OPENAI}, resolve).get("default")
+        ModelRegistry({"default": OPENAI}, resolve).get("default")
 
 
 def test_a_script_that_is_not_there_is_a_defect(tmp_path: Path) -> None:
-    models = Models({"default": ScriptModel(provider="script", file=tmp_path / "absent.yaml")}, str)
+    models = ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "absent.yaml")}, str)
 
     with pytest.raises(PackageDefect, match=r"absent\.yaml cannot be read"):
         models.get("default")
@@ -111,7 +111,7 @@ def test_one_script_can_answer_for_every_alias(tmp_path: Path) -> None:
     file = tmp_path / "answers.yaml"
     file.write_text("default: {text: done}", encoding="utf-8")
 
-    models = scripted(file)
+    models = scripted_models(file)
 
     assert [models.get(alias).model for alias in ("default", "anything")] == ["script", "script"]
 
@@ -127,7 +127,7 @@ def test_one_script_can_answer_for_every_alias(tmp_path: Path) -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_a_library_that_is_not_installed_is_said_with_what_to_do(
+def test_a_missing_library_is_reported_with_its_remedy(
     spec: ModelSpec, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provider_libraries, "find_spec", lambda name: None if name == module else object())
@@ -137,10 +137,10 @@ def test_a_library_that_is_not_installed_is_said_with_what_to_do(
     )
 
     with pytest.raises(PackageDefect) as caught:
-        Models({"default": spec}, str).get("default")
+        ModelRegistry({"default": spec}, str).get("default")
 
     assert str(caught.value) == said
-    assert missing_library("openai") is missing_library("xai") is None
+    assert describe_missing_library("openai") is describe_missing_library("xai") is None
 
 
 def test_a_library_whose_parent_is_missing_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,14 +149,14 @@ def test_a_library_whose_parent_is_missing_is_not_installed(monkeypatch: pytest.
 
     monkeypatch.setattr(provider_libraries, "find_spec", nothing)
 
-    assert missing_library("gemini") is not None
+    assert describe_missing_library("gemini") is not None
 
 
 def test_a_library_that_cannot_be_loaded_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "workflows.chat.providers.ollama", None)
 
     with pytest.raises(PackageDefect, match=r"^models.default: the library of provider ollama cannot be loaded: "):
-        Models({"default": OllamaModel(provider="ollama", model="m")}, str).get("default")
+        ModelRegistry({"default": OllamaModel(provider="ollama", model="m")}, str).get("default")
 
 
 async def test_an_answer_that_does_not_end_is_none() -> None:
@@ -165,7 +165,7 @@ async def test_an_answer_that_does_not_end_is_none() -> None:
             await asyncio.Event().wait()
             raise AssertionError
 
-    client = PunctualClient(Endless(), provider="ollama", within_s=0.001)
+    client = DeadlineClient(Endless(), provider="ollama", timeout_s=0.001)
 
     with pytest.raises(ModelError, match=r"^ollama gave no whole answer within 0.001 s$") as caught:
         await client([], None)  # type: ignore[arg-type]  # it is not looked at
@@ -179,4 +179,4 @@ async def test_the_time_limit_of_a_library_is_not_ours() -> None:
             raise TimeoutError("the library's own")
 
     with pytest.raises(TimeoutError, match="the library's own"):
-        await PunctualClient(Impatient(), provider="ollama", within_s=60)([], None)  # type: ignore[arg-type]  # as above
+        await DeadlineClient(Impatient(), provider="ollama", timeout_s=60)([], None)  # type: ignore[arg-type]  # as above

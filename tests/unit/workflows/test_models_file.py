@@ -14,7 +14,7 @@ from workflows.models_file import (
     OllamaModel,
     OpenAIModel,
     ScriptModel,
-    models_path,
+    find_models_path,
     read_models_file,
 )
 from workflows.package.catalog import LIBRARY
@@ -156,7 +156,7 @@ def test_the_shipped_models_file_is_valid() -> None:
         ),
     ],
 )
-def test_what_cannot_be_used_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_an_unusable_entry_is_reported_with_its_place(tmp_path: Path, text: str, said: str) -> None:
     assert problem(tmp_path, text).startswith(said)
 
 
@@ -198,7 +198,7 @@ def test_a_server_of_ones_own_may_go_without_a_key(tmp_path: Path) -> None:
     assert models["b"] == OllamaModel(provider="ollama", model="m")
 
 
-def test_an_absent_file_is_said_by_name(tmp_path: Path) -> None:
+def test_an_absent_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(ModelsFileError, match=r"absent\.yaml cannot be read: No such file"):
         read_models_file(tmp_path / "absent.yaml")
 
@@ -207,8 +207,8 @@ def test_the_file_is_what_is_configured_else_here_else_the_librarys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert models_path(Path("mine.yaml"), library=LIBRARY) == tmp_path / "mine.yaml"
-    assert models_path(None, library=LIBRARY) == LIBRARY / "models.yaml"
+    assert find_models_path(Path("mine.yaml"), library=LIBRARY) == tmp_path / "mine.yaml"
+    assert find_models_path(None, library=LIBRARY) == LIBRARY / "models.yaml"
 
     write(tmp_path, "models: {}")
-    assert models_path(None, library=LIBRARY) == tmp_path / "models.yaml"
+    assert find_models_path(None, library=LIBRARY) == tmp_path / "models.yaml"

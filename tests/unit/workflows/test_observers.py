@@ -8,136 +8,136 @@ from typing import Any
 import pytest
 
 import workflows.context.observers
-from workflows.context.observers.agent_text import AgentText
+from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.context.observers.registry import trigger_types
-from workflows.context.observing import Fired, PassedMoment, TakenHandoff, ToolResult, Trigger, TurnSeen
-from workflows.context.patterns import is_slow
+from workflows.context.observing import TriggerMatch, LifecycleEvent, HandoffEvent, ObservedToolResult, StateTrigger, TurnObservation
+from workflows.context.patterns import is_exponential
 from workflows.package.findings import Finding, Findings
 from workflows.package.reading.section import Section
 
 
-def read(**written: Any) -> tuple[Trigger | None, list[Finding]]:
+def read(**written: Any) -> tuple[StateTrigger | None, list[Finding]]:
     findings = Findings()
     section = Section(written, file="f", path="t", findings=findings)
     section.get("type")
     trigger = trigger_types()[written["type"]](section)
-    section.report_rest()
+    section.report_unread()
     return trigger, list(findings.all)
 
 
-def answered(value: Any, *, tool: str = "t", ok: bool = True) -> TurnSeen:
-    return TurnSeen("A", "", (ToolResult(tool, value, ok),))
+def turn_with_result(value: Any, *, tool: str = "t", ok: bool = True) -> TurnObservation:
+    return TurnObservation("A", "", (ObservedToolResult(tool, value, ok),))
 
 
-def asked(answer: dict[str, Any], *, tool: str = "t") -> TurnSeen:
-    return TurnSeen("A", "", ui_answers=((tool, answer),))
+def turn_with_answer(answer: dict[str, Any], *, tool: str = "t") -> TurnObservation:
+    return TurnObservation("A", "", ui_answers=((tool, answer),))
 
 
-def counted(**turns: int) -> TurnSeen:
-    return TurnSeen("B", "", turns_by_agent=turns)
+def turn_with_counts(**turns: int) -> TurnObservation:
+    return TurnObservation("B", "", turns_by_agent=turns)
 
 
-def passed(moment: str, agent: str | None = None) -> TurnSeen:
-    return TurnSeen("", "", moment=PassedMoment(moment, agent))
+def turn_at_moment(moment: str, agent: str | None = None) -> TurnObservation:
+    return TurnObservation("", "", moment=LifecycleEvent(moment, agent))
 
 
-def handed(source: str, target: str) -> TurnSeen:
-    return TurnSeen("", "", handoff=TakenHandoff(source, target))
+def turn_with_handoff(source: str, target: str) -> TurnObservation:
+    return TurnObservation("", "", handoff=HandoffEvent(source, target))
 
 
 OK: dict[str, Any] = {"type": "tool_response", "tool": "t"}
 UI: dict[str, Any] = {"type": "ui_response", "tool": "t", "response_key": "k"}
-EXAMPLES: list[tuple[dict[str, Any], TurnSeen, Any, list[TurnSeen]]] = [
+EXAMPLES: list[tuple[dict[str, Any], TurnObservation, Any, list[TurnObservation]]] = [
     (
         {"type": "agent_text", "agent": "A", "match": {"equals": "NEXT"}, "ui_hidden": True},
-        TurnSeen("A", " next\n"),
+        TurnObservation("A", " next\n"),
         True,
-        [TurnSeen("A", "next."), TurnSeen("B", "NEXT")],
+        [TurnObservation("A", "next."), TurnObservation("B", "NEXT")],
     ),
     (
         {"type": "user_text", "match": {"regex": "^(yes|no)$"}},
-        TurnSeen("user", "Yes"),
+        TurnObservation("user", "Yes"),
         True,
-        [TurnSeen("user", "yes, but"), TurnSeen("A", "yes")],
+        [TurnObservation("user", "yes, but"), TurnObservation("A", "yes")],
     ),
-    (UI, answered({"k": "yes"}), "yes", [answered({"l": 1}), answered("k"), answered({"k": 1}, tool="u")]),
+    (UI, turn_with_result({"k": "yes"}), "yes", [turn_with_result({"l": 1}), turn_with_result("k"), turn_with_result({"k": 1}, tool="u")]),
     (
         {**UI, "match": {"equals": "yes"}},
-        answered({"k": " YES "}),
+        turn_with_result({"k": " YES "}),
         " YES ",
-        [answered({"k": "no"}), answered({"k": "yes, but"}), answered({"k": None}), answered({"k": {"a": "yes"}})],
+        [turn_with_result({"k": "no"}), turn_with_result({"k": "yes, but"}), turn_with_result({"k": None}), turn_with_result({"k": {"a": "yes"}})],
     ),
-    ({**UI, "match": {"in": ["yes", 7]}}, answered({"k": 7}), 7, [answered({"k": "7"}), answered({"k": True})]),
-    ({**UI, "match": {"equals": True}}, answered({"k": "yes"}), "yes", [answered({"k": "no"}), answered({"k": 1})]),
-    ({**UI, "match": {"any": True}}, answered({"k": False}), False, [answered({"l": 1}), answered({})]),
-    ({**UI, "match": {"equals": None, "in": None}}, answered({"k": "x"}), "x", [answered({})]),
-    ({**UI, "match": {"equals": None}}, answered({"k": None}), None, [answered({"k": 0}), answered({"k": False})]),
-    ({"type": "ui_response", "tool": "t"}, asked({"k": "no"}), True, [answered({"k": "no"}), asked({}, tool="u")]),
+    ({**UI, "match": {"in": ["yes", 7]}}, turn_with_result({"k": 7}), 7, [turn_with_result({"k": "7"}), turn_with_result({"k": True})]),
+    ({**UI, "match": {"equals": True}}, turn_with_result({"k": "yes"}), "yes", [turn_with_result({"k": "no"}), turn_with_result({"k": 1})]),
+    ({**UI, "match": {"any": True}}, turn_with_result({"k": False}), False, [turn_with_result({"l": 1}), turn_with_result({})]),
+    ({**UI, "match": {"equals": None, "in": None}}, turn_with_result({"k": "x"}), "x", [turn_with_result({})]),
+    ({**UI, "match": {"equals": None}}, turn_with_result({"k": None}), None, [turn_with_result({"k": 0}), turn_with_result({"k": False})]),
+    ({"type": "ui_response", "tool": "t"}, turn_with_answer({"k": "no"}), True, [turn_with_result({"k": "no"}), turn_with_answer({}, tool="u")]),
     (
         {"type": "ui_response", "tool": "t", "match": {"equals": {"k": "yes"}}},
-        asked({"k": "yes"}),
+        turn_with_answer({"k": "yes"}),
         True,
-        [asked({"k": "no"}), asked({})],
+        [turn_with_answer({"k": "no"}), turn_with_answer({})],
     ),
-    ({**OK, "match": {"any": True}}, answered("x"), True, [answered("x", ok=False)]),
-    ({**OK, "response_key": "k", "match": {"in": ["a", "b"]}}, answered({"k": "B"}), "B", [answered({"k": "c"})]),
-    (UI, answered({"k": None}), None, [answered({"k": 1}, ok=False), TurnSeen("A", "k")]),
-    ({"type": "agent_turn_count", "agent": "A", "count": 3}, counted(A=3, B=1), True, [counted(A=2, B=9), counted()]),
-    ({"type": "agent_turn_count", "agent": "A", "turns": 2}, counted(A=5), True, [counted(A=1)]),
-    ({"type": "agent_turn_count", "agent": "A", "n": 1}, counted(A=1), True, [counted(B=1)]),
-    (OK, answered("done"), True, [answered("x", ok=False), answered("x", tool="u"), TurnSeen("A", "t")]),
-    ({**OK, "status": "error"}, answered("x", ok=False), True, [answered("x")]),
-    ({**OK, "status": "any"}, answered("x", ok=False), True, [answered("x", tool="u")]),
-    ({**OK, "response_key": "k"}, answered({"k": {"a": 1}}), {"a": 1}, [answered({"l": 1}), answered("k")]),
+    ({**OK, "match": {"any": True}}, turn_with_result("x"), True, [turn_with_result("x", ok=False)]),
+    ({**OK, "response_key": "k", "match": {"in": ["a", "b"]}}, turn_with_result({"k": "B"}), "B", [turn_with_result({"k": "c"})]),
+    (UI, turn_with_result({"k": None}), None, [turn_with_result({"k": 1}, ok=False), TurnObservation("A", "k")]),
+    ({"type": "agent_turn_count", "agent": "A", "count": 3}, turn_with_counts(A=3, B=1), True, [turn_with_counts(A=2, B=9), turn_with_counts()]),
+    ({"type": "agent_turn_count", "agent": "A", "turns": 2}, turn_with_counts(A=5), True, [turn_with_counts(A=1)]),
+    ({"type": "agent_turn_count", "agent": "A", "n": 1}, turn_with_counts(A=1), True, [turn_with_counts(B=1)]),
+    (OK, turn_with_result("done"), True, [turn_with_result("x", ok=False), turn_with_result("x", tool="u"), TurnObservation("A", "t")]),
+    ({**OK, "status": "error"}, turn_with_result("x", ok=False), True, [turn_with_result("x")]),
+    ({**OK, "status": "any"}, turn_with_result("x", ok=False), True, [turn_with_result("x", tool="u")]),
+    ({**OK, "response_key": "k"}, turn_with_result({"k": {"a": 1}}), {"a": 1}, [turn_with_result({"l": 1}), turn_with_result("k")]),
     (
         {**OK, "response_key": "k", "match": {"equals": "Paid"}},
-        answered({"k": " PAID "}),
+        turn_with_result({"k": " PAID "}),
         " PAID ",
-        [answered({"k": "paid not"}), answered({"k": True})],
+        [turn_with_result({"k": "paid not"}), turn_with_result({"k": True})],
     ),
-    ({**OK, "match": {"equals": 1}}, answered(1), True, [answered(True), answered("1"), answered(2)]),
-    ({**OK, "response_key": "k", "match": {"equals": None}}, answered({"k": None}), None, [answered({"k": 0})]),
+    ({**OK, "match": {"equals": 1}}, turn_with_result(1), True, [turn_with_result(True), turn_with_result("1"), turn_with_result(2)]),
+    ({**OK, "response_key": "k", "match": {"equals": None}}, turn_with_result({"k": None}), None, [turn_with_result({"k": 0})]),
     (
         {"type": "tool_call", "tool": "t"},
-        TurnSeen("A", "", tool_calls=("u", "t")),
+        TurnObservation("A", "", tool_calls=("u", "t")),
         True,
-        [TurnSeen("A", "t", tool_calls=("u",)), answered("x"), passed("before_chat")],
+        [TurnObservation("A", "t", tool_calls=("u",)), turn_with_result("x"), turn_at_moment("before_chat")],
     ),
     (
         {"type": "tool_call", "tool": "t", "agent": "A"},
-        TurnSeen("A", "", tool_calls=("t",)),
+        TurnObservation("A", "", tool_calls=("t",)),
         True,
-        [TurnSeen("B", "", tool_calls=("t",)), TurnSeen("A", "")],
+        [TurnObservation("B", "", tool_calls=("t",)), TurnObservation("A", "")],
     ),
     (
         {"type": "lifecycle", "event": "workflow_start"},
-        passed("on_start"),
+        turn_at_moment("on_start"),
         True,
-        [passed("before_chat"), passed("before_agent", "A"), TurnSeen("A", "on_start"), handed("A", "B")],
+        [turn_at_moment("before_chat"), turn_at_moment("before_agent", "A"), TurnObservation("A", "on_start"), turn_with_handoff("A", "B")],
     ),
     (
         {"type": "lifecycle", "event": "after_agent", "agent": "A"},
-        replace(TurnSeen("A", "x"), moment=PassedMoment("after_agent", "A")),
+        replace(TurnObservation("A", "x"), moment=LifecycleEvent("after_agent", "A")),
         True,
-        [passed("after_agent", "B"), passed("before_agent", "A"), TurnSeen("A", "x")],
+        [turn_at_moment("after_agent", "B"), turn_at_moment("before_agent", "A"), TurnObservation("A", "x")],
     ),
     (
         {"type": "handoff", "to": "human"},
-        handed("B", "user"),
+        turn_with_handoff("B", "user"),
         True,
-        [handed("B", "A"), handed("user", "B"), TurnSeen("user", "x"), passed("before_chat")],
+        [turn_with_handoff("B", "A"), turn_with_handoff("user", "B"), TurnObservation("user", "x"), turn_at_moment("before_chat")],
     ),
     (
         {"type": "handoff", "source_agent": "user", "target_agent": "end"},
-        handed("user", "terminate"),
+        turn_with_handoff("user", "terminate"),
         True,
-        [handed("A", "terminate"), handed("user", "A")],
+        [turn_with_handoff("A", "terminate"), turn_with_handoff("user", "A")],
     ),
     (
         {"type": "timer_expired", "after": "2m"},
-        TurnSeen("A", "", elapsed_s=120.0),
+        TurnObservation("A", "", elapsed_s=120.0),
         True,
-        [TurnSeen("A", "", elapsed_s=119.9)],
+        [TurnObservation("A", "", elapsed_s=119.9)],
     ),
 ]
 
@@ -145,7 +145,7 @@ EXAMPLES: list[tuple[dict[str, Any], TurnSeen, Any, list[TurnSeen]]] = [
 @pytest.mark.design("D1-71", "D1-72", "D1-73", "D2-17", "D2-18", "D4-44")
 @pytest.mark.parametrize(("written", "turn", "value", "others"), EXAMPLES)
 def test_a_trigger_fires_on_what_it_waits_for_and_on_nothing_else(
-    written: dict[str, Any], turn: TurnSeen, value: Any, others: list[TurnSeen]
+    written: dict[str, Any], turn: TurnObservation, value: Any, others: list[TurnObservation]
 ) -> None:
     trigger, findings = read(**written)
 
@@ -161,11 +161,11 @@ def test_a_trigger_fires_on_what_it_waits_for_and_on_nothing_else(
 def test_the_last_answer_of_a_turn_counts_and_no_earlier_one_that_fits() -> None:
     trigger, _ = read(**UI, match={"equals": "yes"})
     assert trigger is not None
-    twice = TurnSeen("A", "", ui_answers=(("t", {"k": "yes"}), ("t", {"k": "no"})))
-    reversed_ = TurnSeen("A", "", ui_answers=tuple(reversed(twice.ui_answers)))
+    twice = TurnObservation("A", "", ui_answers=(("t", {"k": "yes"}), ("t", {"k": "no"})))
+    reversed_ = TurnObservation("A", "", ui_answers=tuple(reversed(twice.ui_answers)))
 
     assert trigger.fires(twice) is None
-    assert trigger.fires(reversed_) == Fired("yes")
+    assert trigger.fires(reversed_) == TriggerMatch("yes")
 
 
 @pytest.mark.design("D2-14")
@@ -221,31 +221,31 @@ def test_a_fault_of_a_trigger_is_found_where_it_is(written: dict[str, Any], code
 @pytest.mark.parametrize(
     ("trigger", "text", "expected"),
     [
-        (AgentText("A", equals="NEXT"), "  next\n", True),
-        (AgentText("A", equals=" next "), "NEXT", True),
-        (AgentText("A", equals="NEXT"), "NEXT.", False),
-        (AgentText("A", contains="Follow Up"), "we should FOLLOW UP today", True),
-        (AgentText("A", contains="follow up"), "follow  up", False),
-        (AgentText("A", regex=r"(?m)^\s*NEXT\s*$"), "all read\n next \n", True),
-        (AgentText("A", regex=r"^NEXT"), "then NEXT", False),
-        (AgentText("A", regex=r"\bapproved?\b"), "I APPROVE", True),
+        (AgentTextTrigger("A", equals="NEXT"), "  next\n", True),
+        (AgentTextTrigger("A", equals=" next "), "NEXT", True),
+        (AgentTextTrigger("A", equals="NEXT"), "NEXT.", False),
+        (AgentTextTrigger("A", contains="Follow Up"), "we should FOLLOW UP today", True),
+        (AgentTextTrigger("A", contains="follow up"), "follow  up", False),
+        (AgentTextTrigger("A", regex=r"(?m)^\s*NEXT\s*$"), "all read\n next \n", True),
+        (AgentTextTrigger("A", regex=r"^NEXT"), "then NEXT", False),
+        (AgentTextTrigger("A", regex=r"\bapproved?\b"), "I APPROVE", True),
     ],
 )
-def test_what_a_text_matches(trigger: AgentText, text: str, expected: bool) -> None:
-    assert (trigger.fires(TurnSeen("A", text)) is not None) is expected
+def test_what_a_text_matches(trigger: AgentTextTrigger, text: str, expected: bool) -> None:
+    assert (trigger.fires(TurnObservation("A", text)) is not None) is expected
 
 
 @pytest.mark.design("D1-11", "D2-12", "D2-19")
 def test_a_pattern_that_backtracks_without_end_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    trigger = AgentText("A", regex="^(a|aa)+$")
+    trigger = AgentTextTrigger("A", regex="^(a|aa)+$")
 
-    assert trigger.fires(TurnSeen("A", "a" * 60 + "!")) is None
+    assert trigger.fires(TurnObservation("A", "a" * 60 + "!")) is None
     assert [record.message for record in caplog.records] == ["pattern_timed_out"]
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+", "(?:a*)*b", r"^(\s*\w+)*$", "x(?:(a+))+?y", "(a*b?)*", "b|((c+)*)"])
 def test_a_repetition_of_nothing_but_a_repetition_is_slow(pattern: str) -> None:
-    assert is_slow(pattern)
+    assert is_exponential(pattern)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_repetition_of_nothing_but_a_repetition_is_slow(pattern: str) -> None:
     ],
 )
 def test_an_ordinary_pattern_is_not(pattern: str) -> None:
-    assert not is_slow(pattern)
+    assert not is_exponential(pattern)
 
 
 DROPPED_IN = """
@@ -299,7 +299,7 @@ def test_a_new_type_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert findings == []
     assert trigger is not None
-    assert trigger.fires(TurnSeen("A", "12")) is None
-    fired = trigger.fires(TurnSeen("A", "1234"))
+    assert trigger.fires(TurnObservation("A", "12")) is None
+    fired = trigger.fires(TurnObservation("A", "1234"))
     assert fired is not None
     assert fired.value == 4

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, rule, write_tool
 from tests.unit.workflows.test_approvals import RULES, call
 from workflows.chat import script
@@ -21,29 +21,29 @@ def desk(folder: Path, source: str, replies: list[Any], *functions: str, **files
     write_tool(folder, "desk.py", f"from workflows.tools import use_ui_tool\nDONE = []\n{source}")
     tools = [{"agent": "A", "file": "desk.py", "function": function} for function in functions]
     package = load(folder, **{"tools": tools, "handoffs": RULES, **files})
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     answers = {"answers": {"A": replies, "B": [{"text": "done"}]}}
-    return Chat(built(package, answers, folder), {"run_id": "run_1"}, fixed={"run_id": "run_1"})
+    return Chat(build_chat(package, answers, folder), {"run_id": "run_1"}, fixed={"run_id": "run_1"})
 
 
-def done(chat: Chat) -> list[Any]:
+def done_calls(chat: Chat) -> list[Any]:
     tool = next(each for each in chat.built.agents["A"].tools)
     return tool._tool.function.__globals__["DONE"]  # type: ignore[attr-defined,no-any-return]  # ours, and not of the interface of AG2
 
 
-async def answered(chat: Chat, kept: Kept | None = None, response: dict[str, Any] | None = None) -> Any:
+async def answer_until_end(chat: Chat, recorder: ChatRecorder | None = None, response: dict[str, Any] | None = None) -> Any:
     """Until it asks nothing more; every question gets the same answer."""
-    kept = kept or Kept()
+    recorder = recorder or ChatRecorder()
     for _ in range(6):
-        outcome, kept = await chat.run(kept)
+        outcome, recorder = await chat.run(recorder)
         if outcome.kind is not OutcomeKind.NEEDS_HUMAN:
-            return outcome, kept
+            return outcome, recorder
         for question in chat.questions():
             chat.give(question, response or YES)
     raise AssertionError("it asks for ever")
 
 
-class Hiccup(Kept):
+class FailingOnceRecorder(ChatRecorder):
     """Its store is away for one write."""
 
     fails = False
@@ -63,9 +63,9 @@ async def pay(amount: int):
 """
 
 
-async def test_a_call_that_cannot_be_recorded_is_not_told_to_the_model_as_failed(tmp_path: Path) -> None:
+async def test_an_unrecordable_call_is_not_reported_to_the_model_as_failed(tmp_path: Path) -> None:
     chat = desk(tmp_path, PAY, [{"tool_calls": [call("pay", amount=10)]}, {"text": "ok"}], "pay")
-    kept = Hiccup()
+    kept = FailingOnceRecorder()
     await chat.run(kept)
     chat.give(chat.questions()[0], YES)
     kept.fails = True
@@ -90,7 +90,7 @@ def note(context_variables):
 """
     replies = [{"tool_calls": [call("note"), call("pay", amount=10)]}, {"text": "ok"}]
     chat = desk(tmp_path, source, replies, "pay", "note")
-    outcome, kept = await answered(chat)
+    outcome, kept = await answer_until_end(chat)
 
     assert outcome.kind is OutcomeKind.COMPLETED
     texts = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
@@ -104,7 +104,7 @@ async def test_calls_of_one_reply_that_have_one_id_get_their_own_results(
 ) -> None:
     replies = [{"tool_calls": [call("pay", amount=10), call("pay", amount=20)]}, {"text": "ok"}]
     chat = desk(tmp_path, PAY, replies, "pay")
-    wanted = script._tool_calls
+    wanted = script._to_tool_calls
 
     def with_one_id(*given: Any) -> Any:
         calls = wanted(*given)
@@ -241,7 +241,7 @@ async def pay(amount: int):
     assert [each.type for each in kept.turn(1).errors] == ["UIToolError"]
 
 
-async def test_an_object_that_one_call_reads_is_not_put_back_over_what_another_wrote(tmp_path: Path) -> None:
+async def test_an_object_one_call_reads_does_not_overwrite_anothers_write(tmp_path: Path) -> None:
     source = """
 import asyncio
 class Box:
@@ -270,7 +270,7 @@ def see(context_variables):
     chat = desk(tmp_path, source, replies, "put", "write", "read", "see")
     outcome, _ = await chat.run()
     assert outcome.kind is OutcomeKind.COMPLETED
-    assert done(chat) == [7]
+    assert done_calls(chat) == [7]
 
 
 async def test_a_hand_over_beside_a_call_that_asks_waits_for_its_answer(tmp_path: Path) -> None:
@@ -291,8 +291,8 @@ async def test_a_hand_over_beside_a_call_that_asks_waits_for_its_answer(tmp_path
     chat = desk(tmp_path, PAY, replies, "pay", handoffs=judged)
     _, kept = await chat.run()
     assert [each.position for each in chat.questions()] == ["1.2"]
-    outcome, kept = await answered(chat, kept)
-    assert (outcome.kind, kept.speakers, done(chat)) == (OutcomeKind.COMPLETED, ["A", "B"], [1])
+    outcome, kept = await answer_until_end(chat, kept)
+    assert (outcome.kind, kept.speakers, done_calls(chat)) == (OutcomeKind.COMPLETED, ["A", "B"], [1])
 
 
 STEP = """
@@ -332,9 +332,9 @@ async def test_a_step_that_asks_is_made_again_and_no_model_answer_is(tmp_path: P
             ],
         }
     chat = desk(tmp_path, STEP, replies, "pay", tools=tools, **files)
-    outcome, kept = await answered(chat)
+    outcome, kept = await answer_until_end(chat)
     assert outcome.kind is OutcomeKind.COMPLETED
-    assert len(done(chat)) + kept.turn(1).context_changes.get("hooked", "").count("yes") >= 1
+    assert len(done_calls(chat)) + kept.turn(1).context_changes.get("hooked", "").count("yes") >= 1
     assert [each.agent for each in kept.calls] == ["A", "A", "B"]
 
 
@@ -348,7 +348,7 @@ async def approve(amount: int):
 """
 
 
-async def test_an_automatic_tool_that_asks_repeats_none_before_it_nor_an_answer_that_was_sent_back(
+async def test_an_automatic_tool_that_asks_repeats_no_earlier_tool_or_answer(
     tmp_path: Path,
 ) -> None:
     """The package is edited while the person thinks, so that its tools stand in another order."""
@@ -393,5 +393,5 @@ async def test_a_model_that_fails_after_an_approved_call_does_not_make_it_again(
     assert (outcome.kind, outcome.transient) == (OutcomeKind.MODEL_ERROR, True)
     outcome, kept = await chat.run(kept, failed={"A": 1})
 
-    assert (outcome.kind, sorted(done(chat))) == (OutcomeKind.COMPLETED, [10, 20])
+    assert (outcome.kind, sorted(done_calls(chat))) == (OutcomeKind.COMPLETED, [10, 20])
     assert [each.error is None for each in kept.calls] == [True, False, True, True]

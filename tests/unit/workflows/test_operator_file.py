@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
-from workflows.operator_file import OperatorFile, OperatorFileError, operator_path, read_operator_file
-from workflows.package.schemas.all import schema_of
+from workflows.operator_file import OperatorFile, OperatorFileError, find_operator_path, read_operator_file
+from workflows.package.schemas.all import build_schema
 
 
 def write(folder: Path, text: str, name: str = "unattended.yaml") -> Path:
@@ -84,17 +84,17 @@ def test_what_is_no_file_is_not_read(path: Path) -> None:
 def test_the_file_of_the_current_directory_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert operator_path(None) is None
-    assert operator_path(Path("o.yaml")) == tmp_path / "o.yaml"  # named, so that its absence is said
+    assert find_operator_path(None) is None
+    assert find_operator_path(Path("o.yaml")) == tmp_path / "o.yaml"  # named, so that its absence is said
     write(tmp_path, "{}")
-    assert operator_path(None) == tmp_path / "unattended.yaml"
+    assert find_operator_path(None) == tmp_path / "unattended.yaml"
 
 
 @pytest.mark.parametrize("body", [{}, {"compat": {}}, {"compat": {"databases": ["shop"]}}])
 def test_its_schema_takes_what_is_read(body: object) -> None:
-    assert Draft7Validator(schema_of("unattended")).is_valid(body)
+    assert Draft7Validator(build_schema("unattended")).is_valid(body)
 
 
 @pytest.mark.parametrize("body", [{"public_url": "x"}, {"compat": {"databases": ["a b"]}}, {"compat": []}])
 def test_its_schema_notices_a_mistake(body: object) -> None:
-    assert not Draft7Validator(schema_of("unattended")).is_valid(body)
+    assert not Draft7Validator(build_schema("unattended")).is_valid(body)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import built
+from tests.unit.workflows.chats import build_chat
 from tests.unit.workflows.packages import load
-from workflows.chat.output_models import LONGEST_PROBLEM, MOST_PROBLEMS, AnswerModel, Unfit
+from workflows.chat.output_models import MAX_PROBLEM_CHARACTERS, MAX_PROBLEMS, ReplyModel, ReplyMismatch
 from workflows.package.structured import (
     InlineModel,
     ListOf,
@@ -26,12 +26,12 @@ STR, INT, BOOL, FLOAT, DICT, ANY = (Scalar(name) for name in ("str", "int", "boo
 ODD_NAMES = ("json", "schema", "copy", "model_config", "class", "_x", "", "a b", "a.b", "$ref", "é", "1", "self")
 
 
-def model(name: str = "M", **bodies: OutputType) -> AnswerModel:
-    return named(bodies, name)
+def model(name: str = "M", **bodies: OutputType) -> ReplyModel:
+    return model_named(bodies, name)
 
 
-def named(bodies: Mapping[str, OutputType], name: str) -> AnswerModel:
-    return AnswerModel.of({each: OutputModel(each, body) for each, body in bodies.items()}, name)
+def model_named(bodies: Mapping[str, OutputType], name: str) -> ReplyModel:
+    return ReplyModel.compile({each: OutputModel(each, body) for each, body in bodies.items()}, name)
 
 
 def fields(**types: OutputType) -> InlineModel:
@@ -102,8 +102,8 @@ REFUSED: list[tuple[OutputType, str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "text", "words"), REFUSED)
-def test_what_does_not_fit_is_said(body: OutputType, text: str, words: str) -> None:
-    with pytest.raises(Unfit) as unfit:
+def test_a_misfit_is_reported(body: OutputType, text: str, words: str) -> None:
+    with pytest.raises(ReplyMismatch) as unfit:
         model(M=body).read(text)
 
     assert words in str(unfit.value)
@@ -113,7 +113,7 @@ def test_a_model_may_hold_itself() -> None:
     tree = model(M=InlineModel({"v": OutputField(INT), "kids": OutputField(ListOf(ModelRef("M")))}))
 
     assert tree.read('{"v": 1, "kids": [{"v": 2, "kids": []}]}') == {"v": 1, "kids": [{"v": 2, "kids": []}]}
-    with pytest.raises(Unfit, match=r"kids\.0\.kids: Field required"):
+    with pytest.raises(ReplyMismatch, match=r"kids\.0\.kids: Field required"):
         tree.read('{"v": 1, "kids": [{"v": 2}]}')
 
 
@@ -131,7 +131,7 @@ def test_a_name_for_a_list_may_hold_itself() -> None:
 
 
 def test_a_model_that_needs_itself_never_fits_and_never_hangs() -> None:
-    with pytest.raises(Unfit, match="Field required"):
+    with pytest.raises(ReplyMismatch, match="Field required"):
         model(M=fields(m=ModelRef("M"))).read('{"m": {"m": {}}}')
 
 
@@ -145,7 +145,7 @@ def test_a_field_may_have_any_name() -> None:
 def test_models_may_have_any_name() -> None:
     names = ["a/b", "a b", "a_b", "~", "é", "class", "x" * 200]
     bodies: dict[str, OutputType] = {name: fields(v=INT) for name in names}
-    found = named({"M": fields(**{f"f{i}": ModelRef(name) for i, name in enumerate(names)}), **bodies}, "M")
+    found = model_named({"M": fields(**{f"f{i}": ModelRef(name) for i, name in enumerate(names)}), **bodies}, "M")
     text = "{" + ", ".join(f'"f{i}": {{"v": {i}}}' for i in range(len(names))) + "}"
 
     assert found.read(text)["f6"] == {"v": 6}
@@ -162,19 +162,19 @@ def test_a_default_is_a_new_one_every_time() -> None:
 
 def test_problems_are_few_and_short() -> None:
     many = model(M=fields(**{f"f{i}": LiteralOf(tuple("x" * 50 + str(j) for j in range(99))) for i in range(99)}))
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(ReplyMismatch) as unfit:
         many.read("{" + ", ".join(f'"f{i}": "y"' for i in range(99)) + "}")
 
     problems = str(unfit.value).split("; ")
-    assert len(problems) == MOST_PROBLEMS + 1
+    assert len(problems) == MAX_PROBLEMS + 1
     assert problems[-1] == "and 94 more"
-    assert all(len(each) <= LONGEST_PROBLEM for each in problems)
+    assert all(len(each) <= MAX_PROBLEM_CHARACTERS for each in problems)
 
 
 def test_a_long_chain_of_models_is_built() -> None:
     chain: dict[str, OutputType] = {f"M{i}": fields(n=UnionOf((ModelRef(f"M{i + 1}"), Null()))) for i in range(2000)}
 
-    assert named({**chain, "M2000": fields()}, "M0").read('{"n": {"n": null}}') == {"n": {"n": None}}
+    assert model_named({**chain, "M2000": fields()}, "M0").read('{"n": {"n": null}}') == {"n": {"n": None}}
 
 
 def test_the_agents_of_the_registry_answer_with_their_models_and_no_others(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_the_agents_of_the_registry_answer_with_their_models_and_no_others(tmp_p
         "models": {"M": {"type": "model", "description": "All of it.", "fields": {"a": {"type": "int"}}}},
         "registry": {"A": "M", "B": None},
     }
-    found = built(load(tmp_path / "p", structured_outputs=outputs), {}, tmp_path / "p")
+    found = build_chat(load(tmp_path / "p", structured_outputs=outputs), {}, tmp_path / "p")
 
-    assert set(found.outputs) == {"A"}
-    assert found.outputs["A"].read('{"a": 1}') == {"a": 1}
-    assert found.agents["A"].response_schema is found.outputs["A"].schema
+    assert set(found.output_models) == {"A"}
+    assert found.output_models["A"].read('{"a": 1}') == {"a": 1}
+    assert found.agents["A"].response_schema is found.output_models["A"].schema
     assert found.agents["B"].response_schema is None

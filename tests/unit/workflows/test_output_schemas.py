@@ -8,8 +8,8 @@ from ag2.config import ModelProvider
 from jsonschema import Draft202012Validator
 
 from tests.unit.workflows.test_output_models import ANY, BOOL, DICT, FLOAT, INT, ODD_NAMES, STR, fields
-from workflows.chat.output_schemas import LONGEST_NAME, OutputSchema, open_schema
-from workflows.chat.schema_limits import NARROW, WIDE
+from workflows.chat.output_schemas import MAX_NAME_CHARACTERS, OutputSchema, open_schema
+from workflows.chat.schema_limits import NARROW_LIMITS, WIDE_LIMITS
 from workflows.package.structured import (
     InlineModel,
     ListOf,
@@ -84,7 +84,7 @@ def test_a_strict_schema_is_what_providers_take(bodies: dict[str, OutputType]) -
 
 
 DEEP: OutputType = INT
-for _ in range(WIDE.levels + 1):
+for _ in range(WIDE_LIMITS.max_levels + 1):
     DEEP = fields(a=DEEP)
 
 PROMPTED: list[dict[str, OutputType]] = [
@@ -100,14 +100,14 @@ PROMPTED: list[dict[str, OutputType]] = [
     {"M": fields(a=LiteralOf(tuple(f"{each:080}" for each in range(251))))},
 ]
 TOO_LARGE: list[dict[str, OutputType]] = [
-    {"M": fields(**{f"f{each}": INT for each in range(WIDE.properties + 1)})},
-    {"M": fields(a=LiteralOf(tuple(str(each) for each in range(WIDE.values + 1))))},
-    {"M": fields(**{"a" * (WIDE.characters + 1): INT})},
+    {"M": fields(**{f"f{each}": INT for each in range(WIDE_LIMITS.max_properties + 1)})},
+    {"M": fields(a=LiteralOf(tuple(str(each) for each in range(WIDE_LIMITS.max_values + 1))))},
+    {"M": fields(**{"a" * (WIDE_LIMITS.max_characters + 1): INT})},
 ]
 
 
 @pytest.mark.parametrize("bodies", [*PROMPTED, *TOO_LARGE])
-def test_what_no_strict_schema_can_say_stands_in_the_prompt(bodies: dict[str, OutputType]) -> None:
+def test_what_no_strict_schema_can_express_stands_in_the_prompt(bodies: dict[str, OutputType]) -> None:
     found = schema(bodies)
 
     assert found.json_schema is None
@@ -136,7 +136,7 @@ def test_a_model_that_holds_itself_goes_to_providers_that_take_one(provider: Mod
     assert schema({"M": twice, "N": fields(c=INT)}, provider).json_schema is not None
 
 
-@pytest.mark.parametrize(("choices", "native"), [(NARROW.choices, True), (NARROW.choices + 1, False)])
+@pytest.mark.parametrize(("choices", "native"), [(NARROW_LIMITS.max_choices, True), (NARROW_LIMITS.max_choices + 1, False)])
 def test_what_a_provider_does_not_compile_is_not_sent_to_it(choices: int, native: bool) -> None:
     bodies = {"M": fields(**{f"f{each}": UnionOf((STR, Null())) for each in range(choices)})}
 
@@ -163,7 +163,7 @@ def test_descriptions_reach_the_model() -> None:
     }
 
 
-def test_in_a_prompt_defaults_are_told_and_only_what_is_needed_is_required() -> None:
+def test_in_a_prompt_defaults_are_shown_and_only_needed_fields_required() -> None:
     body = InlineModel({"a": OutputField(DICT), "b": OutputField(INT, required=False, default=7)})
 
     assert open_schema({"M": OutputModel("M", body)}, "M") == {
@@ -181,6 +181,6 @@ def test_in_a_prompt_defaults_are_told_and_only_what_is_needed_is_required() -> 
 def test_a_name_goes_to_the_provider_as_it_takes_one(name: str) -> None:
     found = OutputSchema({name: OutputModel(name, fields(a=INT))}, name, ModelProvider.OPENAI)
 
-    assert 0 < len(found.name) <= LONGEST_NAME
+    assert 0 < len(found.name) <= MAX_NAME_CHARACTERS
     assert found.name.replace("_", "").replace("-", "").isascii()
     assert found.name.replace("_", "a").isalnum()

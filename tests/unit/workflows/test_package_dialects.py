@@ -31,7 +31,7 @@ def test_the_packages_we_ship_load_without_a_finding(name: str) -> None:
 def test_agents_are_a_list_or_a_mapping_bare_or_wrapped(tmp_path: Path, agents: Any) -> None:
     package = load(tmp_path, agents=agents)
 
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     assert list(package.agents) == ["A", "B"]
     assert package.agents["A"].system_message == "x"
 
@@ -54,7 +54,7 @@ def test_agents_are_a_list_or_a_mapping_bare_or_wrapped(tmp_path: Path, agents: 
 def test_a_prompt_is_its_sections_in_order(tmp_path: Path, agent: dict[str, Any], prompt: str) -> None:
     package = load(tmp_path, agents=[{"name": "A", **agent}])
 
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     assert package.agents["A"].system_message == prompt
 
 
@@ -73,7 +73,7 @@ def test_exposures_have_three_forms(tmp_path: Path, exposed: Any) -> None:
     package = load(tmp_path, context_variables={"definitions": {"v": {"source": {"type": "state"}}}, "agents": exposed})
 
     assert faults(package) == []
-    assert package.exposed == {"A": ("v", "app_id")}
+    assert package.exposures == {"A": ("v", "app_id")}
 
 
 @pytest.mark.design("D4-43")
@@ -126,7 +126,7 @@ def test_both_taxonomies_are_one_internal_form(tmp_path: Path, taxonomies: list[
     assert forms[0].kind == kind
 
 
-def routed(tmp_path: Path, rules: Any, stem: str = "handoffs", **orchestrator: Any) -> Package:
+def routed_package(tmp_path: Path, rules: Any, stem: str = "handoffs", **orchestrator: Any) -> Package:
     files: dict[str, Any] = {stem: rules, "orchestrator": {**ORCHESTRATOR, **orchestrator}}
     return load(tmp_path, **files, context_variables={"definitions": {"v": {"source": {"type": "runtime"}}}})
 
@@ -152,7 +152,7 @@ def routed(tmp_path: Path, rules: Any, stem: str = "handoffs", **orchestrator: A
     ],
 )
 def test_routing_files_have_several_roots(tmp_path: Path, stem: str, rules: Any) -> None:
-    package = routed(tmp_path, rules, stem)
+    package = routed_package(tmp_path, rules, stem)
 
     assert faults(package) == []
     assert [(each.source, each.target, each.condition) for each in package.rules] == [("A", "B", None)]
@@ -194,7 +194,7 @@ def test_routing_files_have_several_roots(tmp_path: Path, stem: str, rules: Any)
     ],
 )
 def test_conditions_have_one_internal_form(tmp_path: Path, rule: dict[str, Any], condition: str, scope: str) -> None:
-    package = routed(tmp_path, {"handoff_rules": [{"source_agent": "A", "target_agent": "B", **rule}]})
+    package = routed_package(tmp_path, {"handoff_rules": [{"source_agent": "A", "target_agent": "B", **rule}]})
 
     assert [each.code for each in faults(package)] == (["waits_for_ever"] if condition == "False" else [])
     assert [(each.condition, each.scope) for each in package.rules] == [(condition, scope)]
@@ -211,7 +211,7 @@ def test_conditions_have_one_internal_form(tmp_path: Path, rule: dict[str, Any],
     ],
 )
 def test_targets_have_other_names(tmp_path: Path, written: str, target: str) -> None:
-    package = routed(tmp_path, {"handoff_rules": [{"source_agent": "A", "target_agent": written}]})
+    package = routed_package(tmp_path, {"handoff_rules": [{"source_agent": "A", "target_agent": written}]})
 
     assert faults(package) == []
     assert package.rules[0].target == target
@@ -221,7 +221,7 @@ def test_targets_have_other_names(tmp_path: Path, written: str, target: str) -> 
 def test_of_two_routing_files_the_pattern_chooses(tmp_path: Path, pattern: str, chosen: str) -> None:
     write_package(tmp_path, transition_graph={"transition_rules": [{"from": "A", "to": "terminate"}]})
 
-    package = routed(tmp_path, {"handoff_rules": [{"from": "A", "to": "B"}]}, orchestration_pattern=pattern)
+    package = routed_package(tmp_path, {"handoff_rules": [{"from": "A", "to": "B"}]}, orchestration_pattern=pattern)
 
     assert [rule.target for rule in package.rules] == [chosen]
     assert [(each.level, each.code) for each in faults(package)] == [("warning", "ignored_file")]

@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, TOOL, load, rule, said, write_package, write_tool
+from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, TOOL, load, rule, finding_keys, write_package, write_tool
 from workflows.package.findings import Finding, PackageError
 from workflows.package.loader import inspect_package, load_package
-from workflows.package.models import Counts
+from workflows.package.models import EntryCounts
 from workflows.package.raw.data_files import MAX_FILE_BYTES, read_data_file
-from workflows.package.raw.tree import content_version
+from workflows.package.raw.tree import compute_content_version
 from workflows.package.raw.yaml_events import read_yaml
 
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
 BOMB = "a0: &a0 x\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]\n" for i in range(8))
 
 
-def refused(folder: Path) -> Finding:
+def refusal_of(folder: Path) -> Finding:
     inspection = inspect_package(folder)
     assert inspection.verdict == "refused"
     return next(each for each in inspection.findings if each.level == "error")
 
 
 def place(folder: Path) -> tuple[str, str]:
-    finding = refused(folder)
+    finding = refusal_of(folder)
     return finding.code, finding.file
 
 
@@ -39,15 +39,15 @@ def test_yaml_and_json_are_read_with_and_without_a_byte_order_mark(tmp_path: Pat
 
     package = load_package(tmp_path)
 
-    assert (package.name, list(package.agents), package.refused) == ("Small", ["A", "B"], False)
+    assert (package.name, list(package.agents), package.is_refused) == ("Small", ["A", "B"], False)
 
 
 @pytest.mark.parametrize("missing", ["orchestrator", "agents"])
-def test_a_package_without_one_of_its_two_files_is_told_which(tmp_path: Path, missing: str) -> None:
+def test_a_package_without_one_of_its_two_files_names_the_missing_one(tmp_path: Path, missing: str) -> None:
     write_package(tmp_path / "P", **{missing: None})
 
     assert place(tmp_path / "P") == ("missing_file", missing)
-    assert load_package(tmp_path / "P").refused
+    assert load_package(tmp_path / "P").is_refused
 
 
 def test_a_folder_with_neither_is_no_package(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_package_of_the_first_era_is_recognised_and_refused(tmp_path: Path, fi
         load_package(tmp_path)
 
 
-def test_every_file_is_read_on_its_own_so_that_all_faults_are_said_at_once(tmp_path: Path) -> None:
+def test_every_file_is_read_alone_so_that_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     folder = write_package(
         tmp_path / "P",
         agents="agents: [",
@@ -87,7 +87,7 @@ def test_every_file_is_read_on_its_own_so_that_all_faults_are_said_at_once(tmp_p
         ("wrong_value", "context_variables.yaml", "definitions.v.type"),
     ]
     assert [(str(each).count("line"), str(each).count(":2")) for each in found[:2]] == [(1, 0), (1, 0)]
-    assert inspection.counts == Counts(variables=2, handoffs=2)
+    assert inspection.counts == EntryCounts(variables=2, handoffs=2)
     assert inspection.name == "Small"
 
 
@@ -112,10 +112,10 @@ def test_a_package_whose_orchestrator_cannot_be_read_has_its_folders_name(tmp_pa
     ],
     ids=["agents", "theme", "nothing", "empty", "list", "damage", "bomb", "large"],
 )
-def test_the_user_interface_is_a_file_like_the_others_whose_content_means_nothing(
+def test_the_user_interface_file_is_read_and_its_content_ignored(
     tmp_path: Path, body: Any, expected: set[Any]
 ) -> None:
-    assert said(load(tmp_path, agents=ALONE, ui_config=body)) == expected
+    assert finding_keys(load(tmp_path, agents=ALONE, ui_config=body)) == expected
 
 
 def test_the_user_interface_stands_once_and_in_the_package(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_the_user_interface_stands_once_and_in_the_package(tmp_path: Path) -> No
     (tmp_path / "outside.yaml").write_text("{}")
     (linked / "ui_config.yaml").symlink_to(tmp_path / "outside.yaml")
 
-    assert said(load_package(twice)) == {("error", "two_files", "ui_config.yaml", "")}
-    assert said(load_package(linked)) == {("error", "leaves_package", "ui_config.yaml", "")}
+    assert finding_keys(load_package(twice)) == {("error", "two_files", "ui_config.yaml", "")}
+    assert finding_keys(load_package(linked)) == {("error", "leaves_package", "ui_config.yaml", "")}
 
 
 def test_what_is_no_package_file_is_ignored_quietly(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_task_batches_are_reported_and_keep_runs_from_starting(tmp_path: Path, s
 
     package = load_package(folder)
 
-    assert said(package) == {("warning", "task_batches", f"extended_orchestration/task_batches{suffix}", "")}
-    assert not package.refused
-    assert [each.code for each in package.findings if each.blocks] == ["task_batches"]
+    assert finding_keys(package) == {("warning", "task_batches", f"extended_orchestration/task_batches{suffix}", "")}
+    assert not package.is_refused
+    assert [each.code for each in package.findings if each.is_blocking] == ["task_batches"]
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,14 @@ def test_two_files_for_one_stem_are_refused(tmp_path: Path) -> None:
     (tmp_path / "agents.json").write_text("{}")
 
     assert place(tmp_path) == ("two_files", "agents.yaml")
-    assert "agents.yaml and agents.json both exist" in refused(tmp_path).message
+    assert "agents.yaml and agents.json both exist" in refusal_of(tmp_path).message
 
 
-def test_broken_yaml_says_file_line_and_column(tmp_path: Path) -> None:
+def test_broken_yaml_is_reported_with_file_line_and_column(tmp_path: Path) -> None:
     write_package(tmp_path, agents="agents:\n  - name: A\n   role: x\n")
 
     assert place(tmp_path) == ("unreadable", "agents.yaml")
-    assert refused(tmp_path).message.startswith("line 3, column 4: ")
+    assert refusal_of(tmp_path).message.startswith("line 3, column 4: ")
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_broken_yaml_says_file_line_and_column(tmp_path: Path) -> None:
         ("system_message: @you\n", "in quotes"),
     ],
 )
-def test_broken_yaml_says_what_to_do(tmp_path: Path, text: str, advice: str) -> None:
+def test_broken_yaml_is_reported_with_its_remedy(tmp_path: Path, text: str, advice: str) -> None:
     write_package(tmp_path, agents=text)
 
-    assert advice in refused(tmp_path).message
+    assert advice in refusal_of(tmp_path).message
 
 
 @pytest.mark.parametrize(
@@ -219,13 +219,13 @@ def test_a_file_whose_name_is_misspelt_is_not_left_out_in_silence(tmp_path: Path
     assert finding.message.endswith(f"did you mean {meant}.yaml?")
 
 
-def test_broken_json_says_file_line_and_column(tmp_path: Path) -> None:
+def test_broken_json_is_reported_with_file_line_and_column(tmp_path: Path) -> None:
     write_package(tmp_path)
     (tmp_path / "tools.json").write_text('{\n  "tools": [,]\n}')
 
     assert place(tmp_path) == ("unreadable", "tools.json")
-    assert refused(tmp_path).message.startswith("line 2, column 13: ")
-    assert "no comma before a closing bracket" in refused(tmp_path).message
+    assert refusal_of(tmp_path).message.startswith("line 2, column 13: ")
+    assert "no comma before a closing bracket" in refusal_of(tmp_path).message
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_unreadable_yaml_is_a_package_error(tmp_path: Path, text: bytes) -> None
     (write_package(tmp_path) / "tools.yaml").write_bytes(text)
 
     assert place(tmp_path) == ("unreadable", "tools.yaml")
-    assert "\n" not in str(refused(tmp_path))
+    assert "\n" not in str(refusal_of(tmp_path))
 
 
 @pytest.mark.parametrize("text", [b"{", b"[" * 20_000, b"9" * 5000, b'{"a": "\xff"}', b"{'a': 1}"])
@@ -265,7 +265,7 @@ def test_an_alias_bomb_is_refused_before_it_goes_off(tmp_path: Path) -> None:
     write_package(tmp_path, context_variables="\n".join(lines))
 
     assert place(tmp_path) == ("unreadable", "context_variables.yaml")
-    assert "aliases" in refused(tmp_path).message
+    assert "aliases" in refusal_of(tmp_path).message
 
 
 def test_a_long_text_repeated_by_aliases_is_refused(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_what_is_no_file_is_refused_by_name_and_never_waited_for(tmp_path: Path,
     put_in_place(folder / f"{stem}.yaml", kind)
 
     assert place(folder) == ("unreadable", f"{stem}.yaml")
-    assert "is not a file" in refused(folder).message
+    assert "is not a file" in refusal_of(folder).message
 
 
 def put_in_place(path: Path, kind: str) -> None:
@@ -341,7 +341,7 @@ def test_links_inside_the_package_are_fine(tmp_path: Path) -> None:
     for name in ("agents.yaml", "orchestrator.yaml"):
         (folder / name).symlink_to(f"..data/{name}")
 
-    assert not load_package(folder).refused
+    assert not load_package(folder).is_refused
 
 
 def test_a_linked_folder_is_the_folder(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_linked_folder_is_the_folder(tmp_path: Path) -> None:
     assert load_package(tmp_path / "link").folder == tmp_path / "P"
 
 
-def test_a_file_that_cannot_be_opened_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_package(tmp_path)
 
     def denied(self: Path, *_: object, **__: object) -> None:
@@ -359,25 +359,25 @@ def test_a_file_that_cannot_be_opened_is_said_once(tmp_path: Path, monkeypatch: 
 
     found = [(each.code, each.file) for each in inspect_package(tmp_path).findings]
     assert sorted(found) == [("unreadable", "agents.yaml"), ("unreadable", "orchestrator.yaml")]
-    assert "Permission denied" in refused(tmp_path).message
+    assert "Permission denied" in refusal_of(tmp_path).message
 
 
 @pytest.mark.design("D4-107")
 def test_the_version_follows_every_file_a_run_may_use(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
     tool = write_tool(folder, "greet.py", TOOL)
-    versions = [content_version(folder)]
+    versions = [compute_content_version(folder)]
 
     tool.write_text(TOOL.replace("hello", "howdy"))
-    versions.append(content_version(folder))
+    versions.append(compute_content_version(folder))
     tool.rename(tool.with_name("other.py"))
-    versions.append(content_version(folder))
+    versions.append(compute_content_version(folder))
     shared = tmp_path / "_shared" / "common.py"
     shared.parent.mkdir()
     shared.write_text("x = 1")
-    versions.append(content_version(folder))
+    versions.append(compute_content_version(folder))
     shared.write_text("x = 2")
-    versions.append(content_version(folder))
+    versions.append(compute_content_version(folder))
 
     assert len(set(versions)) == len(versions)
 
@@ -387,7 +387,7 @@ def test_the_version_does_not_follow_place_time_or_bytecode(tmp_path: Path) -> N
     (other / "tools" / "__pycache__").mkdir(parents=True)
     (other / "tools" / "__pycache__" / "x.pyc").write_bytes(b"x")
 
-    assert content_version(one) == content_version(other)
+    assert compute_content_version(one) == compute_content_version(other)
 
 
 @pytest.mark.parametrize("wrapper", ["context_variables", "ContextVariablesPlan"])
@@ -400,7 +400,7 @@ def test_wrapped_bodies_are_unwrapped(tmp_path: Path, wrapper: str) -> None:
         handoffs={"handoffs": {"handoff_rules": [{"source_agent": "A", "target_agent": "terminate"}]}},
     )
 
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     assert (package.name, list(package.agents), list(package.variables)) == ("Small", ["A"], ["v"])
     assert [(each.source, each.target) for each in package.rules] == [("A", "terminate")]
 
@@ -413,7 +413,7 @@ def test_a_wrapper_that_holds_nothing_is_no_variable(tmp_path: Path) -> None:
     assert (inspection.verdict, inspection.counts.variables) == ("ready", 0)
 
 
-def test_what_any_file_may_say_of_itself_is_no_finding(tmp_path: Path) -> None:
+def test_descriptive_fields_of_any_file_are_no_findings(tmp_path: Path) -> None:
     about = {"$schema": "../schemas/file.schema.json", "schema_version": "v1", "version": 1}
     folder = write_package(
         tmp_path,
@@ -433,4 +433,4 @@ def test_what_any_file_may_say_of_itself_is_no_finding(tmp_path: Path) -> None:
 def test_a_finding_about_an_agent_names_its_place_in_the_list(tmp_path: Path) -> None:
     package = load(tmp_path, agents={"agents": [{"name": "A", "system_message": "Use ${no}."}]})
 
-    assert said(package) == {("warning", "unknown_in_prompt", "agents.yaml", "agents[0]")}
+    assert finding_keys(package) == {("warning", "unknown_in_prompt", "agents.yaml", "agents[0]")}

@@ -16,7 +16,7 @@ from tests.unit.workflows.packages import (
     faults,
     load,
     rule,
-    said,
+    finding_keys,
     write_package,
     write_tool,
 )
@@ -37,24 +37,24 @@ def variable(**source: Any) -> dict[str, Any]:
     return {"context_variables": {"definitions": {"v": {"source": source}}}}
 
 
-def handoff(**given: Any) -> dict[str, Any]:
-    return {"handoffs": {"handoff_rules": [{"source_agent": "A", "target_agent": "B", **given}]}}
+def handoff(**fields: Any) -> dict[str, Any]:
+    return {"handoffs": {"handoff_rules": [{"source_agent": "A", "target_agent": "B", **fields}]}}
 
 
-def tool(**given: Any) -> dict[str, Any]:
-    return {"tools": [{"agent": "A", "file": "greet.py", "function": "greet", **given}]}
+def tool(**fields: Any) -> dict[str, Any]:
+    return {"tools": [{"agent": "A", "file": "greet.py", "function": "greet", **fields}]}
 
 
-def orchestrator(**given: Any) -> dict[str, Any]:
-    return {"orchestrator": {**ORCHESTRATOR, **given}}
+def orchestrator(**fields: Any) -> dict[str, Any]:
+    return {"orchestrator": {**ORCHESTRATOR, **fields}}
 
 
-def agent(**given: Any) -> dict[str, Any]:
-    return {"agents": [{"name": "A", **given}, {"name": "B"}]}
+def agent(**fields: Any) -> dict[str, Any]:
+    return {"agents": [{"name": "A", **fields}, {"name": "B"}]}
 
 
-def derived(**given: Any) -> dict[str, Any]:
-    return variable(type="derived", triggers=[{"type": "agent_text", "agent": "A", "match": {"equals": "x"}, **given}])
+def derived(**fields: Any) -> dict[str, Any]:
+    return variable(type="derived", triggers=[{"type": "agent_text", "agent": "A", "match": {"equals": "x"}, **fields}])
 
 
 ORCH, G, V, H, T = "orchestrator.yaml", "agents.yaml", "context_variables.yaml", "handoffs.yaml", "tools.yaml"
@@ -187,7 +187,7 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str, str]]] = [
 ]  # fmt: skip
 
 
-def prepared(folder: Path) -> Path:
+def prepared_folder(folder: Path) -> Path:
     folder = folder / "P"
     write_tool(folder, "greet.py", TOOL)
     write_tool(folder, "broken.py", "def greet(:")
@@ -204,10 +204,10 @@ def prepared(folder: Path) -> Path:
 def test_a_fault_is_found_where_it_is(
     tmp_path: Path, files: dict[str, Any], finding: tuple[str, str, str, str]
 ) -> None:
-    package = load(prepared(tmp_path), **files)
+    package = load(prepared_folder(tmp_path), **files)
 
-    assert finding in said(package)
-    assert package.refused is any(each.level == "error" for each in package.findings)
+    assert finding in finding_keys(package)
+    assert package.is_refused is any(each.level == "error" for each in package.findings)
     # What is wrong with one field does not make others look wrong.
     assert len(faults(package)) <= 4, package.findings
 
@@ -240,12 +240,12 @@ UNKNOWN_FIELDS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.design("D1-23", "D1-59", "D5-1")
 @pytest.mark.parametrize(("files", "place"), UNKNOWN_FIELDS)
 def test_a_field_that_nothing_reads_is_found(tmp_path: Path, files: dict[str, Any], place: str) -> None:
-    found = [each for each in load(prepared(tmp_path), **files).findings if each.path == place]
+    found = [each for each in load(prepared_folder(tmp_path), **files).findings if each.path == place]
 
     assert [each.level in ("warning", "error") for each in found] == [True]
 
 
-def test_every_fault_is_said_at_once(tmp_path: Path) -> None:
+def test_every_fault_is_reported_at_once(tmp_path: Path) -> None:
     package = load(
         tmp_path, **orchestrator(max_turns=0, initial_agent="C"), agents=[{"name": "A", "auto_tool_mode": "maybe"}]
     )
@@ -297,7 +297,7 @@ junk = st.one_of(
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> dict[str, Any]:
+def mutations(draw: st.DrawFn) -> dict[str, Any]:
     """A valid package with a few places replaced, removed or renamed."""
     files = copy.deepcopy(SEEDS[draw(st.sampled_from(sorted(SEEDS)))])
     for _ in range(draw(st.integers(1, 4))):
@@ -318,7 +318,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
 @settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(mutated())
+@given(mutations())
 def test_a_mutated_package_is_loaded_or_refused_in_our_own_words(tmp_path: Path, files: dict[str, Any]) -> None:
     folder = write_package(tmp_path / "P", orchestrator=None, agents=None)
     for path in folder.glob("*.yaml"):

@@ -5,18 +5,18 @@ from typing import Annotated, Any, Optional
 
 import pytest
 
-from workflows.chat.context_parameters import CONTEXT
+from workflows.chat.context_parameters import CONTEXT_PARAMETER
 from workflows.chat.errors import PackageDefect
-from workflows.chat.passing import by_name, by_position
+from workflows.chat.passing import bind_by_name, bind_by_position
 from workflows.context.context_variables import ContextVariables
 
-NAMES = (CONTEXT, "app_id", "error")
-OFFERED = {CONTEXT: "the context", "app_id": "acme", "error": "why"}
+NAMES = (CONTEXT_PARAMETER, "app_id", "error")
+OFFERED = {CONTEXT_PARAMETER: "the context", "app_id": "acme", "error": "why"}
 HOOK = ("sender", "message", "silent")
 SENT = {"sender": "S", "message": "M", "silent": False}
 
 
-def having(parameters: str) -> Callable[..., Any]:
+def function_with(parameters: str) -> Callable[..., Any]:
     """A function with these parameters, which returns what it was called with."""
     made: Callable[..., Any] = eval(f"lambda {parameters}: locals()")  # noqa: S307 -- the test's own text
     return made
@@ -26,9 +26,9 @@ def having(parameters: str) -> Callable[..., Any]:
     ("parameters", "expected"),
     [
         ("", {}),
-        ("context_variables", {CONTEXT: "the context"}),
-        ("context_variables=None, **_", {CONTEXT: "the context", "_": {"app_id": "acme", "error": "why"}}),
-        ("*, app_id, error=None, **_", {"app_id": "acme", "error": "why", "_": {CONTEXT: "the context"}}),
+        ("context_variables", {CONTEXT_PARAMETER: "the context"}),
+        ("context_variables=None, **_", {CONTEXT_PARAMETER: "the context", "_": {"app_id": "acme", "error": "why"}}),
+        ("*, app_id, error=None, **_", {"app_id": "acme", "error": "why", "_": {CONTEXT_PARAMETER: "the context"}}),
         ("*, app_id, attempt=3", {"app_id": "acme", "attempt": 3}),
         ("ctx", {"ctx": "the context"}),
         ("context=None, *, error", {"context": "the context", "error": "why"}),
@@ -39,8 +39,8 @@ def having(parameters: str) -> Callable[..., Any]:
     ],
 )
 def test_a_lifecycle_tool_gets_what_its_parameters_name(parameters: str, expected: dict[str, Any]) -> None:
-    function = having(parameters)
-    positional, keywords = by_name(function, NAMES).of(OFFERED)
+    function = function_with(parameters)
+    positional, keywords = bind_by_name(function, NAMES).bind(OFFERED)
 
     assert function(*positional, **keywords) == expected
 
@@ -68,17 +68,17 @@ def renamed(app_id: str, store: "Store | None" = None) -> Any:
     return store, app_id
 
 
-def stood_in(app_id: str, store: type("ContextVariables", (), {})) -> Any:  # type: ignore[valid-type]  # as where an import fails
+def with_substitute(app_id: str, store: type("ContextVariables", (), {})) -> Any:  # type: ignore[valid-type]  # as where an import fails
     return store, app_id
 
 
-def half_known(app_id: str, store: "ContextVariables | Unknown") -> Any:  # type: ignore[name-defined]  # noqa: F821 -- as for type checkers only
+def partly_annotated(app_id: str, store: "ContextVariables | Unknown") -> Any:  # type: ignore[name-defined]  # noqa: F821 -- as for type checkers only
     return store, app_id
 
 
-@pytest.mark.parametrize("function", [annotated, optional, described, postponed, renamed, stood_in, half_known])
+@pytest.mark.parametrize("function", [annotated, optional, described, postponed, renamed, with_substitute, partly_annotated])
 def test_a_parameter_annotated_as_the_context_is_the_context(function: Callable[..., Any]) -> None:
-    positional, keywords = by_name(function, NAMES).of(OFFERED)
+    positional, keywords = bind_by_name(function, NAMES).bind(OFFERED)
 
     assert function(*positional, **keywords) == ("the context", "acme")
 
@@ -92,8 +92,8 @@ def test_a_parameter_annotated_as_the_context_is_the_context(function: Callable[
         ("attempt=1, app_id='', /", ()),
     ],
 )
-def test_what_nobody_gives_is_known_before_the_call(parameters: str, unknown: tuple[str, ...]) -> None:
-    assert by_name(having(parameters), NAMES).unknown == unknown
+def test_an_unbound_parameter_is_known_before_the_call(parameters: str, unknown: tuple[str, ...]) -> None:
+    assert bind_by_name(function_with(parameters), NAMES).unknown == unknown
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_what_nobody_gives_is_known_before_the_call(parameters: str, unknown: tu
     ],
 )
 def test_a_hook_gets_what_its_parameters_take(parameters: str, starred: bool, expected: dict[str, Any]) -> None:
-    function = having(parameters)
-    positional, keywords = by_position(function, HOOK, starred=starred).of(SENT)
+    function = function_with(parameters)
+    positional, keywords = bind_by_position(function, HOOK, fills_varargs=starred).bind(SENT)
 
     assert function(*positional, **keywords) == expected
 
 
 def test_a_function_whose_parameters_cannot_be_read_is_a_defect() -> None:
     with pytest.raises(PackageDefect, match="cannot be read"):
-        by_name(type, NAMES)
+        bind_by_name(type, NAMES)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.loader import load_package
 
@@ -69,16 +69,16 @@ SCRIPTS: list[tuple[str, str, dict[str, Any], list[str], OutcomeKind]] = [
 ]
 
 
-def chat(name: str, answers: str, given: dict[str, Any], folder: Path) -> Chat:
+def chat(name: str, answers: str, inputs: dict[str, Any], folder: Path) -> Chat:
     package = load_package(PATTERNS / name)
     context = {key: spec.get("default") for key, spec in package.orchestrator.inputs.items()}
     context |= {each.name: copy.deepcopy(each.default) for each in package.variables.values()}
-    made = built(package, PATTERNS / name / f"{answers}.yaml", folder)
-    return Chat(made, {"app_id": "acme", "chat_id": "run_1", **context, **given})
+    made = build_chat(package, PATTERNS / name / f"{answers}.yaml", folder)
+    return Chat(made, {"app_id": "acme", "chat_id": "run_1", **context, **inputs})
 
 
-async def played(name: str, folder: Path, answers: str = "answers", **given: Any) -> tuple[Outcome, Kept]:
-    return await chat(name, answers, given, folder).run()
+async def play_pattern(name: str, folder: Path, answers: str = "answers", **inputs: Any) -> tuple[Outcome, ChatRecorder]:
+    return await chat(name, answers, inputs, folder).run()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,7 +102,7 @@ def test_every_pattern_is_played_in_every_way_that_is_written_down() -> None:
     SCRIPTS,
     ids=["-".join([name, answers.removeprefix("answers"), *given]) for name, answers, given, *_ in SCRIPTS],
 )
-async def test_who_speaks_after_whom_and_how_it_ends_also_from_a_checkpoint(
+async def test_the_order_of_agents_and_the_end_are_equal_from_a_checkpoint(
     tmp_path: Path, name: str, answers: str, given: dict[str, Any], speakers: list[str], kind: OutcomeKind
 ) -> None:
     playing = chat(name, answers, given, tmp_path)
@@ -110,7 +110,7 @@ async def test_who_speaks_after_whom_and_how_it_ends_also_from_a_checkpoint(
 
     assert (kept.speakers, outcome.kind) == (speakers, kind)
     for number in {1, len(speakers) // 2 + 1, len(speakers)}:
-        again, resumed = await playing.run(kept.up_to(number))
+        again, resumed = await playing.run(kept.copy_up_to(number))
 
         assert again == outcome
         assert [turn.text for turn in resumed.turns] == [turn.text for turn in kept.turns]
@@ -118,26 +118,26 @@ async def test_who_speaks_after_whom_and_how_it_ends_also_from_a_checkpoint(
 
 
 async def test_a_known_desk_skips_the_router_and_its_model(tmp_path: Path) -> None:
-    _, kept = await played("ContextAwareRouting", tmp_path, desk="billing")
+    _, kept = await play_pattern("ContextAwareRouting", tmp_path, desk="billing")
     assert [call.agent for call in kept.calls] == ["BillingDesk"]
 
 
 async def test_the_escalated_question_keeps_its_surest_answer(tmp_path: Path) -> None:
-    _, kept = await played("Escalation", tmp_path, "answers-given-up")
+    _, kept = await play_pattern("Escalation", tmp_path, "answers-given-up")
 
     assert kept.context(3)["tried_by"] == [1, 3, 2]
     assert kept.context(3)["answer"] == "Rarely."
 
 
 async def test_the_feedback_of_two_rounds_is_counted(tmp_path: Path) -> None:
-    outcome, kept = await played("FeedbackLoop", tmp_path)
+    outcome, kept = await play_pattern("FeedbackLoop", tmp_path)
 
     assert outcome.reason == "workflow_complete"
     assert [kept.context(number)["points"] for number in (3, 5)] == [["say from when"], []]
 
 
 async def test_a_manager_of_the_hierarchy_hands_over_with_words_and_without(tmp_path: Path) -> None:
-    _, kept = await played("Hierarchical", tmp_path)
+    _, kept = await play_pattern("Hierarchical", tmp_path)
 
     silent, spoken = kept.turn(2), kept.turn(4)
     assert (silent.text, silent.handoff, list(silent.events)) == ("", "PriceResearcher", [])
@@ -146,7 +146,7 @@ async def test_a_manager_of_the_hierarchy_hands_over_with_words_and_without(tmp_
 
 
 async def test_the_organic_manager_is_metered_as_itself(tmp_path: Path) -> None:
-    _, kept = await played("Organic", tmp_path)
+    _, kept = await play_pattern("Organic", tmp_path)
 
     assert [call.agent for call in kept.calls[:4]] == ["ProjectLead", "group_manager", "Mover", "group_manager"]
     assert kept.turn(1).tokens == {"input": 80, "output": 4}
@@ -154,12 +154,12 @@ async def test_the_organic_manager_is_metered_as_itself(tmp_path: Path) -> None:
 
 
 async def test_a_proposal_of_the_redundant_agents_wins(tmp_path: Path) -> None:
-    _, kept = await played("Redundant", tmp_path)
+    _, kept = await play_pattern("Redundant", tmp_path)
     assert kept.context(5)["winner"] == "The Pedal"
 
 
 async def test_the_hub_of_the_star_hands_over_beside_other_calls_and_stays(tmp_path: Path) -> None:
-    _, kept = await played("Star", tmp_path)
+    _, kept = await play_pattern("Star", tmp_path)
 
     both = kept.turn(3)
     assert (both.text, both.handoff) == ("Now the table.", "Café-Guide")  # the first of two transfers
@@ -168,7 +168,7 @@ async def test_the_hub_of_the_star_hands_over_beside_other_calls_and_stays(tmp_p
 
 
 async def test_the_tasks_of_the_triage_are_done_in_their_order(tmp_path: Path) -> None:
-    _, kept = await played("TriageWithTasks", tmp_path)
+    _, kept = await play_pattern("TriageWithTasks", tmp_path)
 
     titles = [each["title"] for each in kept.context(8)["finished"]]
     assert titles == ["what they cost", "how they work", "the page on costs"]

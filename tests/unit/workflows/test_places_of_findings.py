@@ -9,7 +9,7 @@ from tests.unit.workflows.packages import load, rule, write_package
 from workflows.package.findings import Finding
 from workflows.package.loader import inspect_package
 from workflows.package.models import Package
-from workflows.package.raw.lines import with_lines
+from workflows.package.raw.lines import locate_findings
 
 BAD = {"type": "nothing"}
 WEEKLY: dict[str, Any] = {"type": "schedule", "apps": ["acme"], "cron": "0 6 * * 1"}
@@ -17,7 +17,7 @@ WEEKLY: dict[str, Any] = {"type": "schedule", "apps": ["acme"], "cron": "0 6 * *
 
 def of_file(package: Package, stem: str) -> list[Finding]:
     found = [each for each in package.findings if each.file.startswith(stem)]
-    return sorted(with_lines(found, package.folder), key=lambda each: each.path)
+    return sorted(locate_findings(found, package.folder), key=lambda each: each.path)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_checks_across_files_name_wrapped_places(tmp_path: Path) -> None:
     assert found["no_tenant_key"] == "context_variables.definitions.v"
 
 
-def test_what_a_trigger_supplies_is_said_of_that_trigger(tmp_path: Path) -> None:
+def test_a_finding_about_a_triggers_value_names_that_trigger(tmp_path: Path) -> None:
     inputs = {"order": {"type": "string", "required": True}}
     package = load(
         tmp_path,
@@ -133,5 +133,5 @@ def test_a_triggers_file_with_something_is_a_second_place(tmp_path: Path, writte
 def test_damage_names_its_line_once(tmp_path: Path) -> None:
     inspection = inspect_package(write_package(tmp_path, tools="tools:\n  - a: b: c\n"))
 
-    (finding,) = [each for each in with_lines(inspection.findings, tmp_path) if each.code == "unreadable"]
+    (finding,) = [each for each in locate_findings(inspection.findings, tmp_path) if each.code == "unreadable"]
     assert str(finding).startswith("error: tools.yaml: line 2, column 9: ")

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from workflows.context.previews import MAX_PREVIEW, preview, previews
+from workflows.context.previews import MAX_PREVIEW, preview_value, preview_values
 
 
 @pytest.mark.design("D1-30", "D1-57")
 @pytest.mark.parametrize("name", ["api_key", "apiKey", "GITHUB_SECRET", "access_token", "Password", "authorization"])
 def test_what_is_named_like_a_secret_is_hidden_at_any_depth(name: str) -> None:
-    shown = previews({name: "canary", "nested": {"list": [{name: "canary"}]}})
+    shown = preview_values({name: "canary", "nested": {"list": [{name: "canary"}]}})
     assert "canary" not in str(shown)
 
 
 @pytest.mark.design("D1-30", "D1-57")
 def test_a_value_is_shown_up_to_a_length() -> None:
-    assert preview("order", {"total": 5, "who": "é"}) == '{"total": 5, "who": "é"}'
-    assert preview("text", "x" * 500) == "x" * MAX_PREVIEW + "… (500 characters)"
+    assert preview_value("order", {"total": 5, "who": "é"}) == '{"total": 5, "who": "é"}'
+    assert preview_value("text", "x" * 500) == "x" * MAX_PREVIEW + "… (500 characters)"
 
 
 def cycle() -> list[Any]:
@@ -28,4 +28,4 @@ def cycle() -> list[Any]:
 
 @pytest.mark.parametrize("value", [cycle(), object(), {1, 2}, {("a", 1): 2}, float("nan"), None])
 def test_whatever_a_tool_left_behind_has_a_preview(value: Any) -> None:
-    assert preview("odd", value)
+    assert preview_value("odd", value)

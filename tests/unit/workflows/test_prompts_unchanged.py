@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, rule, write_package
 from workflows.package.loader import load_package
 from workflows.package.raw.data_files import read_data_file
@@ -49,12 +49,12 @@ def braces(folder: Path) -> Path:
 
 async def requests_of(folder: Path, workspace: Path) -> list[str]:
     package = load_package(folder)
-    chat = Chat(built(package, answers_for(folder), workspace), context_of(package))
+    chat = Chat(build_chat(package, answers_for(folder), workspace), context_of(package))
     asked: list[str] = []
     for agent in chat.built.agents.values():
         client = agent.config.create()._metered  # type: ignore[union-attr]  # -- the metered client's inside
-        if not isinstance(client._inner, Listening):
-            client._inner = Listening(client._inner, asked)
+        if not isinstance(client._inner, ListeningClient):
+            client._inner = ListeningClient(client._inner, asked)
     await chat.run()
     return asked
 
@@ -76,9 +76,9 @@ def context_of(package: Any) -> Mapping[str, Any]:
     return {"app_id": "acme", "chat_id": "run_1", **values}
 
 
-class Listening:
-    def __init__(self, inner: Any, asked: list[str]) -> None:
-        self._inner, self._asked = inner, asked
+class ListeningClient:
+    def __init__(self, inner: Any, requests: list[str]) -> None:
+        self._inner, self._asked = inner, requests
 
     async def __call__(self, messages: Any, context: Any, **request: Any) -> Any:
         events = [[type(each).__name__, str(each)] for each in messages]
@@ -101,8 +101,8 @@ def content_of(event: Any) -> str:
     return json.dumps([getattr(event, "content", None), [[c.name, c.arguments] for c in calls], results], default=str)
 
 
-def digests(asked: list[str]) -> list[str]:
-    return [hashlib.sha256(each.encode()).hexdigest()[:16] for each in asked]
+def digests(requests: list[str]) -> list[str]:
+    return [hashlib.sha256(each.encode()).hexdigest()[:16] for each in requests]
 
 
 @pytest.mark.parametrize("name", [*sorted(PACKAGES), "Braces"])

@@ -12,12 +12,12 @@ from ag2.exceptions import UnsupportedInputError
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.failures import (
     MAX_RETRY_AFTER_S,
-    MAX_WORDS,
+    MAX_MESSAGE_CHARACTERS,
     explain_transport,
-    refusal_of,
-    refused,
-    retry_after_s,
-    server_words,
+    refusal_error,
+    status_error,
+    read_retry_after_s,
+    server_message,
 )
 from workflows.chat.providers.openai import PROVIDER
 
@@ -25,12 +25,12 @@ REQUEST = httpx2.Request("POST", "http://127.0.0.1:1/v1/chat/completions")
 NOW = datetime(2026, 10, 21, 7, 28, tzinfo=UTC)
 
 
-def answered(status: int, body: Any = None, **headers: str) -> openai.APIStatusError:
+def status_error(status: int, body: Any = None, **headers: str) -> openai.APIStatusError:
     response = httpx2.Response(status, headers=headers, request=REQUEST)
     return openai.APIStatusError("Error code: with everything in it", response=response, body=body)
 
 
-def explained(error: Exception) -> ModelError:
+def explain_error(error: Exception) -> ModelError:
     model_error = PROVIDER.explain(error)
     assert model_error is not None
     return model_error
@@ -45,14 +45,14 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_a_refusal_is_final(status: int) -> None:
-    error = explained(answered(status))
+    error = explain_error(status_error(status))
 
     assert (error.transient, str(error)) == (False, f"openai answered {status}")
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529, 599])
 def test_what_passes_is_worth_another_attempt(status: int) -> None:
-    error = explained(answered(status))
+    error = explain_error(status_error(status))
 
     assert (error.transient, str(error)) == (True, f"openai answered {status}")
 
@@ -72,18 +72,18 @@ def test_what_passes_is_worth_another_attempt(status: int) -> None:
         (5, ""),
         ([], ""),
         (nested(5_000), ""),
-        ("x" * 5000, "x" * (MAX_WORDS - 1) + "…"),
+        ("x" * 5000, "x" * (MAX_MESSAGE_CHARACTERS - 1) + "…"),
     ],
 )
-def test_the_servers_words_are_said_in_one_short_line(body: Any, words: str) -> None:
-    assert server_words(body) == words
+def test_the_servers_words_are_shown_in_one_short_line(body: Any, words: str) -> None:
+    assert server_message(body) == words
 
 
 def test_the_words_follow_provider_and_status() -> None:
-    assert str(refused("ollama", 404, {"error": "model 'm' not found"}, {})) == (
+    assert str(status_error("ollama", 404, {"error": "model 'm' not found"}, {})) == (
         "ollama answered 404: model 'm' not found"
     )
-    assert str(refused("ollama", -1, {"error": "out of memory"}, {})) == "ollama broke off its answer: out of memory"
+    assert str(status_error("ollama", -1, {"error": "out of memory"}, {})) == "ollama broke off its answer: out of memory"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_words_follow_provider_and_status() -> None:
     ],
 )
 def test_retry_after_is_seconds_or_a_date_and_bounded(header: str, seconds: float | None) -> None:
-    assert retry_after_s({"retry-after": header}, None, now=NOW) == seconds
+    assert read_retry_after_s({"retry-after": header}, None, now=NOW) == seconds
 
 
 @pytest.mark.parametrize(
@@ -119,15 +119,15 @@ def test_retry_after_is_seconds_or_a_date_and_bounded(header: str, seconds: floa
         ("x", None),
     ],
 )
-def test_google_says_in_the_body_when_to_come_back(body: Any, seconds: float | None) -> None:
-    assert retry_after_s({}, body, now=NOW) == seconds
+def test_google_sends_the_retry_time_in_the_body(body: Any, seconds: float | None) -> None:
+    assert read_retry_after_s({}, body, now=NOW) == seconds
 
 
 def test_the_header_of_an_answer_is_honoured() -> None:
-    assert explained(answered(429, **{"retry-after": "7"})).retry_after_s == 7.0
+    assert explain_error(status_error(429, **{"retry-after": "7"})).retry_after_s == 7.0
 
 
-def caused(error: openai.APIError, cause: BaseException) -> openai.APIError:
+def chain_errors(error: openai.APIError, cause: BaseException) -> openai.APIError:
     error.__cause__ = cause
     return error
 
@@ -138,7 +138,7 @@ def caused(error: openai.APIError, cause: BaseException) -> openai.APIError:
         (openai.APITimeoutError(request=REQUEST), "openai did not answer in time: TimeoutError"),
         (openai.APIConnectionError(request=REQUEST), "the connection to openai failed: ConnectionError"),
         (
-            caused(openai.APIConnectionError(request=REQUEST), httpx2.ConnectError("secret.internal")),
+            chain_errors(openai.APIConnectionError(request=REQUEST), httpx2.ConnectError("secret.internal")),
             "the connection to openai failed: ConnectError",
         ),
         (httpx2.ReadError("x"), "the connection to openai failed: ReadError"),
@@ -152,7 +152,7 @@ def caused(error: openai.APIError, cause: BaseException) -> openai.APIError:
     ],
 )
 def test_what_is_lost_on_the_way_is_worth_another_attempt(error: Exception, said: str) -> None:
-    assert (str(explained(error)), explained(error).transient) == (said, True)
+    assert (str(explain_error(error)), explain_error(error).transient) == (said, True)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), UnsupportedInputError("BinaryInput", "openai")])
@@ -163,7 +163,7 @@ def test_another_error_is_not_the_servers(error: Exception) -> None:
 
 @pytest.mark.parametrize("reason", ["content_filter", "refusal", "safety", "SAFETY", "prohibited_content"])
 def test_refused_content_is_final(reason: str) -> None:
-    error = refusal_of("gemini", ModelResponse(finish_reason=reason))
+    error = refusal_error("gemini", ModelResponse(finish_reason=reason))
 
     assert error is not None
     assert (str(error), error.transient) == (f"gemini refused to answer: {reason.lower()}", False)
@@ -171,4 +171,4 @@ def test_refused_content_is_final(reason: str) -> None:
 
 @pytest.mark.parametrize("reason", [None, "stop", "length", "tool_calls", "end_turn", "max_tokens"])
 def test_other_reasons_to_stop_are_no_refusal(reason: str | None) -> None:
-    assert refusal_of("openai", ModelResponse(finish_reason=reason)) is None
+    assert refusal_error("openai", ModelResponse(finish_reason=reason)) is None

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from workflows.context.queries import (
     QueryError,
     fill_query,
-    owned_by,
-    placeholders,
-    server_code,
+    owner_scope,
+    find_placeholders,
+    find_server_code,
     tenant_scope,
 )
 
@@ -57,7 +57,7 @@ def test_a_placeholder_in_a_key_is_refused(template: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("operator", ["$expr", "$where", "$function", "$regex", "$options", "$jsonSchema"])
 @pytest.mark.parametrize("argument", ["{{x}}", "^${x}$", {"$eq": ["$owner", "{{runtime.x}}"]}, [["{{x}}"]]])
-def test_a_placeholder_is_refused_where_it_would_be_read_as_code_or_a_pattern(operator: str, argument: Any) -> None:
+def test_a_placeholder_is_refused_where_it_would_be_code_or_a_pattern(operator: str, argument: Any) -> None:
     with pytest.raises(QueryError, match=rf"x stands inside \{operator}"):
         fill_query({"$and": [{"a": {operator: argument}}]}, {"x": "$card"})
 
@@ -90,12 +90,12 @@ def test_a_dotted_name_takes_a_scalar_out_of_a_mapping_or_nothing(value: Any) ->
 
 
 def test_placeholders_are_found_at_any_depth() -> None:
-    assert placeholders({"a": "{{runtime.x}}", "b": [{"c": "${y} and {{z}}"}], "d": 1, "{{no}}": "plain"}) == {
+    assert find_placeholders({"a": "{{runtime.x}}", "b": [{"c": "${y} and {{z}}"}], "d": 1, "{{no}}": "plain"}) == {
         "x",
         "y",
         "z",
     }
-    assert placeholders({}) == set()
+    assert find_placeholders({}) == set()
 
 
 @pytest.mark.parametrize(
@@ -110,21 +110,21 @@ def test_placeholders_are_found_at_any_depth() -> None:
     ],
 )
 def test_code_for_the_server_is_found_at_any_depth(query: dict[str, Any], operator: str | None) -> None:
-    assert server_code(query) == operator
+    assert find_server_code(query) == operator
 
 
 NOBODY = {"$eq": None, "$not": {"$type": "array"}}
 
 
-def test_what_says_no_owner_is_read_but_not_written() -> None:
-    assert tenant_scope("acme") == {"$or": [*owned_by("acme")["$or"], {"app_id": NOBODY, "enterprise_id": NOBODY}]}
-    assert owned_by("acme") == {
+def test_a_document_without_owner_is_read_but_not_written() -> None:
+    assert tenant_scope("acme") == {"$or": [*owner_scope("acme")["$or"], {"app_id": NOBODY, "enterprise_id": NOBODY}]}
+    assert owner_scope("acme") == {
         "$or": [{"app_id": {"$in": ["acme"]}}, {"app_id": NOBODY, "enterprise_id": {"$in": ["acme"]}}]
     }
 
 
 def test_an_app_whose_id_is_an_object_id_owns_documents_with_either_form() -> None:
-    assert owned_by(OBJECT_ID)["$or"][0] == {"app_id": {"$in": [OBJECT_ID, ObjectId(OBJECT_ID)]}}
+    assert owner_scope(OBJECT_ID)["$or"][0] == {"app_id": {"$in": [OBJECT_ID, ObjectId(OBJECT_ID)]}}
 
 
 TEMPLATE: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workflows.chat.people import Call, UIToolError, calling, read_choices
+from workflows.chat.people import PackageCall, UIToolError, context_for_call, check_choices
 from workflows.tools import use_ui_tool
 
 
@@ -13,7 +13,7 @@ from workflows.tools import use_ui_tool
     "choices", [["yes", "no"], ("oui\u00a0!",), ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"], ["x" * 200]]
 )
 def test_a_choice_is_offered_as_it_is_given(choices: Any) -> None:
-    assert read_choices(choices) == tuple(choices)
+    assert check_choices(choices) == tuple(choices)
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,10 @@ def test_a_choice_is_offered_as_it_is_given(choices: Any) -> None:
 )
 def test_a_choice_that_would_come_back_as_another_text_is_refused(choices: Any, said: str) -> None:
     with pytest.raises(UIToolError, match=said):
-        read_choices(choices)
+        check_choices(choices)
 
 
 @pytest.mark.parametrize("tool_id", ["", " \n"])
 async def test_a_question_that_no_answer_could_name_is_not_asked(tool_id: str) -> None:
     with pytest.raises(UIToolError, match="tool_id"):
-        await asyncio.create_task(use_ui_tool(tool_id, {}), context=calling(Call("pay")))
+        await asyncio.create_task(use_ui_tool(tool_id, {}), context=context_for_call(PackageCall("pay")))

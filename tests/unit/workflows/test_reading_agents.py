@@ -115,7 +115,7 @@ def test_an_agent_may_leave_its_tools_to_its_structured_answers() -> None:
         ("role", "planner"),
     ],
 )
-def test_a_capability_that_is_not_here_is_said(capability: str, value: object) -> None:
+def test_an_unsupported_capability_is_reported(capability: str, value: object) -> None:
     assert one(**{capability: value})[1] == [("warning", "capability_unsupported", capability)]
 
 

@@ -11,13 +11,13 @@ import pytest
 from workflows.package.findings import Finding, Findings
 from workflows.package.reading import parsed_code
 from workflows.package.reading.code import PackageCode
-from workflows.package.reading.parsed_code import MAX_CODE_BYTES, Code, Import, read_code
+from workflows.package.reading.parsed_code import MAX_CODE_BYTES, ParsedCode, Import, read_code
 from workflows.package.reading.section import Section
 
 GREET = "def greet(): ...\n"
 
 
-def located(
+def locate_function(
     folder: Path, name: str, function: str = "greet", *, code: PackageCode | None = None
 ) -> tuple[Path | None, tuple[Finding, ...]]:
     findings = Findings()
@@ -27,7 +27,7 @@ def located(
 
 
 def codes(folder: Path, name: str, function: str = "greet") -> list[tuple[str, str, str]]:
-    return [(each.level, each.code, each.path) for each in located(folder, name, function)[1]]
+    return [(each.level, each.code, each.path) for each in locate_function(folder, name, function)[1]]
 
 
 def package(folder: Path, **files: str) -> Path:
@@ -38,7 +38,7 @@ def package(folder: Path, **files: str) -> Path:
     return root
 
 
-def parsed(folder: Path, source: str) -> Code:
+def parse_module(folder: Path, source: str) -> ParsedCode:
     file = folder / "one.py"
     file.write_text(source)
     return read_code(file)
@@ -49,14 +49,14 @@ def parsed(folder: Path, source: str) -> Code:
 def test_a_file_is_found_in_the_package_or_in_its_tools(tmp_path: Path, written: str) -> None:
     root = package(tmp_path, greet=GREET)
 
-    assert located(root, written) == (root / "tools" / "greet.py", ())
+    assert locate_function(root, written) == (root / "tools" / "greet.py", ())
 
 
 def test_the_package_itself_comes_before_its_tools(tmp_path: Path) -> None:
     root = package(tmp_path, greet=GREET)
     (root / "greet.py").write_text(GREET)
 
-    assert located(root, "greet.py")[0] == root / "greet.py"
+    assert locate_function(root, "greet.py")[0] == root / "greet.py"
 
 
 def test_hooks_are_found_in_their_own_folder_too(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_hooks_are_found_in_their_own_folder_too(tmp_path: Path) -> None:
     (root / "hooks").mkdir()
     (root / "hooks" / "greet.py").write_text(GREET)
 
-    assert located(root, "greet.py", code=PackageCode(root, kind="hook")) == (root / "hooks" / "greet.py", ())
+    assert locate_function(root, "greet.py", code=PackageCode(root, kind="hook")) == (root / "hooks" / "greet.py", ())
     assert codes(root, "greet.py") == [("error", "missing_tool_file", "tools[0].file")]
 
 
@@ -74,7 +74,7 @@ def test_the_shared_folder_beside_the_package_is_the_one_place_outside(tmp_path:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "greet.py").write_text(GREET)
 
-    assert located(root, "../_shared/deep/greet.py") == (tmp_path / "_shared" / "deep" / "greet.py", ())
+    assert locate_function(root, "../_shared/deep/greet.py") == (tmp_path / "_shared" / "deep" / "greet.py", ())
     for outside in ("../other/greet.py", "../_shared/../other/greet.py", str(tmp_path / "other" / "greet.py")):
         assert codes(root, outside) == [("error", "leaves_package", "tools[0].file")]
 
@@ -87,7 +87,7 @@ def test_links_are_followed_before_asking_where_a_file_is(tmp_path: Path) -> Non
     (root / "tools" / "loop.py").symlink_to(root / "tools" / "loop.py")
 
     assert codes(root, "out.py") == [("error", "leaves_package", "tools[0].file")]
-    assert located(root, "in.py") == (root / "tools" / "greet.py", ())
+    assert locate_function(root, "in.py") == (root / "tools" / "greet.py", ())
     assert codes(root, "loop.py")[0][0] == "error"
 
 
@@ -120,7 +120,7 @@ def test_a_folder_or_a_pipe_is_no_file(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_parsed_is_a_finding(tmp_path: Path, source: str, fault: str) -> None:
     root = package(tmp_path, greet=source)
 
-    _, [finding] = located(root, "greet.py")
+    _, [finding] = locate_function(root, "greet.py")
 
     assert (finding.level, finding.code, finding.path) == ("error", "broken_tool_file", "tools[0].file")
     assert fault in finding.message
@@ -207,11 +207,11 @@ def test_what_it_defines_elsewhere_is_missing(tmp_path: Path, source: str) -> No
     ],
 )
 def test_imports_are_known_with_whether_loading_needs_them(tmp_path: Path, source: str, imports: list[Any]) -> None:
-    found = [replace(each, names=(), names_at_load=frozenset()) for each in parsed(tmp_path, source).imports]
+    found = [replace(each, names=(), names_at_load=frozenset()) for each in parse_module(tmp_path, source).imports]
     assert sorted(found, key=str) == sorted((Import(*each) for each in imports), key=str)
 
 
-def test_an_import_that_loading_needs_blocks_and_one_inside_a_function_warns(tmp_path: Path) -> None:
+def test_an_import_at_load_time_blocks_and_one_in_a_function_warns(tmp_path: Path) -> None:
     root = package(
         tmp_path,
         load=f"import logs.a\n{GREET}",
@@ -219,39 +219,39 @@ def test_an_import_that_loading_needs_blocks_and_one_inside_a_function_warns(tmp
         many="def greet():\n" + "".join(f"    import logs.m{number}\n" for number in range(7)),
     )
 
-    _, [at_load] = located(root, "load.py")
-    _, [at_call] = located(root, "call.py")
-    _, [many] = located(root, "many.py")
+    _, [at_load] = locate_function(root, "load.py")
+    _, [at_call] = locate_function(root, "call.py")
+    _, [many] = locate_function(root, "many.py")
 
     assert (at_load.level, at_load.code, at_load.path) == ("warning", "foreign_import", "tools[0].file")
-    assert at_load.blocks
-    assert not at_call.blocks
+    assert at_load.is_blocking
+    assert not at_call.is_blocking
     assert "load.py imports logs.a of another runtime" in at_load.message
     assert "call.py imports logs.a, logs.b, core of another runtime" in at_call.message
     assert "logs.m4 and 2 more" in many.message
 
 
-def test_what_is_foreign_in_a_file_is_said_once(tmp_path: Path) -> None:
+def test_a_foreign_part_of_a_file_is_reported_once(tmp_path: Path) -> None:
     root = package(tmp_path, greet=f"import logs\n{GREET}")
     code = PackageCode(root, kind="tool")
 
-    said = [located(root, "greet.py", code=code)[1] for _ in range(3)]
+    said = [locate_function(root, "greet.py", code=code)[1] for _ in range(3)]
 
     assert [len(each) for each in said] == [1, 0, 0]
 
 
-def test_a_broken_file_is_said_for_each_tool_that_names_it(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_for_each_tool_that_names_it(tmp_path: Path) -> None:
     root = package(tmp_path, greet="def greet(:")
     code = PackageCode(root, kind="tool")
 
-    assert [len(located(root, "greet.py", code=code)[1]) for _ in range(2)] == [1, 1]
+    assert [len(locate_function(root, "greet.py", code=code)[1]) for _ in range(2)] == [1, 1]
 
 
 def test_code_is_never_run(tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     root = package(tmp_path, greet=f"open({str(touched)!r}, 'w').close()\n{GREET}")
 
-    assert located(root, "greet.py")[0] is not None
+    assert locate_function(root, "greet.py")[0] is not None
     assert not touched.exists()
 
 
@@ -270,11 +270,11 @@ def test_an_edit_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
 
 def test_odd_style_is_no_fault_and_no_warning(tmp_path: Path) -> None:
     """Warnings are errors in this suite."""
-    assert parsed(tmp_path, "x = '\\d'\ny = 1 is 1\n").fault is None
+    assert parse_module(tmp_path, "x = '\\d'\ny = 1 is 1\n").fault is None
 
 
 def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = parsed_code._ParsedCode()
+    kept = parsed_code._CodeCache()
     monkeypatch.setattr(parsed_code, "_parsed", kept)
     monkeypatch.setattr(parsed_code, "KEPT_FILES", 3)
     files = [tmp_path / f"{number}.py" for number in range(8)]
@@ -289,7 +289,7 @@ def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monke
 
 
 def test_only_the_files_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = parsed_code._ParsedCode()
+    kept = parsed_code._CodeCache()
     monkeypatch.setattr(parsed_code, "KEPT_FILES", 2)
 
     first = kept.get(b"a = 1")
@@ -298,7 +298,7 @@ def test_only_the_files_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
     kept.get(b"c = 1")
 
     assert kept.get(b"a = 1") is first
-    assert len(kept._kept) == 2
+    assert len(kept._code_by_digest) == 2
 
 
 def test_a_file_that_vanished_is_a_fault(tmp_path: Path) -> None:
@@ -338,4 +338,4 @@ def test_a_plain_function_is_never_given_the_context(tmp_path: Path, source: str
     file = tmp_path / "t.py"
     file.write_text(source, encoding="utf-8")
 
-    assert ("t" in read_code(file).plain) is is_plain
+    assert ("t" in read_code(file).plain_functions) is is_plain

@@ -14,7 +14,7 @@ from workflows.package.reading.hooks import read_hooks
 from workflows.package.reading.section import Section
 
 AGENTS = frozenset({"A", "B"})
-Said = list[tuple[str, str, str]]
+FindingKey = list[tuple[str, str, str]]
 
 
 def read(tmp_path: Path, body: Any) -> tuple[tuple[Hook, ...], tuple[Finding, ...]]:
@@ -39,22 +39,22 @@ def read_all(tmp_path: Path, body: Any) -> tuple[tuple[Hook, ...], tuple[Lifecyc
     return (*read_hooks(section, folder=folder, agents=AGENTS), findings.all)
 
 
-def said(findings: tuple[Finding, ...]) -> Said:
+def finding_keys(findings: tuple[Finding, ...]) -> FindingKey:
     return [(each.level, each.code, each.path) for each in findings]
 
 
-def hook(**given: Any) -> dict[str, Any]:
+def hook(**fields: Any) -> dict[str, Any]:
     return {
         "hook_type": "update_agent_state",
         "hook_agent": "A",
         "filename": "greet.py",
         "function": "greet",
-        **given,
+        **fields,
     }
 
 
-def moment(**given: Any) -> dict[str, Any]:
-    return {"trigger": "before_chat", "filename": "hooks/before_chat.py", "integration": None, **given}
+def moment(**fields: Any) -> dict[str, Any]:
+    return {"trigger": "before_chat", "filename": "hooks/before_chat.py", "integration": None, **fields}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_hook_may_lie_in_the_hooks_folder_or_in_shared(tmp_path: Path) -> None
 
 
 ONE = "hooks[0]"
-FAULTS: list[tuple[dict[str, Any], Said]] = [
+FAULTS: list[tuple[dict[str, Any], FindingKey]] = [
     (hook(hook_type=None), [("error", "missing_field", f"{ONE}.hook_type")]),
     (hook(hook_type="at_noon"), [("error", "wrong_value", f"{ONE}.hook_type")]),
     (hook(hook_agent=None), [("error", "missing_field", f"{ONE}.hook_agent")]),
@@ -131,20 +131,20 @@ FAULTS: list[tuple[dict[str, Any], Said]] = [
 
 @pytest.mark.design("D4-100")
 @pytest.mark.parametrize(("entry", "expected"), FAULTS)
-def test_a_fault_of_a_hook_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
+def test_a_fault_of_a_hook_is_found_where_it_is(tmp_path: Path, entry: Any, expected: FindingKey) -> None:
     findings = read(tmp_path, {"hooks": [entry]})[1]
 
-    assert said(findings) == expected
+    assert finding_keys(findings) == expected
 
 
 def test_a_function_without_a_file_is_one_of_another_runtime(tmp_path: Path) -> None:
     hooks, findings = read(tmp_path, {"prompt_middleware": [{"agent": "A", "function": "other.runtime.inject"}]})
 
     assert hooks == ()
-    assert said(findings) == [
+    assert finding_keys(findings) == [
         ("warning", "foreign_import", "prompt_middleware[0].function"),
     ]
-    assert all(each.blocks for each in findings)
+    assert all(each.is_blocking for each in findings)
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_a_function_without_a_file_is_one_of_another_runtime(tmp_path: Path) -> 
         ([1], [("error", "wrong_type", "")]),
     ],
 )
-def test_a_file_of_another_shape_is_a_finding(tmp_path: Path, body: Any, expected: Said) -> None:
-    assert said(read(tmp_path, body)[1]) == expected
+def test_a_file_of_another_shape_is_a_finding(tmp_path: Path, body: Any, expected: FindingKey) -> None:
+    assert finding_keys(read(tmp_path, body)[1]) == expected
 
 
 def test_hooks_and_middleware_in_one_file_are_all_read(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_code_without_its_file_keeps_the_package_from_starting(tmp_path: Path, k
     hooks, tools, [finding] = read_all(tmp_path, {key: [{**entry, "content": "def a(): ..."}]})
 
     assert (hooks, tools) == ((), ())
-    assert (finding.code, finding.blocks, finding.path) == ("hooks_not_executed", True, f"{key}[0].content")
+    assert (finding.code, finding.is_blocking, finding.path) == ("hooks_not_executed", True, f"{key}[0].content")
     assert "write it to a.py" in finding.message
 
 
@@ -224,7 +224,7 @@ def test_one_list_may_hold_hooks_and_lifecycle_tools(tmp_path: Path) -> None:
     assert findings == ()
 
 
-FAULTS_OF_MOMENTS: list[tuple[dict[str, Any], Said]] = [
+FAULTS_OF_MOMENTS: list[tuple[dict[str, Any], FindingKey]] = [
     (moment(content="old code"), [("warning", "not_executed", f"{ONE}.content")]),
     (moment(content=""), []),
     (moment(integration="Stripe"), [("warning", "not_executed", f"{ONE}.integration")]),
@@ -243,8 +243,8 @@ FAULTS_OF_MOMENTS: list[tuple[dict[str, Any], Said]] = [
 
 
 @pytest.mark.parametrize(("entry", "expected"), FAULTS_OF_MOMENTS)
-def test_a_fault_of_a_lifecycle_entry_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
-    assert said(moments(tmp_path, {"hooks": [entry]})[1]) == expected
+def test_a_fault_of_a_lifecycle_entry_is_found_where_it_is(tmp_path: Path, entry: Any, expected: FindingKey) -> None:
+    assert finding_keys(moments(tmp_path, {"hooks": [entry]})[1]) == expected
 
 
 junk = st.recursive(

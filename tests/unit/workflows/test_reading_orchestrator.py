@@ -13,7 +13,7 @@ from workflows.package.reading.orchestrator import read_orchestrator
 from workflows.package.reading.section import Section
 
 FILE = "orchestrator.yaml"
-LEAST: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
+MINIMUM: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
 
 
 def read(body: Any, folder_name: str = "Folder") -> tuple[Orchestrator, tuple[Finding, ...]]:
@@ -22,22 +22,22 @@ def read(body: Any, folder_name: str = "Folder") -> tuple[Orchestrator, tuple[Fi
     return read_orchestrator(section, folder_name=folder_name), findings.all
 
 
-def well(**more: Any) -> Orchestrator:
-    orchestrator, findings = read({**LEAST, **more})
+def read_without_findings(**fields: Any) -> Orchestrator:
+    orchestrator, findings = read({**MINIMUM, **fields})
     assert findings == ()
     return orchestrator
 
 
-def found(**more: Any) -> list[tuple[str, str, str, str]]:
-    _, findings = read({**LEAST, **more})
+def findings_of(**fields: Any) -> list[tuple[str, str, str, str]]:
+    _, findings = read({**MINIMUM, **fields})
     return [(each.level, each.code, each.file, each.path) for each in findings]
 
 
 def test_the_least_has_the_defaults_of_the_format() -> None:
-    assert well() == Orchestrator(workflow_name="Small", initial_agent="A")
-    assert well().startup_mode == "BackendOnly"
-    assert well().pattern == "DefaultPattern"
-    assert well().limits.max_turns == 50
+    assert read_without_findings() == Orchestrator(workflow_name="Small", initial_agent="A")
+    assert read_without_findings().startup_mode == "BackendOnly"
+    assert read_without_findings().pattern == "DefaultPattern"
+    assert read_without_findings().limits.max_turns == 50
 
 
 def test_null_is_how_authors_leave_out() -> None:
@@ -52,7 +52,7 @@ def test_null_is_how_authors_leave_out() -> None:
             "runtime_extensions",
         )
     )
-    assert well(**nothing) == well()
+    assert read_without_findings(**nothing) == read_without_findings()
 
 
 @pytest.mark.parametrize("field", ["initial_agent", "recipient", "initiating_agent"])
@@ -63,19 +63,19 @@ def test_the_first_speaker_has_several_fields(field: str) -> None:
 
 @pytest.mark.parametrize("word", ["user", "User", "user_proxy", "human"])
 def test_a_user_may_be_the_first_speaker(word: str) -> None:
-    assert well(initial_agent=word).initial_agent == "user"
+    assert read_without_findings(initial_agent=word).initial_agent == "user"
 
 
 @pytest.mark.parametrize("field", ["startup_mode", "workflow_startup_mode"])
 @pytest.mark.parametrize("mode", ["AgentDriven", "BackendOnly"])
 def test_the_startup_mode_has_two_names(field: str, mode: str) -> None:
-    assert well(**{field: mode}).startup_mode == mode
-    assert well(**{field: mode.lower()}).startup_mode == mode
-    assert well(startup_mode=mode, workflow_startup_mode=mode).startup_mode == mode
+    assert read_without_findings(**{field: mode}).startup_mode == mode
+    assert read_without_findings(**{field: mode.lower()}).startup_mode == mode
+    assert read_without_findings(startup_mode=mode, workflow_startup_mode=mode).startup_mode == mode
 
 
-def test_a_workflow_that_waits_for_its_user_is_told_who_begins() -> None:
-    orchestrator, findings = read({**LEAST, "workflow_startup_mode": "UserDriven"})
+def test_a_workflow_that_waits_for_its_user_needs_a_first_agent() -> None:
+    orchestrator, findings = read({**MINIMUM, "workflow_startup_mode": "UserDriven"})
 
     assert orchestrator.startup_mode == "UserDriven"
     assert [(each.level, each.code, each.path) for each in findings] == [
@@ -86,17 +86,17 @@ def test_a_workflow_that_waits_for_its_user_is_told_who_begins() -> None:
 @pytest.mark.parametrize(("word", "meant"), [(True, True), (1, True), ("Yes", True), (0, False), ("off", False)])
 @pytest.mark.parametrize("field", ["human_in_the_loop", "human_in_loop"])
 def test_a_person_in_the_loop_has_many_spellings(field: str, word: object, meant: bool) -> None:
-    assert well(**{field: word}).human_in_the_loop is meant
+    assert read_without_findings(**{field: word}).human_in_the_loop is meant
 
 
 @pytest.mark.parametrize("pattern", get_args(Pattern))
 def test_patterns_are_known_in_any_case(pattern: str) -> None:
-    assert well(orchestration_pattern=pattern).pattern == pattern
-    assert well(orchestration_pattern=pattern.upper()).pattern == pattern
+    assert read_without_findings(orchestration_pattern=pattern).pattern == pattern
+    assert read_without_findings(orchestration_pattern=pattern.upper()).pattern == pattern
 
 
 def test_what_describes_is_read_without_a_finding() -> None:
-    described = well(
+    described = read_without_findings(
         description="d",
         metadata={"owner": "x"},
         entry_point=True,
@@ -108,21 +108,21 @@ def test_what_describes_is_read_without_a_finding() -> None:
 
 
 def test_what_explains_a_failure_is_read() -> None:
-    assert well(failure_message_key="why").failure_message_key == "why"
+    assert read_without_findings(failure_message_key="why").failure_message_key == "why"
 
 
 def test_limits_stand_inside_or_beside() -> None:
-    assert well(max_turns=7, limits={"wall_clock_s": 2.5, "model_calls": 3}).limits == Limits(7, 2.5, 3)
-    assert well(max_turns=7, limits={"max_turns": 3}).limits.max_turns == 3
+    assert read_without_findings(max_turns=7, limits={"wall_clock_s": 2.5, "model_calls": 3}).limits == Limits(7, 2.5, 3)
+    assert read_without_findings(max_turns=7, limits={"max_turns": 3}).limits.max_turns == 3
 
 
 def test_every_limit_is_read() -> None:
     written = {"max_turns": 1, "wall_clock_s": 2, "model_calls": 3, "tool_calls": 4, "tokens": 5, "usd": 0.25}
-    assert well(limits=written).limits == Limits(1, 2.0, 3, 4, 5, 0.25)
+    assert read_without_findings(limits=written).limits == Limits(1, 2.0, 3, 4, 5, 0.25)
 
 
 def test_tokens_and_money_have_no_limit_of_their_own() -> None:
-    assert (well().limits.tokens, well().limits.usd) == (None, None)
+    assert (read_without_findings().limits.tokens, read_without_findings().limits.usd) == (None, None)
 
 
 def test_a_package_without_a_name_has_its_directory_s() -> None:
@@ -207,7 +207,7 @@ def test_a_directory_s_name_must_fit_into_addresses_too() -> None:
     ],
 )  # fmt: skip
 def test_a_fault_is_one_finding(given: dict[str, Any], level: str, code: str, path: str) -> None:
-    assert found(**given) == [(level, code, FILE, path)]
+    assert findings_of(**given) == [(level, code, FILE, path)]
 
 
 def test_inputs_are_read_like_a_json_schema() -> None:
@@ -218,7 +218,7 @@ def test_inputs_are_read_like_a_json_schema() -> None:
         "free": None,
     }
 
-    inputs = well(inputs=written).inputs
+    inputs = read_without_findings(inputs=written).inputs
 
     assert inputs == {
         "scope": {"type": "string", "enum": ["platform", "app"], "required": True},
@@ -232,8 +232,8 @@ def test_inputs_are_read_like_a_json_schema() -> None:
     }
 
 
-def test_every_message_says_what_to_do() -> None:
-    _, findings = read({**LEAST, "startup_mode": "x", "orchestration_pattern": "y", "limits": {"turns": 1}})
+def test_every_message_has_its_remedy() -> None:
+    _, findings = read({**MINIMUM, "startup_mode": "x", "orchestration_pattern": "y", "limits": {"turns": 1}})
     assert "DefaultPattern" in findings[0].message
     assert "BackendOnly" in findings[1].message
     assert "max_turns" in findings[2].message
@@ -281,7 +281,7 @@ def test_anything_is_read_or_found(body: Any) -> None:
     ],
 )
 def test_what_a_worker_must_have_is_named(requires: Any, names: tuple[str, ...]) -> None:
-    assert well(requires=requires).required_environment == names
+    assert read_without_findings(requires=requires).required_environment == names
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_what_a_worker_must_have_is_named(requires: Any, names: tuple[str, ...])
 def test_a_requirement_is_the_name_of_a_variable_and_never_its_value(
     requires: Any, finding: tuple[str, str, str]
 ) -> None:
-    _, findings = read({**LEAST, "requires": requires})
+    _, findings = read({**MINIMUM, "requires": requires})
 
     assert [(each.level, each.code, each.path) for each in findings] == [finding]
     assert "s3cr3t" not in str(findings)

@@ -13,7 +13,7 @@ from workflows.package.findings import Finding, Findings
 from workflows.package.models import Pattern, Rule
 from workflows.package.reading.routing import read_rules
 from workflows.package.reading.section import Section
-from workflows.package.reading.worded_conditions import Names, as_expression
+from workflows.package.reading.worded_conditions import DeclaredTypes, translate_condition
 
 FILE = "handoffs.yaml"
 AGENTS = frozenset({"A", "B", "C"})
@@ -21,11 +21,11 @@ AB: dict[str, Any] = {"source_agent": "A", "target_agent": "B"}
 
 
 def read(
-    body: Any, pattern: Pattern = "DefaultPattern", names: Names | None = None
+    body: Any, pattern: Pattern = "DefaultPattern", names: DeclaredTypes | None = None
 ) -> tuple[tuple[Rule, ...], tuple[Finding, ...]]:
     findings = Findings()
     section = Section(body, file=FILE, path="", findings=findings)
-    return read_rules(section, agents=AGENTS, names=names or {}, pattern=pattern), findings.all
+    return read_rules(section, agents=AGENTS, declared_types=names or {}, pattern=pattern), findings.all
 
 
 def one(entry: Any, pattern: Pattern = "DefaultPattern") -> tuple[Rule, list[tuple[str, str, str]]]:
@@ -34,7 +34,7 @@ def one(entry: Any, pattern: Pattern = "DefaultPattern") -> tuple[Rule, list[tup
     return rules[0], [(each.level, each.code, each.path.removeprefix("handoff_rules[0].")) for each in findings]
 
 
-def well(**written: Any) -> Rule:
+def read_without_findings(**written: Any) -> Rule:
     rule, found = one({**AB, **written})
     assert found == []
     return rule
@@ -82,7 +82,7 @@ def test_ends_of_a_rule_have_several_names(source: str, target: str) -> None:
     + [(word, "terminate") for word in ("terminate", "TERMINATE", "end", "Stop")],
 )
 def test_targets_have_other_words(word: str, meant: str) -> None:
-    assert well(target_agent=word).target == meant
+    assert read_without_findings(target_agent=word).target == meant
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_targets_have_other_words(word: str, meant: str) -> None:
     [("B", "AgentTarget"), ("user", "RevertToUserTarget"), ("TERMINATE", "TerminateTarget"), ("B", "agenttarget")],
 )
 def test_a_target_s_kind_agrees_with_its_name(target: str, kind: str) -> None:
-    assert well(target_agent=target, transition_target=kind).source == "A"
+    assert read_without_findings(target_agent=target, transition_target=kind).source == "A"
 
 
 @pytest.mark.parametrize(("kind", "target"), [("RevertToUserTarget", "user"), ("TerminateTarget", "terminate")])
-def test_a_target_s_kind_is_enough_where_it_says_all(kind: str, target: str) -> None:
+def test_a_targets_kind_is_enough_where_it_is_complete(kind: str, target: str) -> None:
     rule, found = one({"from": "A", "transition_target": kind})
     assert (rule.target, found) == (target, [])
 
@@ -132,7 +132,7 @@ def test_a_target_s_kind_is_enough_where_it_says_all(kind: str, target: str) -> 
 def test_conditions_have_one_form(written: dict[str, Any], condition: str | None) -> None:
     for pattern in ("DefaultPattern", "ag2_network"):
         rule, found = one({**AB, **written}, pattern)
-        assert (rule.condition, rule.judged, found) == (condition, None, [])
+        assert (rule.condition, rule.judgement, found) == (condition, None, [])
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_conditions_have_one_form(written: dict[str, Any], condition: str | None
 )
 @pytest.mark.parametrize("field", ["condition_scope", "scope"])
 def test_scopes_have_several_words(field: str, word: object, scope: str) -> None:
-    assert well(condition="${x}", **{field: word}).scope == scope
+    assert read_without_findings(condition="${x}", **{field: word}).scope == scope
 
 
 def test_what_describes_a_rule_is_kept() -> None:
@@ -166,13 +166,13 @@ def test_what_describes_a_rule_is_kept() -> None:
 def test_a_model_s_judgement_is_read_and_unusual_in_a_network(written: dict[str, Any], judged: str, place: str) -> None:
     rules, findings = read({"handoff_rules": [{**AB, **written}]})
 
-    assert (rules[0].condition, rules[0].judged, rules[0].scope) == (None, judged, "post")
+    assert (rules[0].condition, rules[0].judgement, rules[0].scope) == (None, judged, "post")
     assert findings == ()
     unusual = one({**AB, **written}, "ag2_network")
     assert unusual == (rules[0], [("warning", "judged_by_model", place)])
 
 
-NAMES: Names = {
+NAMES: DeclaredTypes = {
     **dict.fromkeys(("interview_complete", "monetization_enabled", "sandbox"), "boolean"),
     **dict.fromkeys(("stage", "app_id"), "string"),
     "rounds": "integer",
@@ -216,7 +216,7 @@ DONE = "${interview_complete} == True"
 def test_words_about_declared_names_are_an_expression(words: str, expression: str, written: dict[str, str]) -> None:
     rules, findings = read({"handoff_rules": [{**AB, **written, "condition": words}]}, names=NAMES)
 
-    assert (rules[0].condition, rules[0].judged) == (expression, None)
+    assert (rules[0].condition, rules[0].judgement) == (expression, None)
     [finding] = findings
     assert (finding.level, finding.code, finding.path) == ("info", "read_as_expression", "handoff_rules[0].condition")
     assert expression in finding.message
@@ -261,14 +261,14 @@ def test_a_value_that_its_variable_never_has_is_a_finding(words: str, expression
 )
 def test_other_words_are_for_a_model_as_before(words: str) -> None:
     rules, findings = read({"handoff_rules": [{**AB, "condition": words or "x"}]}, names=NAMES)
-    assert (rules[0].condition, rules[0].judged, findings) == (None, words or "x", ())
+    assert (rules[0].condition, rules[0].judgement, findings) == (None, words or "x", ())
 
 
 @pytest.mark.parametrize("words", ["intervew_complete == true", "When intervew_complete is true"])
 def test_a_misspelt_name_is_a_finding_before_a_model_judges(words: str) -> None:
     rules, findings = read({"handoff_rules": [{**AB, "condition": words}]}, names=NAMES)
 
-    assert rules[0].judged == words
+    assert rules[0].judgement == words
     [finding] = findings
     assert (finding.level, finding.code) == ("warning", "undefined_variable")
     assert "did you mean interview_complete?" in finding.message
@@ -277,7 +277,7 @@ def test_a_misspelt_name_is_a_finding_before_a_model_judges(words: str) -> None:
 def test_words_that_a_model_is_to_judge_are_left_to_it() -> None:
     words = {"condition": "When interview_complete is true", "condition_type": "string_llm"}
     rules, findings = read({"handoff_rules": [{**AB, **words}]}, names=NAMES)
-    assert (rules[0].judged, findings) == ("When interview_complete is true", ())
+    assert (rules[0].judgement, findings) == ("When interview_complete is true", ())
 
 
 def test_words_and_expressions_are_joined() -> None:
@@ -296,7 +296,7 @@ def test_words_and_expressions_are_joined() -> None:
         ({"condition": "When ${stage} is fine", "condition_type": "expression"}, False),
     ],
 )
-def test_a_text_that_may_be_meant_for_a_model_says_how(written: dict[str, Any], advised: bool) -> None:
+def test_a_text_that_may_be_meant_for_a_model_shows_how(written: dict[str, Any], advised: bool) -> None:
     _, findings = read({"handoff_rules": [{**AB, **written}]}, names=NAMES)
     [finding] = findings
     assert finding.code == "bad_condition"
@@ -306,12 +306,12 @@ def test_a_text_that_may_be_meant_for_a_model_says_how(written: dict[str, Any], 
 def test_words_beside_a_judgement_are_judged_as_they_are_written() -> None:
     several = {"conditions": ["stage is done", "the user is happy"]}
     rules, findings = read({"handoff_rules": [{**AB, **several}]}, names=NAMES)
-    assert (rules[0].condition, rules[0].judged, findings) == (None, "stage is done and the user is happy", ())
+    assert (rules[0].condition, rules[0].judgement, findings) == (None, "stage is done and the user is happy", ())
 
 
 @generated(st.text(alphabet="when stageisdo=AND.'\" \n", max_size=80))
 def test_any_words_are_an_expression_that_compiles_or_none(text: str) -> None:
-    expression = as_expression(text, NAMES)
+    expression = translate_condition(text, NAMES)
     if expression is not None:
         compile_condition(expression)
 
@@ -343,7 +343,7 @@ def test_an_agent_may_be_called_stay() -> None:
     findings = Findings()
     section = Section({"handoff_rules": [{"from": "A", "to": "stay"}]}, file=FILE, path="", findings=findings)
 
-    (rule,) = read_rules(section, agents=AGENTS | {"stay"}, names={})
+    (rule,) = read_rules(section, agents=AGENTS | {"stay"}, declared_types={})
 
     assert (rule.target, findings.all) == ("stay", ())
 
@@ -457,7 +457,7 @@ def test_a_fault_of_the_file_is_found_where_it_is(body: Any, level: str, code: s
     assert [(each.level, each.code, each.path) for each in read(body)[1]] == [(level, code, path)]
 
 
-def ordered(*rules: Mapping[str, Any], pattern: Pattern = "DefaultPattern") -> list[str]:
+def rules_in_order(*rules: Mapping[str, Any], pattern: Pattern = "DefaultPattern") -> list[str]:
     read_in_order, findings = read({"handoff_rules": [{"from": "A", **rule} for rule in rules]}, pattern)
     assert not [each for each in findings if each.level == "error"]
     return [rule.target for rule in read_in_order]
@@ -471,17 +471,17 @@ def test_priority_orders_the_rules_of_a_source_and_file_order_the_rest() -> None
         {"to": "user", "condition": "${x} == 3", "priority": 1},
         {"to": "end", "condition": "${x} == 4", "priority": 2},
     )
-    assert ordered(*rules) == ["user", "C", "terminate", "B"]
-    assert ordered(*rules, pattern="ag2_network") == ["user", "C", "terminate", "B"]
+    assert rules_in_order(*rules) == ["user", "C", "terminate", "B"]
+    assert rules_in_order(*rules, pattern="ag2_network") == ["user", "C", "terminate", "B"]
 
 
 def test_of_rules_without_a_condition_the_lowest_priority_is_taken() -> None:
     rules = ({"to": "B", "priority": 1}, {"to": "C", "priority": 2}, {"to": "end"})
-    assert ordered(*rules)[-1] == "B"  # a classic pattern takes the last
-    assert ordered(*rules, pattern="ag2_network")[0] == "B"  # this one the first
+    assert rules_in_order(*rules)[-1] == "B"  # a classic pattern takes the last
+    assert rules_in_order(*rules, pattern="ag2_network")[0] == "B"  # this one the first
 
 
-def unreached(*rules: Mapping[str, Any], pattern: Pattern = "DefaultPattern") -> list[tuple[str, str, str]]:
+def unreached_findings(*rules: Mapping[str, Any], pattern: Pattern = "DefaultPattern") -> list[tuple[str, str, str]]:
     _, findings = read({"handoff_rules": [{"from": "A", **rule} for rule in rules]}, pattern)
     return [(each.level, each.code, each.path) for each in findings]
 
@@ -507,20 +507,20 @@ SHADOWED, UNREACHABLE = ("warning", "shadowed_rule"), ("warning", "unreachable_r
         ("ag2_network", [WHEN, TRUE, WHEN, ALWAYS], [(*UNREACHABLE, 2), (*UNREACHABLE, 3)]),
     ],
 )
-def test_a_rule_that_is_never_reached_is_said(
+def test_a_rule_that_is_never_reached_is_reported(
     pattern: Pattern, rules: list[Mapping[str, Any]], expected: list[tuple[str, str, int]]
 ) -> None:
     places = [(level, code, f"handoff_rules[{index}]") for level, code, index in expected]
-    assert unreached(*rules, pattern=pattern) == places
+    assert unreached_findings(*rules, pattern=pattern) == places
 
 
 def test_a_broken_rule_and_a_judged_one_hide_no_other() -> None:
     broken, judged = {"to": "B", "handoff_type": "condition"}, {"to": "B", "condition": "the user agrees"}
 
     for pattern in ("DefaultPattern", "ag2_network"):
-        codes = [code for _, code, _ in unreached(broken, WHEN, pattern=pattern)]
+        codes = [code for _, code, _ in unreached_findings(broken, WHEN, pattern=pattern)]
         assert codes == ["missing_field"]
-    assert [code for _, code, _ in unreached(judged, WHEN, ALWAYS)] == []
+    assert [code for _, code, _ in unreached_findings(judged, WHEN, ALWAYS)] == []
 
 
 FIELDS = ["source_agent", "to", "handoff_type", "condition", "conditions", "condition_key", "condition_value"]

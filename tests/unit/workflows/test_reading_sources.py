@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workflows.context.external.reader import LONGEST_CALL_S
+from workflows.context.external.reader import MAX_CALL_S
 from workflows.context.value_types import ValueType
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading.expressions import names_of
-from workflows.package.reading.external_source import WAITED_AT_MOST_S
+from workflows.package.reading.expressions import referenced_names
+from workflows.package.reading.external_source import MAX_WAIT_S
 from workflows.package.reading.section import Section
 from workflows.package.reading.sources import SourceContext, read_source
 from workflows.package.reading.variables import read_variables
@@ -58,11 +58,11 @@ def read(
     findings = Findings()
     section = Section(written, file="f", path="s", findings=findings)
     source = read_source(section, SourceContext(folder, declared))
-    section.report_rest()
+    section.report_unread()
     return source, list(findings.all)
 
 
-def said(findings: list[Finding]) -> list[tuple[str, str, str]]:
+def finding_keys(findings: list[Finding]) -> list[tuple[str, str, str]]:
     return [(each.level, each.code, each.path.removeprefix("s.")) for each in findings]
 
 
@@ -225,14 +225,14 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str]]] = [
 
 
 def test_the_longest_timeout_without_a_finding_is_the_one_that_is_kept() -> None:
-    assert WAITED_AT_MOST_S == LONGEST_CALL_S
+    assert MAX_WAIT_S == MAX_CALL_S
 
 
 @pytest.mark.parametrize(("written", "expected"), FAULTS)
 def test_a_fault_is_found_where_it_is(written: dict[str, Any], expected: tuple[str, str, str]) -> None:
     _, findings = read(**written)
 
-    assert said(findings) == [expected]
+    assert finding_keys(findings) == [expected]
     assert SECRET not in "".join(map(str, findings))
 
 
@@ -253,7 +253,7 @@ def test_a_fault_is_found_where_it_is(written: dict[str, Any], expected: tuple[s
     ],
 )
 def test_the_inputs_of_an_expression_are_its_top_level_names(expression: str, names: set[str]) -> None:
-    assert names_of(expression) == names
+    assert referenced_names(expression) == names
 
 
 @pytest.mark.design("D4-42")
@@ -280,7 +280,7 @@ def computed_into(target: str) -> tuple[Any, list[tuple[str, str, str]]]:
     variables, _ = read_variables(Section(body, file="f", path="", findings=findings), folder=Path("/nowhere"))
     source = variables["v"].source
     assert isinstance(source, ComputedSource)
-    return source.persist_to, said(list(findings.all))
+    return source.persist_to, finding_keys(list(findings.all))
 
 
 @pytest.mark.parametrize(
@@ -380,10 +380,10 @@ def test_a_file_that_cannot_be_is_refused(package: Path, written: dict[str, Any]
 @pytest.mark.parametrize(
     ("path", "code"), [("none.json", "missing_file"), ("none/none.json", "missing_file"), ("data/a.json", "wrong_type_of_value")]
 )  # fmt: skip
-def test_a_file_that_is_missing_or_of_another_type_is_said(package: Path, path: str, code: str) -> None:
+def test_a_file_that_is_missing_or_of_another_type_is_reported(package: Path, path: str, code: str) -> None:
     _, findings = read(package, "array", type="file", path=path)
 
-    assert said(findings) == [("warning", code, "path")]
+    assert finding_keys(findings) == [("warning", code, "path")]
 
 
 KINDS = [

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading.output_types import DEEPEST, MOST_TYPES
+from workflows.package.reading.output_types import MAX_TYPE_DEPTH, MAX_TYPES
 from workflows.package.reading.section import Section
 from workflows.package.reading.structured_outputs import read_structured_outputs
 from workflows.package.structured import (
@@ -27,7 +27,7 @@ from workflows.package.structured import (
 
 AGENTS = frozenset({"A", "B"})
 STR, INT, BOOL, FLOAT, DICT, ANY = (Scalar(name) for name in ("str", "int", "bool", "float", "dict", "any"))
-Said = list[tuple[str, str, str]]
+FindingKey = list[tuple[str, str, str]]
 
 
 def read(body: Any, required: frozenset[str] = frozenset()) -> tuple[StructuredOutputs, tuple[Finding, ...]]:
@@ -36,12 +36,12 @@ def read(body: Any, required: frozenset[str] = frozenset()) -> tuple[StructuredO
     return read_structured_outputs(section, agents=AGENTS, required=required), findings.all
 
 
-def said(findings: tuple[Finding, ...]) -> Said:
+def finding_keys(findings: tuple[Finding, ...]) -> FindingKey:
     return [(each.level, each.code, each.path) for each in findings]
 
 
-def models(**given: Any) -> dict[str, Any]:
-    return {"models": {"Other": {"type": "model", "fields": {}}, **given}}
+def models(**fields: Any) -> dict[str, Any]:
+    return {"models": {"Other": {"type": "model", "fields": {}}, **fields}}
 
 
 def read_field(written: Any, **beside: Any) -> tuple[OutputField, tuple[Finding, ...]]:
@@ -131,7 +131,7 @@ def test_every_type_has_one_normal_form(written: dict[str, Any], kind: OutputTyp
         ({"type": "union", "variants": ["str", "int"], "default": None}, OutputField(UnionOf((STR, INT, Null())), required=False)),
     ],
 )  # fmt: skip
-def test_a_field_is_required_unless_it_says_otherwise(written: Any, expected: OutputField) -> None:
+def test_a_field_is_required_unless_declared_otherwise(written: Any, expected: OutputField) -> None:
     assert read_field(written) == (expected, ())
 
 
@@ -144,7 +144,7 @@ def test_the_required_list_of_a_model_decides_for_all_of_its_fields() -> None:
     assert isinstance(body, InlineModel)
     assert {name: each.required for name, each in body.fields.items()} == {"a": True, "b": False, "c": False, "d": True}
     assert body.fields["b"].type == optional(STR)
-    assert said(findings) == [("warning", "undefined_field", "models.M.required[1]")]
+    assert finding_keys(findings) == [("warning", "undefined_field", "models.M.required[1]")]
 
 
 def test_an_inline_model_has_its_own_required_list() -> None:
@@ -200,11 +200,11 @@ def test_references_may_be_forward_mutual_and_to_oneself() -> None:
     ],
 )  # fmt: skip
 def test_an_alias_that_only_refers_to_itself_is_an_error(aliases: dict[str, Any], endless: list[str]) -> None:
-    assert said(read(models(**aliases))[1]) == [("error", "endless_type", f"models.{name}") for name in endless]
+    assert finding_keys(read(models(**aliases))[1]) == [("error", "endless_type", f"models.{name}") for name in endless]
 
 
 F = "models.M.fields.f"
-FAULTS: list[tuple[Any, Said]] = [
+FAULTS: list[tuple[Any, FindingKey]] = [
     ({"type": "strr"}, [("error", "unknown_type", f"{F}.type")]),
     ({"type": "list", "items": "Othr"}, [("error", "unknown_type", f"{F}.items")]),
     ({"type": "list[Othr]"}, [("error", "unknown_type", f"{F}.type")]),
@@ -242,8 +242,8 @@ FAULTS: list[tuple[Any, Said]] = [
 
 
 @pytest.mark.parametrize(("written", "expected"), FAULTS)
-def test_a_fault_of_a_type_is_found_where_it_is(written: Any, expected: Said) -> None:
-    assert said(read_field(written)[1]) == expected
+def test_a_fault_of_a_type_is_found_where_it_is(written: Any, expected: FindingKey) -> None:
+    assert finding_keys(read_field(written)[1]) == expected
 
 
 def test_an_unknown_type_is_answered_with_what_may_be_meant() -> None:
@@ -274,8 +274,8 @@ def test_an_unknown_type_is_answered_with_what_may_be_meant() -> None:
         ({"registry": [{"agent": "C"}]}, [("error", "unknown_agent", "registry[0].agent")]),
     ],
 )
-def test_a_file_of_another_shape_is_a_finding(body: Any, expected: Said) -> None:
-    assert said(read(body)[1]) == expected
+def test_a_file_of_another_shape_is_a_finding(body: Any, expected: FindingKey) -> None:
+    assert finding_keys(read(body)[1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_file_of_another_shape_is_a_finding(body: Any, expected: Said) -> None
 def test_a_registry_names_models_of_the_file(registry: Any, expected: tuple[str, str, str]) -> None:
     outputs, findings = read(models(M="str") | {"registry": registry})
 
-    assert said(findings) == [expected]
+    assert finding_keys(findings) == [expected]
     assert outputs.registry.get("A") != "Othr"
 
 
@@ -298,7 +298,7 @@ def test_an_agent_that_must_answer_with_a_model_needs_one() -> None:
 
     _, findings = read(body, required=frozenset({"A", "B"}))
 
-    assert ("error", "missing_model", "registry") in said(findings)
+    assert ("error", "missing_model", "registry") in finding_keys(findings)
     assert next(each.message for each in findings if each.code == "missing_model").startswith("names no model for B,")
     assert "missing_model" not in {each.code for each in read(body, required=frozenset({"A"}))[1]}
 
@@ -311,8 +311,8 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def test_types_are_nested_to_a_depth_and_no_deeper() -> None:
-    assert read(models(M=nested(DEEPEST)))[1] == ()
-    for kind in (nested(DEEPEST + 1), nested(300), {"type": "list[" * 60 + "str" + "]" * 60}):
+    assert read(models(M=nested(MAX_TYPE_DEPTH)))[1] == ()
+    for kind in (nested(MAX_TYPE_DEPTH + 1), nested(300), {"type": "list[" * 60 + "str" + "]" * 60}):
         [finding] = read(models(M=kind))[1]
         assert (finding.level, finding.code) == ("error", "nested_too_deeply")
 
@@ -337,7 +337,7 @@ def test_what_is_large_is_read_fast(kind: Any) -> None:
 
 
 def test_a_file_may_describe_so_many_types_and_no_more() -> None:
-    variants = {"type": "union", "variants": ["int"] * (MOST_TYPES // 100)}
+    variants = {"type": "union", "variants": ["int"] * (MAX_TYPES // 100)}
 
     _, findings = read(models(**{f"M{number}": variants for number in range(101)}))
 
@@ -380,7 +380,7 @@ leaves: st.SearchStrategy[OutputType] = st.one_of(
 )
 
 
-def wrapped(inner: st.SearchStrategy[OutputType]) -> st.SearchStrategy[OutputType]:
+def wrap_kind(inner: st.SearchStrategy[OutputType]) -> st.SearchStrategy[OutputType]:
     required = st.builds(OutputField, inner, st.text(max_size=3), st.just(True), st.none() | st.integers())
     defaulted = st.builds(OutputField, inner, st.text(max_size=3), st.just(False), st.integers())
     return st.one_of(
@@ -393,7 +393,7 @@ def wrapped(inner: st.SearchStrategy[OutputType]) -> st.SearchStrategy[OutputTyp
 @settings(max_examples=80, deadline=None)
 @given(
     st.dictionaries(
-        names.filter(lambda name: name != "Other"), st.recursive(leaves, wrapped, max_leaves=10), max_size=3
+        names.filter(lambda name: name != "Other"), st.recursive(leaves, wrap_kind, max_leaves=10), max_size=3
     )
 )
 def test_a_generated_grammar_is_read_back_as_it_was(kinds: dict[str, OutputType]) -> None:

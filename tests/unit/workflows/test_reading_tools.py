@@ -14,7 +14,7 @@ from workflows.package.reading.section import Section
 from workflows.package.reading.tools import read_tools
 
 AGENTS = frozenset({"A", "B"})
-Said = list[tuple[str, str, str]]
+FindingKey = list[tuple[str, str, str]]
 
 
 def folder_of(tmp_path: Path) -> Path:
@@ -31,16 +31,16 @@ def read(tmp_path: Path, body: Any) -> tuple[tuple[Tool, ...], tuple[LifecycleTo
     return tools, lifecycle_tools, findings.all
 
 
-def said(findings: tuple[Finding, ...]) -> Said:
+def finding_keys(findings: tuple[Finding, ...]) -> FindingKey:
     return [(each.level, each.code, each.path) for each in findings]
 
 
-def tool(**given: Any) -> dict[str, Any]:
-    return {"agent": "A", "file": "greet.py", "function": "greet", **given}
+def tool(**fields: Any) -> dict[str, Any]:
+    return {"agent": "A", "file": "greet.py", "function": "greet", **fields}
 
 
-def moment(**given: Any) -> dict[str, Any]:
-    return {"trigger": "before_chat", "file": "greet.py", "function": "greet", **given}
+def moment(**fields: Any) -> dict[str, Any]:
+    return {"trigger": "before_chat", "file": "greet.py", "function": "greet", **fields}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_every_form_of_a_tool_is_the_same_tool(tmp_path: Path, body: Any) -> Non
 
     assert tools == (Tool(("A",), tmp_path / "P" / "tools" / "greet.py", "greet", "Greets."),)
     assert findings == ()
-    assert tools[0].offered
+    assert tools[0].is_offered
 
 
 def test_a_dotted_path_may_go_deeper_and_need_not_name_tools(tmp_path: Path) -> None:
@@ -120,22 +120,22 @@ def test_a_dotted_path_may_go_deeper_and_need_not_name_tools(tmp_path: Path) -> 
 def test_a_ui_tool_is_offered_and_needs_a_person(tmp_path: Path, body: Any, kind: str, auto_invoke: bool) -> None:
     [found], _, [finding] = read(tmp_path, body)
 
-    assert (found.kind, found.bound, found.auto_invoke, found.offered) == (kind, True, auto_invoke, True)
+    assert (found.kind, found.bound, found.auto_invoke, found.is_offered) == (kind, True, auto_invoke, True)
     assert (finding.level, finding.code) == ("warning", "ui_tool_headless")
     assert "ends there as needs_human, unless its trigger answers with ui_responses" in finding.message
     assert finding.path.endswith("[0].tool_type")
-    assert not finding.blocks
+    assert not finding.is_blocking
 
 
 def test_a_tool_that_is_not_bound_is_kept_but_not_offered(tmp_path: Path) -> None:
     [found], _, findings = read(tmp_path, {"tools": [tool(bind_to_agent=False, auto_tool_call=True)]})
 
-    assert (found.bound, found.auto_invoke, found.offered, found.place) == (False, True, False, "tools[0]")
+    assert (found.bound, found.auto_invoke, found.is_offered, found.place) == (False, True, False, "tools[0]")
     assert findings == ()  # whether anything calls it is a matter of the agents
 
 
 ONE = "tools[0]"
-FAULTS: list[tuple[dict[str, Any], Said]] = [
+FAULTS: list[tuple[dict[str, Any], FindingKey]] = [
     (tool(agent=None), [("error", "missing_field", f"{ONE}.agent")]),
     (tool(agent=[]), [("error", "missing_field", f"{ONE}.agent")]),
     (tool(agent="C"), [("error", "unknown_agent", f"{ONE}.agent")]),
@@ -174,8 +174,8 @@ FAULTS: list[tuple[dict[str, Any], Said]] = [
 
 @pytest.mark.design("D4-95", "D4-96")
 @pytest.mark.parametrize(("entry", "expected"), FAULTS)
-def test_a_fault_of_a_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
-    assert said(read(tmp_path, {"tools": [entry]})[2]) == expected
+def test_a_fault_of_a_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expected: FindingKey) -> None:
+    assert finding_keys(read(tmp_path, {"tools": [entry]})[2]) == expected
 
 
 @pytest.mark.parametrize(
@@ -195,15 +195,15 @@ def test_a_fault_of_a_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expe
         ([], [("error", "wrong_type", "")]),
     ],
 )
-def test_a_file_of_another_shape_is_a_finding(tmp_path: Path, body: Any, expected: Said) -> None:
-    assert said(read(tmp_path, body)[2]) == expected
+def test_a_file_of_another_shape_is_a_finding(tmp_path: Path, body: Any, expected: FindingKey) -> None:
+    assert finding_keys(read(tmp_path, body)[2]) == expected
 
 
 @pytest.mark.parametrize(
     ("given", "timeout_s"),
     [({}, None), ({"timeout_s": 30}, 30), ({"timeout_seconds": 0.5}, 0.5), ({"timeout": "5m"}, 300)],
 )
-def test_a_tool_may_say_how_long_it_takes(tmp_path: Path, given: dict[str, Any], timeout_s: float | None) -> None:
+def test_a_tool_may_declare_its_timeout(tmp_path: Path, given: dict[str, Any], timeout_s: float | None) -> None:
     [found], _, findings = read(tmp_path, {"tools": [tool(**given)]})
 
     assert (found.timeout_s, findings) == (timeout_s, ())
@@ -221,18 +221,18 @@ def test_a_tool_may_say_how_long_it_takes(tmp_path: Path, given: dict[str, Any],
     ],
     ids=str,
 )
-def test_a_tool_has_effects_unless_its_author_says_none(
-    tmp_path: Path, given: dict[str, Any], has_effects: bool, expected: Said
+def test_a_tool_has_effects_unless_declared_otherwise(
+    tmp_path: Path, given: dict[str, Any], has_effects: bool, expected: FindingKey
 ) -> None:
     [found], _, findings = read(tmp_path, {"tools": [tool(**given)]})
 
-    assert (found.has_effects, said(findings)) == (has_effects, expected)
+    assert (found.has_effects, finding_keys(findings)) == (has_effects, expected)
 
 
 def test_two_offered_tools_of_one_agent_cannot_have_one_name(tmp_path: Path) -> None:
     _, _, findings = read(tmp_path, {"tools": [tool(), tool(agent=["B", "A"]), tool(agent="B")]})
 
-    assert said(findings) == [("error", "duplicate_tool", f"tools[{index}].function") for index in (1, 2)]
+    assert finding_keys(findings) == [("error", "duplicate_tool", f"tools[{index}].function") for index in (1, 2)]
 
 
 def test_tools_that_are_not_offered_may_share_a_name(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_tools_that_are_not_offered_may_share_a_name(tmp_path: Path) -> None:
 
     tools, _, findings = read(tmp_path, {"tools": [tool(), *hidden, tool(agent="B")]})
 
-    assert [each.offered for each in tools] == [True, False, False, True]
+    assert [each.is_offered for each in tools] == [True, False, False, True]
     assert not [each for each in findings if each.level == "error"]
 
 
@@ -303,7 +303,7 @@ def test_a_tool_of_an_agent_does_not_lie_in_the_hooks_folder(tmp_path: Path) -> 
 
 
 LIFE = "lifecycle_tools[0]"
-LIFECYCLE_FAULTS: list[tuple[dict[str, Any], Said]] = [
+LIFECYCLE_FAULTS: list[tuple[dict[str, Any], FindingKey]] = [
     (moment(trigger=None), [("error", "missing_field", f"{LIFE}.trigger")]),
     (moment(agent="A"), [("warning", "not_executed", f"{LIFE}.agent")]),
     (moment(trigger="at_noon"), [("error", "wrong_value", f"{LIFE}.trigger")]),
@@ -319,10 +319,10 @@ LIFECYCLE_FAULTS: list[tuple[dict[str, Any], Said]] = [
 
 
 @pytest.mark.parametrize(("entry", "expected"), LIFECYCLE_FAULTS)
-def test_a_fault_of_a_lifecycle_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
+def test_a_fault_of_a_lifecycle_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expected: FindingKey) -> None:
     findings = read(tmp_path, {"lifecycle_tools": [entry]})[2]
 
-    assert said(findings) == expected
+    assert finding_keys(findings) == expected
 
 
 def test_lifecycle_tools_keep_their_order(tmp_path: Path) -> None:
@@ -363,8 +363,8 @@ def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path
         ({"on_error": "fail", "bind_to_agent": False, "auto_invoke": True}, "fail", []),
     ],
 )
-def test_what_a_failed_call_does(tmp_path: Path, given: dict[str, Any], on_error: str, expected: Said) -> None:
+def test_what_a_failed_call_does(tmp_path: Path, given: dict[str, Any], on_error: str, expected: FindingKey) -> None:
     [found], _, findings = read(tmp_path, {"tools": [tool(**given)]})
 
     assert found.on_error == on_error
-    assert said(findings) == expected
+    assert finding_keys(findings) == expected

@@ -25,7 +25,7 @@ def read(entries: Any) -> tuple[tuple[TriggerSpec, ...], tuple[Finding, ...]]:
     return tuple(read_triggers(entries, file=FILE, findings=findings).values()), findings.all
 
 
-def found(entries: Any) -> list[tuple[str, str, str, str]]:
+def findings_of(entries: Any) -> list[tuple[str, str, str, str]]:
     return [(each.level, each.code, each.file, each.path) for each in read(entries)[1]]
 
 
@@ -55,7 +55,7 @@ def test_triggers_written_for_another_runtime_are_read() -> None:
 @pytest.mark.design("D4-9")
 @pytest.mark.parametrize("kind", ["chat", "chat_start", "user", "Chat"])
 def test_a_chat_is_not_ours(kind: str) -> None:
-    assert found([{"type": kind}]) == [("info", "not_ours", FILE, "triggers[0]")]
+    assert findings_of([{"type": kind}]) == [("info", "not_ours", FILE, "triggers[0]")]
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_a_chat_is_not_ours(kind: str) -> None:
         {"type": " Event ", "event": "domain.x"},
     ],
 )
-def test_what_nobody_calls_here_starts_nothing_and_refuses_nothing(entry: dict[str, Any]) -> None:
+def test_a_trigger_not_called_here_starts_nothing_and_refuses_nothing(entry: dict[str, Any]) -> None:
     assert read([entry])[0] == ()
-    assert found([entry]) == [("warning", "unsupported_trigger", FILE, "triggers[0]")]
+    assert findings_of([entry]) == [("warning", "unsupported_trigger", FILE, "triggers[0]")]
 
 
 @pytest.mark.parametrize("field", ["cron", "cron_schedule", "schedule", "expression"])
@@ -81,8 +81,8 @@ def test_a_cron_has_several_names(field: str) -> None:
 
 
 def test_one_cron_under_two_names_is_one_cron() -> None:
-    assert found([{**WEEKLY, "schedule": "0 6 * * 1"}]) == []
-    assert found([{**WEEKLY, "schedule": "0 7 * * 1"}]) == [("error", "bad_trigger", FILE, "triggers[0].schedule")]
+    assert findings_of([{**WEEKLY, "schedule": "0 6 * * 1"}]) == []
+    assert findings_of([{**WEEKLY, "schedule": "0 7 * * 1"}]) == [("error", "bad_trigger", FILE, "triggers[0].schedule")]
 
 
 def test_an_endpoint_with_a_signature_is_a_webhook() -> None:
@@ -96,9 +96,9 @@ def test_an_endpoint_with_a_signature_is_a_webhook() -> None:
     ]
 
 
-def test_a_dedupe_that_never_applies_is_said() -> None:
-    assert found([{**STANDARD, "dedupe": "=id"}]) == [("warning", "dedupe_never_applies", FILE, "triggers[0].dedupe")]
-    assert found([{**HOOK, "dedupe": "=id"}, STANDARD]) == []
+def test_a_dedupe_that_never_applies_is_reported() -> None:
+    assert findings_of([{**STANDARD, "dedupe": "=id"}]) == [("warning", "dedupe_never_applies", FILE, "triggers[0].dedupe")]
+    assert findings_of([{**HOOK, "dedupe": "=id"}, STANDARD]) == []
 
 
 @pytest.mark.parametrize("root", [None, [], {}, {"triggers": None}, {"triggers": [], "schema_version": "v1"}])
@@ -135,7 +135,7 @@ def test_no_triggers_are_no_fault(root: Any) -> None:
     ],
 )
 def test_a_fault_is_found_where_it_is(root: Any, expected: list[tuple[str, str, str]]) -> None:
-    assert found(root) == [(level, code, FILE, path) for level, code, path in expected]
+    assert findings_of(root) == [(level, code, FILE, path) for level, code, path in expected]
 
 
 CHANGE: dict[str, Any] = {"type": "database_condition", "apps": ["acme"], "database": "shop", "collection": "orders"}
@@ -144,8 +144,8 @@ WHOLE = {key: value for key, value in CHANGE.items() if key != "collection"}
 AFTER: dict[str, Any] = {"type": "run_finished", "workflow": "Refunds"}
 
 
-def scheme(name: str, **more: Any) -> dict[str, Any]:
-    return {**HOOK, "verify": {"scheme": name, **more}}
+def scheme(name: str, **fields: Any) -> dict[str, Any]:
+    return {**HOOK, "verify": {"scheme": name, **fields}}
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_field_that_cannot_be_meant_is_refused_in_its_place(entry: dict[str, A
     assert words in findings[0].message
 
 
-def test_a_webhook_that_anybody_can_call_says_so() -> None:
+def test_a_webhook_that_is_open_to_all_is_reported() -> None:
     [once], [said] = read([scheme("none")])
     [twice], [more] = read([scheme("none", even_in_production=True)])
 
@@ -285,7 +285,7 @@ def test_any_trigger_may_answer_for_people(entry: dict[str, Any]) -> None:
     ],
 )
 def test_a_typo_is_an_error_at_its_place(entry: dict[str, Any], field: str) -> None:
-    errors = [each for each in found([entry]) if each[0] == "error"]
+    errors = [each for each in findings_of([entry]) if each[0] == "error"]
     assert errors == [("error", "bad_trigger", FILE, f"triggers[0].{field}")]
 
 
@@ -315,7 +315,7 @@ def test_a_typo_is_an_error_at_its_place(entry: dict[str, Any], field: str) -> N
         ({**CHANGE, "pipeline": [{"$match": {}}] * 21}, "has more than 20"),
     ],
 )
-def test_what_is_wrong_with_a_field_says_what_to_write(entry: dict[str, Any], message: str) -> None:
+def test_an_invalid_field_is_reported_with_what_to_write(entry: dict[str, Any], message: str) -> None:
     assert [each.message for each in read([entry])[1]] == [message]
 
 
@@ -339,7 +339,7 @@ def form(**field: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_a_form_s_default_must_be_an_answer_itself(field: dict[str, Any]) -> None:
-    assert found(form(**field)) == [("error", "bad_trigger", FILE, "triggers[0].inputs.f.default")]
+    assert findings_of(form(**field)) == [("error", "bad_trigger", FILE, "triggers[0].inputs.f.default")]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.context.observers.agent_text import AgentText
-from workflows.context.observers.handoff import Handoff
-from workflows.context.observers.tool_call import ToolCall
+from workflows.context.observers.agent_text import AgentTextTrigger
+from workflows.context.observers.handoff import HandoffTrigger
+from workflows.context.observers.tool_call import ToolCallTrigger
 from workflows.context.observing import UNSET, Transition
 from workflows.package.findings import Finding, Findings
 from workflows.package.models import Variable
@@ -20,7 +20,7 @@ from workflows.package.sources import DatabaseSource, EnvSource, StateSource, St
 
 NOWHERE = Path("/nowhere/at/all")
 TRIGGER = {"type": "agent_text", "agent": "A", "match": {"equals": "NEXT"}}
-NEXT = Transition(AgentText("A", equals="NEXT"))
+NEXT = Transition(AgentTextTrigger("A", equals="NEXT"))
 
 
 def read(body: Any) -> tuple[dict[str, Variable], dict[str, tuple[str, ...]], list[Finding]]:
@@ -29,13 +29,13 @@ def read(body: Any) -> tuple[dict[str, Variable], dict[str, tuple[str, ...]], li
     return variables, exposed, list(findings.all)
 
 
-def said(findings: list[Finding]) -> list[tuple[str, str, str]]:
+def finding_keys(findings: list[Finding]) -> list[tuple[str, str, str]]:
     return [(each.level, each.code, each.path) for each in findings]
 
 
 def one(written: Any) -> tuple[Variable, list[tuple[str, str, str]]]:
     variables, _, findings = read({"definitions": {"v": written}})
-    return variables["v"], said(findings)
+    return variables["v"], finding_keys(findings)
 
 
 STATE = {"type": "boolean", "source": {"type": "state", "default": False, "triggers": [TRIGGER]}}
@@ -68,7 +68,7 @@ def test_every_root_is_one_internal_form(body: Any) -> None:
 
 
 @pytest.mark.design("D1-8")
-def test_the_name_of_a_list_says_where_its_variables_come_from() -> None:
+def test_the_name_of_a_list_defines_where_its_variables_come_from() -> None:
     variables, _, findings = read(
         {
             "database_variables": [
@@ -100,7 +100,7 @@ def test_the_first_variables_named_collection_and_query_under_database() -> None
     }
     variables, _, findings = read({"variables": [written], "database_name": "d", "schema_overview": {"x": 1}})
 
-    assert said(findings) == [("warning", "not_executed", "schema_overview")]
+    assert finding_keys(findings) == [("warning", "not_executed", "schema_overview")]
     assert variables["v"].source == DatabaseSource("d", "concepts", {"type": "overview"}, ("content",))
     assert variables["v"].default == "none"
 
@@ -109,7 +109,7 @@ def test_an_early_variable_without_a_database_keeps_its_default() -> None:
     written = {"name": "v", "database": {"collection": "c", "search_by": "app_id", "field": "f"}, "default_value": "x"}
     variables, _, findings = read({"variables": [written]})
 
-    assert said(findings) == [("warning", "no_database", "variables[0].database.database_name")]
+    assert finding_keys(findings) == [("warning", "no_database", "variables[0].database.database_name")]
     assert (variables["v"].kind, variables["v"].default) == ("state", "x")
 
 
@@ -178,7 +178,7 @@ def test_a_default_becomes_its_type_where_that_has_one_meaning(declared: str, wr
         ("string", 1.5), ("array", {}), ("array", "a, b"), ("object", []), ("object", "[1]"), ("integer", "9" * 5000),
     ],
 )  # fmt: skip
-def test_a_default_that_does_not_fit_is_said_and_kept(declared: str, written: Any) -> None:
+def test_a_default_that_does_not_fit_is_reported_and_kept(declared: str, written: Any) -> None:
     variable, findings = one({"type": declared, "default": written})
 
     assert findings == [("warning", "wrong_default", "definitions.v.default")]
@@ -216,13 +216,13 @@ def test_a_default_may_stand_beside_its_source() -> None:
     assert one({"source": {"type": "state"}, "default": 3})[0].default == 3
 
 
-def test_what_is_not_enforced_is_said_once_for_the_file() -> None:
+def test_unenforced_fields_are_reported_once_for_the_file() -> None:
     marks = {"authority_class": "routing", "writer_ids": ["tool"], "persisted": True}
     definitions = {f"v{number}": {"source": {"type": "state"}, **marks} for number in range(100)}
 
     _, _, findings = read({"definitions": {**definitions, "w": {"model_visible": True, "writer_ids": []}}})
 
-    assert said(findings) == [("info", "not_enforced", "definitions")]
+    assert finding_keys(findings) == [("info", "not_enforced", "definitions")]
     assert "authority_class, writer_ids of 100 variables" in findings[0].message
 
 
@@ -230,7 +230,7 @@ def test_what_no_model_may_see_is_not_shown() -> None:
     hidden = {"model_visible": False, "source": {"type": "state"}}
     _, exposed, findings = read({"definitions": {"v": hidden, "w": hidden, "x": {}}, "agents": {"A": ["v", "x"]}})
 
-    assert said(findings) == [("warning", "not_visible", "agents.A")]
+    assert finding_keys(findings) == [("warning", "not_visible", "agents.A")]
     assert exposed == {"A": ("x",)}
 
 
@@ -278,16 +278,16 @@ PLACE = "definitions.v.source"
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ({"trigger": {"type": "handoff", "from": "A", "to": "B", "value": "x"}}, Transition(Handoff("B", "A"), to="x")),
-        ({"triggers": [{"type": "handoff", "from": "A", "to": "B"}]}, Transition(Handoff("B", "A"))),
-        ({"transitions": [{"type": "handoff", "to": "B"}]}, Transition(Handoff("B"))),
+        ({"trigger": {"type": "handoff", "from": "A", "to": "B", "value": "x"}}, Transition(HandoffTrigger("B", "A"), to="x")),
+        ({"triggers": [{"type": "handoff", "from": "A", "to": "B"}]}, Transition(HandoffTrigger("B", "A"))),
+        ({"transitions": [{"type": "handoff", "to": "B"}]}, Transition(HandoffTrigger("B"))),
         (
             {"transitions": [{"from": "x", "to": "y", "trigger": {"type": "handoff", "to": "B"}}]},
-            Transition(Handoff("B"), to="y", from_="x"),
+            Transition(HandoffTrigger("B"), to="y", from_="x"),
         ),
         (
             {"trigger": {"type": "tool_call", "tool": "t", "agent": "", "from": "x", "value": "y"}},
-            Transition(ToolCall("t"), to="y", from_="x"),
+            Transition(ToolCallTrigger("t"), to="y", from_="x"),
         ),
     ],
 )
@@ -361,7 +361,7 @@ def test_a_fault_of_state_is_found_where_it_is(source: Any, expected: tuple[str,
     ],
 )  # fmt: skip
 def test_a_fault_is_found_where_it_is(body: Any, expected: tuple[str, str, str]) -> None:
-    assert said(read(body)[2]) == [expected]
+    assert finding_keys(read(body)[2]) == [expected]
 
 
 junk = st.recursive(

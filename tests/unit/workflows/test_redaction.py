@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from workflows.context.context_variables import ContextVariables
-from workflows.context.redaction import HIDDEN, MAX_DEPTH, Redactor, take_out
+from workflows.context.redaction import HIDDEN, MAX_DEPTH, Redactor, remove_hidden
 
 CANARY = "canary-7f3a"
 KEY = "sk-canary-51H8aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456789-end-of-the-key"
@@ -41,11 +41,11 @@ def test_a_hidden_value_is_in_no_data_and_no_json_of_it(given_data: tuple[str, A
     value, data = given_data
     redactor = Redactor([value])
 
-    cleaned = redactor.data(data)
+    cleaned = redactor.redact_data(data)
 
     assert value not in repr_of_texts(cleaned)
     for text in (json.dumps(data), json.dumps(data, ensure_ascii=False)):
-        assert json.dumps(value)[1:-1] not in redactor.text(text).replace(HIDDEN, "")
+        assert json.dumps(value)[1:-1] not in redactor.redact_text(text).replace(HIDDEN, "")
 
 
 def repr_of_texts(value: Any) -> str:
@@ -59,8 +59,8 @@ def repr_of_texts(value: Any) -> str:
 
 @given(data_around("something else"))
 def test_what_holds_nothing_hidden_is_the_same_object(data: Any) -> None:
-    assert Redactor([CANARY]).data(data) is data
-    assert Redactor().data(data) is data
+    assert Redactor([CANARY]).redact_data(data) is data
+    assert Redactor().redact_data(data) is data
 
 
 @pytest.mark.parametrize(
@@ -80,25 +80,25 @@ def test_what_holds_nothing_hidden_is_the_same_object(data: Any) -> None:
 def test_a_value_is_found_as_it_is_and_as_it_is_written(value: str, text: str) -> None:
     redactor = Redactor([value])
 
-    assert HIDDEN in redactor.text(text)
-    assert value.strip() not in redactor.text(text)
+    assert HIDDEN in redactor.redact_text(text)
+    assert value.strip() not in redactor.redact_text(text)
 
 
 @pytest.mark.parametrize("value", ["", "short", "true", "12345", "production", "PRODUCTION", "      a     ", "hidden"])
-def test_what_anybody_may_say_is_not_hidden(value: str) -> None:
+def test_common_values_are_not_hidden(value: str) -> None:
     text = f"this is {value} and stays"
 
-    assert Redactor([value]).text(text) is text
+    assert Redactor([value]).redact_text(text) is text
 
 
 def test_the_longer_of_two_values_is_hidden_whole() -> None:
-    assert Redactor(["canary-x", "canary-x-and-tail"]).text("x canary-x-and-tail y") == f"x {HIDDEN} y"
+    assert Redactor(["canary-x", "canary-x-and-tail"]).redact_text("x canary-x-and-tail y") == f"x {HIDDEN} y"
 
 
 def test_a_number_is_hidden_in_text_and_data_but_not_inside_a_longer_one() -> None:
     redactor = Redactor(["271828"])
 
-    assert redactor.data({"pin": 271828, "other": 1271828, "text": "271828"}) == {
+    assert redactor.redact_data({"pin": 271828, "other": 1271828, "text": "271828"}) == {
         "pin": HIDDEN,
         "other": 1271828,
         "text": HIDDEN,
@@ -110,7 +110,7 @@ class Holder:
         return f"Holder({CANARY})"
 
 
-class Shy:
+class SecretRepr:
     def __str__(self) -> str:
         return "nothing to see"
 
@@ -137,10 +137,10 @@ def cycle() -> Any:
 
 
 @pytest.mark.parametrize(
-    "value", [Holder(), Shy(), Broken(), deep(), cycle(), {CANARY}, CANARY.encode(), {(CANARY,): 1}, ValueError(CANARY)]
+    "value", [Holder(), SecretRepr(), Broken(), deep(), cycle(), {CANARY}, CANARY.encode(), {(CANARY,): 1}, ValueError(CANARY)]
 )
 def test_whatever_a_tool_made_is_not_shown_with_a_hidden_value(value: Any) -> None:
-    cleaned = Redactor([CANARY]).data({"made": value})
+    cleaned = Redactor([CANARY]).redact_data({"made": value})
 
     assert CANARY not in str(cleaned)
     assert CANARY not in repr(cleaned)
@@ -151,10 +151,10 @@ def test_a_tree_whose_nodes_point_to_their_parents_is_walked_once() -> None:
     root["children"] = [{"name": f"child {number}", "parent": root, "shared": root["shared"]} for number in range(50)]
     redactor = Redactor([CANARY])
 
-    assert redactor.data(root) is root
+    assert redactor.redact_data(root) is root
 
     root["children"][7]["note"] = CANARY
-    assert redactor.data({"tree": root}) == HIDDEN
+    assert redactor.redact_data({"tree": root}) == HIDDEN
 
 
 @pytest.mark.parametrize("value", [KEY, {"nested": KEY}, [KEY, KEY], "x" * 30 + KEY])
@@ -163,7 +163,7 @@ def test_a_value_that_a_validation_error_cuts_is_hidden(value: Any) -> None:
         TypeAdapter(dict[str, int]).validate_python({"port": value})
     assert any(part in str(refused.value) for part in (KEY[:10], KEY[-10:]))
 
-    shown = Redactor([KEY]).text(str(refused.value))
+    shown = Redactor([KEY]).redact_text(str(refused.value))
 
     assert not any(part in shown for part in (KEY[:10], KEY[-10:]))
     assert "Input should be a valid integer" in shown
@@ -174,7 +174,7 @@ def test_a_validation_error_that_quotes_little_stays_as_it_is() -> None:
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(int).validate_python("a few words")
 
-    assert Redactor([KEY]).text(str(refused.value)) == str(refused.value)
+    assert Redactor([KEY]).redact_text(str(refused.value)) == str(refused.value)
 
 
 def test_what_is_held_twice_is_hidden_in_both_places() -> None:
@@ -183,7 +183,7 @@ def test_what_is_held_twice_is_hidden_in_both_places() -> None:
     for _ in range(60):
         wide = [wide, wide]
 
-    cleaned = Redactor([CANARY]).data({"one": inner, "other": inner, "wide": wide})
+    cleaned = Redactor([CANARY]).redact_data({"one": inner, "other": inner, "wide": wide})
 
     assert (cleaned["one"], cleaned["other"]) == ([HIDDEN], [HIDDEN])
     while cleaned["wide"] != [HIDDEN]:
@@ -193,19 +193,19 @@ def test_what_is_held_twice_is_hidden_in_both_places() -> None:
 def test_the_whole_environment_in_a_context_keeps_what_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY_UNDER_TEST", CANARY)
 
-    cleaned = Redactor([CANARY]).data(os.environ)
+    cleaned = Redactor([CANARY]).redact_data(os.environ)
 
     assert (cleaned["CANARY_UNDER_TEST"], cleaned["PATH"]) == (HIDDEN, os.environ["PATH"])
 
 
 def test_values_that_come_later_are_hidden_from_then_on() -> None:
     redactor = Redactor()
-    assert redactor.text(CANARY) == CANARY
+    assert redactor.redact_text(CANARY) == CANARY
 
     redactor.hide([CANARY])
     redactor.hide(["another one"])
 
-    assert redactor.text(f"{CANARY}, another one") == f"{HIDDEN}, {HIDDEN}"
+    assert redactor.redact_text(f"{CANARY}, another one") == f"{HIDDEN}, {HIDDEN}"
 
 
 def test_a_context_loses_suppressed_names_and_hidden_values_in_place() -> None:
@@ -215,7 +215,7 @@ def test_a_context_loses_suppressed_names_and_hidden_values_in_place() -> None:
     )
     live = context.data
 
-    found = take_out(context, {"flag", "app_id"}, Redactor([CANARY]), fixed={"app_id"})
+    found = remove_hidden(context, {"flag", "app_id"}, Redactor([CANARY]), fixed={"app_id"})
 
     assert found == [HIDDEN, "flag", "note"]
     assert live == {"note": {"copied": [HIDDEN]}, "kept": kept, "app_id": CANARY, "number": 3}
@@ -226,5 +226,5 @@ def test_nothing_to_take_out_changes_nothing() -> None:
     context = ContextVariables({"a": {"b": 1}})
     inside = context["a"]
 
-    assert take_out(context, (), Redactor([CANARY])) == []
+    assert remove_hidden(context, (), Redactor([CANARY])) == []
     assert context["a"] is inside

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.live import Conversation
-from workflows.context.external.reader import no_external_reads
-from workflows.context.reads import Readers
+from workflows.context.external.reader import refuse_external_read
+from workflows.context.reads import ContextReaders
 from workflows.context.redaction import HIDDEN, Redactor
-from workflows.context.refresh import read_again, refreshed_by_agent
+from workflows.context.refresh import reread_values, refreshed_variables
 from workflows.outcome import OutcomeKind
 from workflows.package.models import Package, Variable
 
@@ -44,15 +44,15 @@ async def ask(context_variables):
 """
 
 
-class Refreshing(Chat):
+class RefreshingChat(Chat):
     """A chat whose database has a new value for each read."""
 
     values: list[Any]
     reads: list[list[str]]
 
-    def conversation(self, kept: Kept, **options: Any) -> Conversation:
-        made = super().conversation(kept, **options)
-        made.read_again = self._read
+    def conversation(self, recorder: ChatRecorder, **options: Any) -> Conversation:
+        made = super().conversation(recorder, **options)
+        made.refresh_variables = self._read
         return made
 
     async def _read(self, variables: Collection[Variable]) -> Mapping[str, Any]:
@@ -60,13 +60,13 @@ class Refreshing(Chat):
         return {} if (value := self.values.pop(0)) is None else {"stock": value}
 
 
-def shop(folder: Path, values: list[Any], answers: Any = None, **files: Any) -> Refreshing:
+def shop(folder: Path, values: list[Any], answers: Any = None, **files: Any) -> RefreshingChat:
     rules = {"handoff_rules": [rule("A", "B"), rule("B", "C"), rule("C", "terminate")]}
     package = load(folder, **{"agents": AGENTS, "context_variables": VARIABLES, "handoffs": rules, **files})
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     context = {"stock": 9, "once": 9, "low": False, "run_id": "run_1"}
-    chat = Refreshing(
-        built(package, answers or {"default": {"text": "ok"}}, folder), context, fixed={"run_id": "run_1"}
+    chat = RefreshingChat(
+        build_chat(package, answers or {"default": {"text": "ok"}}, folder), context, fixed={"run_id": "run_1"}
     )
     chat.values, chat.reads = values, []
     return chat
@@ -153,17 +153,17 @@ async def test_a_document_that_is_gone_is_the_default_and_a_failure_is_nothing(
             raise found
         return found
 
-    readers = Readers("acme", {"app_id": "acme"}, document, no_external_reads)
-    variables = refreshed_by_agent(package)["A"]
+    readers = ContextReaders("acme", {"app_id": "acme"}, document, refuse_external_read)
+    variables = refreshed_variables(package)["A"]
 
-    assert await read_again(readers, variables, run_id="run_1") == {"stock": 4}
+    assert await reread_values(readers, variables, run_id="run_1") == {"stock": 4}
     found = None
-    assert await read_again(readers, variables, run_id="run_1") == {"stock": None}
+    assert await reread_values(readers, variables, run_id="run_1") == {"stock": None}
     found = TimeoutError()
-    assert await read_again(readers, variables, run_id="run_1") == {}
+    assert await reread_values(readers, variables, run_id="run_1") == {}
     assert [each.getMessage() for each in caplog.records] == ["context_value_not_refreshed"]
 
 
 def test_a_package_without_such_variables_reads_nothing(tmp_path: Path) -> None:
     package: Package = load(tmp_path, orchestrator=ORCHESTRATOR)
-    assert refreshed_by_agent(package) == {}
+    assert refreshed_variables(package) == {}

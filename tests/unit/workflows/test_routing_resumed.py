@@ -8,28 +8,28 @@ from typing import Any, get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.normal_form import agents, package
-from workflows.context.observers.agent_text import AgentText
-from workflows.context.observers.handoff import Handoff
-from workflows.context.observers.lifecycle import Lifecycle
-from workflows.context.observers.tool_call import ToolCall
-from workflows.context.observing import Transition, Trigger
+from workflows.context.observers.agent_text import AgentTextTrigger
+from workflows.context.observers.handoff import HandoffTrigger
+from workflows.context.observers.lifecycle import LifecycleTrigger
+from workflows.context.observers.tool_call import ToolCallTrigger
+from workflows.context.observing import Transition, StateTrigger
 from workflows.package.models import Limits, Pattern, Rule, Variable
 from workflows.package.sources import StateSource
 
 NAMES = "ABC"
 TARGETS = (*NAMES, "terminate", "user")
 TOGGLED = Variable(
-    "v", "boolean", StateSource(tuple(Transition(AgentText(name, equals="on")) for name in NAMES)), False
+    "v", "boolean", StateSource(tuple(Transition(AgentTextTrigger(name, equals="on")) for name in NAMES)), False
 )
-HANDED = Variable("h", "boolean", StateSource((Transition(Handoff("B")), Transition(Handoff("C"), to=False))), False)
+HANDED = Variable("h", "boolean", StateSource((Transition(HandoffTrigger("B")), Transition(HandoffTrigger("C"), to=False))), False)
 # Grows with each event that it sees: one that is lost, or seen twice, shows.
-EVENTS: tuple[Trigger, ...] = (
-    *(Handoff(name) for name in TARGETS),
-    Lifecycle("before_chat"),
-    Lifecycle("before_agent"),
-    ToolCall("t"),
+EVENTS: tuple[StateTrigger, ...] = (
+    *(HandoffTrigger(name) for name in TARGETS),
+    LifecycleTrigger("before_chat"),
+    LifecycleTrigger("before_agent"),
+    ToolCallTrigger("t"),
 )
 COUNTED = Variable(
     "n",
@@ -72,7 +72,7 @@ def test_a_chat_goes_on_as_if_it_had_not_stopped(
     script = {"answers": {**said, "group_manager": [{"text": name} for name in chosen]}, "default": {"text": "B"}}
     with tempfile.TemporaryDirectory() as folder:
         playing = Chat(
-            built(routed, script, Path(folder) / "p"), {"app_id": "a", "chat_id": "c", "v": False, "h": False, "n": 0}
+            build_chat(routed, script, Path(folder) / "p"), {"app_id": "a", "chat_id": "c", "v": False, "h": False, "n": 0}
         )
         asyncio.run(compare(playing))
 
@@ -82,17 +82,17 @@ async def compare(playing: Chat) -> None:
     whole, end = turns_of(kept), last_context(playing)
 
     for number in range(len(whole) + 1):
-        again, resumed = await playing.run_to_its_close(kept.up_to(number))
+        again, resumed = await playing.run_to_its_close(kept.copy_up_to(number))
 
         assert again == outcome
         assert turns_of(resumed) == whole
         assert last_context(playing) == end
 
 
-def turns_of(kept: Kept) -> list[Any]:
-    return [(turn.agent, turn.text, turn.handoff, turn.context_changes) for turn in kept.turns]
+def turns_of(recorder: ChatRecorder) -> list[Any]:
+    return [(turn.agent, turn.text, turn.handoff, turn.context_changes) for turn in recorder.turns]
 
 
 def last_context(playing: Chat) -> Any:
     assert playing.last is not None
-    return playing.last.kept()
+    return playing.last.storable_context()

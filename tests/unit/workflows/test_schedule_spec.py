@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from workflows.package.trigger_specs.problems import problems_of
+from workflows.package.trigger_specs.problems import list_problems
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 
@@ -27,6 +27,6 @@ def test_a_clock_that_never_fires_or_leaves_the_calendar_is_refused(
     with pytest.raises(ValidationError) as refused:
         ScheduleSpec.model_validate({"name": "s", "apps": ["acme"], **clock})
 
-    [problem] = problems_of(refused.value)
+    [problem] = list_problems(refused.value)
     assert problem.place == place
     assert said in problem.message

@@ -15,13 +15,13 @@ from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR
 from workflows.context.observers.registry import trigger_types
 from workflows.package.catalog import LIBRARY
 from workflows.package.raw.files import STEMS
-from workflows.package.schemas.all import SCHEMA_NAMES, schema_of
+from workflows.package.schemas.all import SCHEMA_NAMES, build_schema
 
 SHIPPED = sorted(path for path in LIBRARY.rglob("*.yaml") if path.stem in SCHEMA_NAMES)
 
 
 def complaints(name: str, body: Any) -> list[str]:
-    return [error.message for error in Draft7Validator(schema_of(name)).iter_errors(body)]
+    return [error.message for error in Draft7Validator(build_schema(name)).iter_errors(body)]
 
 
 def test_every_file_has_one() -> None:
@@ -30,7 +30,7 @@ def test_every_file_has_one() -> None:
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)
 def test_it_is_a_schema(name: str) -> None:
-    Draft7Validator.check_schema(schema_of(name))
+    Draft7Validator.check_schema(build_schema(name))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -108,7 +108,7 @@ def test_every_dialect_fits(name: str, body: Any) -> None:
 @pytest.mark.design("D2-15")
 @pytest.mark.parametrize("kind", sorted(trigger_types()))
 def test_every_trigger_of_a_variable_is_in_its_schema(kind: str) -> None:
-    assert kind in schema_of("context_variables")["definitions"]["trigger"]["properties"]["type"]["enum"]
+    assert kind in build_schema("context_variables")["definitions"]["trigger"]["properties"]["type"]["enum"]
 
 
 WRONG: list[tuple[str, Any]] = [
@@ -145,25 +145,25 @@ def test_a_mistake_is_noticed(name: str, body: Any) -> None:
     assert complaints(name, body)
 
 
-def described(schema: Any) -> Iterator[str]:
+def described_fields(schema: Any) -> Iterator[str]:
     if isinstance(schema, Mapping):
         if isinstance(schema.get("type"), list | str) and "properties" in schema:
             yield from schema["properties"]
         for part in schema.values():
-            yield from described(part)
+            yield from described_fields(part)
     elif isinstance(schema, list):
         for part in schema:
-            yield from described(part)
+            yield from described_fields(part)
 
 
 def test_the_command_prints_one_and_writes_all(tmp_path: Path) -> None:
     printed = CliRunner().invoke(cli, ["packages", "schema", "tools"])
     written = CliRunner().invoke(cli, ["packages", "schema", "--output", str(tmp_path / "schemas")])
 
-    assert json.loads(printed.stdout) == schema_of("tools")
+    assert json.loads(printed.stdout) == build_schema("tools")
     assert written.exit_code == 0
     files = {path.name: json.loads(path.read_text()) for path in (tmp_path / "schemas").iterdir()}
-    assert files == {f"{name}.schema.json": schema_of(name) for name in SCHEMA_NAMES}
+    assert files == {f"{name}.schema.json": build_schema(name) for name in SCHEMA_NAMES}
 
 
 def test_an_unknown_file_is_wrong_use() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.errors import ModelError, PackageDefect
 from workflows.chat.script import Script, read_script
@@ -42,26 +42,26 @@ def script(*entries: Any, default: Any = None) -> Script:
     ],
 )
 def test_the_next_entry(entries: list[Any], answered: int, failed: int, expected: Any) -> None:
-    assert script(*entries, default=DEFAULT).entry("A", answered=answered, failed=failed) is expected
+    assert script(*entries, default=DEFAULT).next_answer("A", answered=answered, failed=failed) is expected
 
 
 def test_used_up_without_a_default_fails_for_good() -> None:
     with pytest.raises(ModelError, match="1 answers for A and no default") as caught:
-        script(ONE).entry("A", answered=1, failed=0)
+        script(ONE).next_answer("A", answered=1, failed=0)
 
     assert not caught.value.transient
 
 
 def test_another_agent_has_the_default() -> None:
-    assert script(ONE, default=DEFAULT).entry("B", answered=0, failed=0) is DEFAULT
+    assert script(ONE, default=DEFAULT).next_answer("B", answered=0, failed=0) is DEFAULT
 
 
-async def test_a_turn_that_failed_half_way_is_answered_from_its_beginning_by_the_next_attempt(tmp_path: Path) -> None:
+async def test_a_turn_that_failed_half_way_is_answered_anew_on_the_next_attempt(tmp_path: Path) -> None:
     write_tool(
         tmp_path, "note.py", "def note(context_variables):\n    context_variables['noted'] = True\n    return 'ok'\n"
     )
     package = load(tmp_path, tools=[{"agent": "A", "file": "note.py", "function": "note"}])
-    chat = Chat(built(package, {"answers": {"A": [TOOL, ERROR, ONE]}}, tmp_path))
+    chat = Chat(build_chat(package, {"answers": {"A": [TOOL, ERROR, ONE]}}, tmp_path))
 
     first, kept = await chat.run()
     second, again = await chat.run(failed={"A": sum(not call.ok for call in kept.calls)})
@@ -77,7 +77,7 @@ async def test_entries_are_used_in_order_over_all_turns_of_an_agent(tmp_path: Pa
         orchestrator={**ORCHESTRATOR, "max_turns": 4},
         handoffs={"handoff_rules": [rule("A", "B"), rule("B", "A")]},
     )
-    chat = Chat(built(package, {"answers": {"A": [ONE, TWO]}, "default": DEFAULT}, tmp_path))
+    chat = Chat(build_chat(package, {"answers": {"A": [ONE, TWO]}, "default": DEFAULT}, tmp_path))
 
     _, kept = await chat.run()
 
@@ -86,7 +86,7 @@ async def test_entries_are_used_in_order_over_all_turns_of_an_agent(tmp_path: Pa
 
 async def test_usage_is_recorded_as_written(tmp_path: Path) -> None:
     usage = {"input": 100, "cached_input": 60, "cache_write": 10, "output": 20, "reasoning": 5}
-    chat = Chat(built(load(tmp_path), {"answers": {"A": [{"text": "x", "usage": usage}]}}, tmp_path))
+    chat = Chat(build_chat(load(tmp_path), {"answers": {"A": [{"text": "x", "usage": usage}]}}, tmp_path))
 
     _, kept = await chat.run()
 
@@ -96,7 +96,7 @@ async def test_usage_is_recorded_as_written(tmp_path: Path) -> None:
 
 
 async def test_an_answer_waits_for_its_delay(tmp_path: Path) -> None:
-    chat = Chat(built(load(tmp_path), {"answers": {"A": [{"text": "x", "delay_s": 60}]}}, tmp_path))
+    chat = Chat(build_chat(load(tmp_path), {"answers": {"A": [{"text": "x", "delay_s": 60}]}}, tmp_path))
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
@@ -157,7 +157,7 @@ async def test_numbers_in_quotes_are_numbers(tmp_path: Path) -> None:
     """A script may come from a program that writes everything as text."""
     error = {"status": "529", "retry_after_s": "7"}
     answers = {"A": [{"error": error}, {"text": 5, "usage": {"input": "12"}, "delay_s": "0"}]}
-    chat = Chat(built(load(tmp_path), {"answers": answers}, tmp_path))
+    chat = Chat(build_chat(load(tmp_path), {"answers": answers}, tmp_path))
 
     first, _ = await chat.run()
     _, kept = await chat.run(failed={"A": 1})

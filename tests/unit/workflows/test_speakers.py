@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule
-from workflows.chat.manager import MAX_CONVERSATION, MAX_TEXT, named
+from workflows.chat.manager import MAX_SHOWN_CONVERSATION, MAX_TURN_TEXT, find_choice
 from workflows.chat.script import ScriptClient
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeKind
@@ -30,12 +30,12 @@ def chat(
         ],
         handoffs={"handoff_rules": list(rules)} if rules else None,
     )
-    assert not checked.refused, checked.findings
-    made = built(checked, {"answers": answers or {}, "default": {"text": "ok"}}, folder)
+    assert not checked.is_refused, checked.findings
+    made = build_chat(checked, {"answers": answers or {}, "default": {"text": "ok"}}, folder)
     return Chat(made, {"app_id": "acme", "chat_id": "run_1"})
 
 
-def managed(*texts: str) -> dict[str, Any]:
+def managed_answers(*texts: str) -> dict[str, Any]:
     return {"group_manager": [{"text": text} for text in texts]}
 
 
@@ -60,7 +60,7 @@ async def run(chat: Chat) -> tuple[OutcomeKind, str]:
         ("Pipeline", [rule("C", "terminate")], (COMPLETED, "ABC")),
     ],
 )
-async def test_who_is_next_where_no_rule_applies(
+async def test_the_next_agent_where_no_rule_applies(
     tmp_path: Path, pattern: str, rules: list[Any], expected: tuple[OutcomeKind, str]
 ) -> None:
     assert await run(chat(tmp_path, pattern, *rules)) == expected
@@ -82,7 +82,7 @@ async def test_the_order_begins_with_the_speaker_and_goes_round(tmp_path: Path) 
     assert await run(chat(tmp_path / "p", "Pipeline", initial_agent="B")) == (COMPLETED, "BC")
 
 
-async def test_an_only_agent_has_nobody_to_hand_to(tmp_path: Path) -> None:
+async def test_an_only_agent_has_no_other_to_hand_to(tmp_path: Path) -> None:
     expected = {"RoundRobinPattern": (MAX_TURNS, "AAA"), "RandomPattern": (MAX_TURNS, "AAA")}
     for pattern in [*CHOOSING, "Pipeline"]:
         alone = chat(tmp_path / pattern, pattern, agents="A", max_turns=3)
@@ -96,7 +96,7 @@ async def test_chance_is_that_of_the_chat_and_never_the_same_twice(tmp_path: Pat
     assert outcome.kind is MAX_TURNS
     assert set(kept.speakers) == set("ABC")
     for number in (1, 6, 11):
-        _, resumed = await playing.run(kept.up_to(number))
+        _, resumed = await playing.run(kept.copy_up_to(number))
         assert resumed.speakers == kept.speakers
     playing.context = {"app_id": "globex", "chat_id": "run_1"}
     _, of_another = await playing.run()
@@ -105,8 +105,8 @@ async def test_chance_is_that_of_the_chat_and_never_the_same_twice(tmp_path: Pat
         assert all(one != other for one, other in pairwise(each.speakers))
 
 
-async def auto(folder: Path, *texts: str, **parts: Any) -> tuple[Outcome, Kept]:
-    return await chat(folder, "AutoPattern", answers=managed(*texts), **parts).run()
+async def auto(folder: Path, *texts: str, **parts: Any) -> tuple[Outcome, ChatRecorder]:
+    return await chat(folder, "AutoPattern", answers=managed_answers(*texts), **parts).run()
 
 
 async def test_a_manager_chooses_until_it_ends_the_chat(tmp_path: Path) -> None:
@@ -119,23 +119,23 @@ async def test_a_manager_chooses_until_it_ends_the_chat(tmp_path: Path) -> None:
 
 
 async def test_the_choice_is_kept_and_not_asked_for_again(tmp_path: Path) -> None:
-    playing = chat(tmp_path, "AutoPattern", answers=managed("C", "B", "terminate"))
+    playing = chat(tmp_path, "AutoPattern", answers=managed_answers("C", "B", "terminate"))
     _, kept = await playing.run()
 
     assert [kept.checkpoint(number).next_agent for number in (1, 2, 3)] == ["C", "B", None]
-    _, resumed = await playing.run(kept.up_to(1))
+    _, resumed = await playing.run(kept.copy_up_to(1))
 
     assert resumed.speakers == kept.speakers
     assert [call.agent for call in resumed.calls] == ["C", "group_manager", "B", "group_manager"]
 
 
-async def test_an_answer_that_names_nobody_is_asked_for_once_more(tmp_path: Path) -> None:
+async def test_an_answer_without_a_name_is_asked_for_once_more(tmp_path: Path) -> None:
     outcome, kept = await auto(tmp_path, "whoever likes to", "B", "terminate")
     assert (outcome.kind, "".join(kept.speakers)) == (COMPLETED, "AB")
 
 
 @pytest.mark.parametrize("text", ["nobody", "user", "B or C", "{}", "?"])
-async def test_a_manager_that_names_nobody_twice_ends_the_run(tmp_path: Path, text: str) -> None:
+async def test_a_manager_that_twice_names_no_agent_ends_the_run(tmp_path: Path, text: str) -> None:
     outcome, kept = await auto(tmp_path, text, text)
 
     assert (outcome.kind, outcome.transient, kept.turns) == (OutcomeKind.MODEL_ERROR, False, [])
@@ -165,7 +165,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
 
 
 async def test_what_the_manager_is_shown(tmp_path: Path, asked: list[tuple[str, str, Any]]) -> None:
-    texts = {"A": [{"text": "a" * 30_000}], "B": [{"text": "what B says"}], **managed("B", "terminate")}
+    texts = {"A": [{"text": "a" * 30_000}], "B": [{"text": "what B says"}], **managed_answers("B", "terminate")}
     await chat(tmp_path, "AutoPattern", answers=texts).run()
 
     (_, (prompt, first, schema), _, (_, second, _)) = asked
@@ -178,7 +178,7 @@ async def test_what_the_manager_is_shown(tmp_path: Path, asked: list[tuple[str, 
 
 
 async def test_a_manager_is_shown_nothing_hidden(tmp_path: Path, asked: list[tuple[str, str, Any]]) -> None:
-    made = chat(tmp_path, "AutoPattern", answers=managed("terminate"))
+    made = chat(tmp_path, "AutoPattern", answers=managed_answers("terminate"))
     made.opening, made.redactor = "the secret-value", Redactor(["secret-value", "knows B"])
     await made.run()
 
@@ -190,18 +190,18 @@ async def test_a_manager_is_shown_nothing_hidden(tmp_path: Path, asked: list[tup
 async def test_a_manager_is_shown_the_newest_of_a_long_chat_and_no_silent_turn(
     tmp_path: Path, asked: list[tuple[str, str, Any]]
 ) -> None:
-    turns = [{"text": f"{number}" * MAX_TEXT} for number in range(6)]
+    turns = [{"text": f"{number}" * MAX_TURN_TEXT} for number in range(6)]
     silent = {"tool_calls": [{"name": "transfer_to_B"}]}
     transfer = rule("C", "B", "B is wanted", condition_type="string_llm")
-    answers = {"A": turns, "C": [silent], **managed("A", "A", "A", "A", "C", "terminate")}
+    answers = {"A": turns, "C": [silent], **managed_answers("A", "A", "A", "A", "C", "terminate")}
 
     await chat(tmp_path, "AutoPattern", transfer, answers=answers, max_turns=7).run()
 
     question = asked[-1][1]
-    assert MAX_CONVERSATION - 2 * MAX_TEXT < len(question) < MAX_CONVERSATION + 200
+    assert MAX_SHOWN_CONVERSATION - 2 * MAX_TURN_TEXT < len(question) < MAX_SHOWN_CONVERSATION + 200
     assert question.startswith("[…]")
     assert "[C]" not in question
-    assert [str(number) * MAX_TEXT in question for number in range(5)] == [False, True, True, True, True]
+    assert [str(number) * MAX_TURN_TEXT in question for number in range(5)] == [False, True, True, True, True]
 
 
 async def test_a_server_that_knows_no_schemas_is_asked_in_words(
@@ -247,5 +247,5 @@ CHOICES = ("Writer", "Senior-Writer", "web_editor", "terminate")
         (USER, None),
     ],
 )
-def test_what_a_manager_says_is_read_leniently(answer: str, choice: str | None) -> None:
-    assert named(answer, CHOICES) == choice
+def test_a_managers_answer_is_read_leniently(answer: str, choice: str | None) -> None:
+    assert find_choice(answer, CHOICES) == choice

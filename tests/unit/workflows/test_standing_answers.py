@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from workflows.context.bounded_expression import Effort, TooMuchWorkError
+from workflows.context.bounded_expression import StepBudget, TooMuchWorkError
 from workflows.context.context_variables import ContextVariables
-from workflows.context.standing_answers import standing_answer
+from workflows.context.standing_answers import find_standing_answer
 
 YES, NO = {"verdict": "yes"}, {"verdict": "no"}
 SMALL = {"when": "arguments.amount <= `50`", "answer": YES}
@@ -17,9 +17,9 @@ EXPONENTIAL = "arguments" + " | [@, @]" * 60
 SLOW_WALK = "contains(to_string(context), 'x') || context.many[*].[@, @][] | sort_by(@, &to_string(@))"
 
 
-def answer(responses: Any, *, names: tuple[str, ...] = ("pay",), **given: Any) -> Mapping[str, Any] | None:
-    event = {"arguments": {}, "payload": None, "context": {}, **given}
-    return standing_answer(responses, names, **event)
+def answer(responses: Any, *, names: tuple[str, ...] = ("pay",), **options: Any) -> Mapping[str, Any] | None:
+    event = {"arguments": {}, "payload": None, "context": {}, **options}
+    return find_standing_answer(responses, names, **event)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_names_are_tried_in_their_order(responses: Any, expected: Mapping[str, A
     assert answer(responses, names=("Card", "pay")) == expected
 
 
-class Refusing:
+class RaisingContext:
     def get(self, name: str) -> Any:
         raise OSError(name)
 
@@ -95,7 +95,7 @@ class Refusing:
 def test_a_condition_that_cannot_be_evaluated_does_not_hold_and_is_logged(
     condition: str, reason: str, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    context = {"run_id": "r-1", "thing": Refusing()}
+    context = {"run_id": "r-1", "thing": RaisingContext()}
 
     with caplog.at_level(logging.INFO):
         given = answer({"pay": [{"when": condition, "answer": YES}]}, arguments={"secret": "hunter2"}, context=context)
@@ -123,9 +123,9 @@ def test_all_conditions_of_a_call_together_cost_little(condition: str) -> None:
 
 
 def test_a_large_value_is_looked_at_no_further_than_the_steps_reach() -> None:
-    effort = Effort(None)
+    effort = StepBudget(None)
 
     with pytest.raises(TooMuchWorkError):
-        effort.weigh([0] * 1_000_000)
+        effort.spend_on_value([0] * 1_000_000)
 
     assert effort.left > -10

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built, never
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, faults, load, rule, write_tool
 from workflows.chat.asking import Exchange
-from workflows.chat.conversation import close, converse
+from workflows.chat.conversation import close_conversation, run_conversation
 from workflows.outcome import Outcome, OutcomeKind
 
 CODE = """
@@ -49,7 +49,7 @@ def phase(*transitions: Mapping[str, Any]) -> dict[str, Any]:
     return {"phase": {"type": "string", "source": source}}
 
 
-def counted(trigger: Mapping[str, Any]) -> dict[str, Any]:
+def counted_state(trigger: Mapping[str, Any]) -> dict[str, Any]:
     transitions = [{**each, "trigger": dict(trigger)} for each in ONCE]
     return {"count": {"type": "integer", "source": {"type": "state", "default": 0, "transitions": transitions}}}
 
@@ -75,14 +75,14 @@ def chat(folder: Path, definitions: Mapping[str, Any], rules: list[Any], *, answ
             **files,
         },
     )
-    assert not package.refused, faults(package)
+    assert not package.is_refused, faults(package)
     defaults = {name: variable.default for name, variable in package.variables.items()}
-    return Chat(built(package, {"answers": answers or {}, "default": {"text": "ok"}}, folder), defaults)
+    return Chat(build_chat(package, {"answers": answers or {}, "default": {"text": "ok"}}, folder), defaults)
 
 
-def changes(kept: Kept, name: str) -> list[Any]:
+def changes(recorder: ChatRecorder, name: str) -> list[Any]:
     """What each turn made of a variable; absent where it left it alone."""
-    return [turn.context_changes.get(name, "-") for turn in kept.turns]
+    return [turn.context_changes.get(name, "-") for turn in recorder.turns]
 
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ A_ENDS = [rule("A", "terminate")]
 async def test_a_call_counts_whatever_came_of_it(tmp_path: Path, entries: list[Any], fired: bool) -> None:
     rules = [rule("A", "B", "${count} == 1"), rule("A", "terminate"), rule("B", "terminate")]
     calling = chat(
-        tmp_path, counted({"type": "tool_call", "tool": "pay"}), rules, answers={"A": [*entries, {"text": "done"}]}
+        tmp_path, counted_state({"type": "tool_call", "tool": "pay"}), rules, answers={"A": [*entries, {"text": "done"}]}
     )
 
     _, kept = await calling.run()
@@ -119,7 +119,7 @@ async def test_a_call_counts_whatever_came_of_it(tmp_path: Path, entries: list[A
 async def test_a_tool_that_only_another_agent_has_is_not_called(tmp_path: Path) -> None:
     rules = [rule("A", "B"), rule("B", "terminate")]
     answers = {"B": [call("pay", amount=7), {"text": "done"}]}
-    calling = chat(tmp_path, counted({"type": "tool_call", "tool": "pay"}), rules, answers=answers)
+    calling = chat(tmp_path, counted_state({"type": "tool_call", "tool": "pay"}), rules, answers=answers)
 
     _, kept = await calling.run()
 
@@ -129,7 +129,7 @@ async def test_a_tool_that_only_another_agent_has_is_not_called(tmp_path: Path) 
 async def test_an_automatic_tool_is_called_too(tmp_path: Path) -> None:
     calling = chat(
         tmp_path,
-        counted({"type": "tool_call", "tool": "pay", "agent": "A"}),
+        counted_state({"type": "tool_call", "tool": "pay", "agent": "A"}),
         A_ENDS,
         answers={"A": [{"text": '{"amount": 7}'}]},
         agents=[{"name": "A", "auto_tool_mode": True}, {"name": "B"}],
@@ -148,7 +148,7 @@ async def test_an_automatic_tool_is_called_too(tmp_path: Path) -> None:
 async def test_a_call_that_waits_for_a_person_counts_once(tmp_path: Path) -> None:
     asking = chat(
         tmp_path,
-        counted({"type": "tool_call", "tool": "ask"}),
+        counted_state({"type": "tool_call", "tool": "ask"}),
         A_ENDS,
         answers={"A": [call("ask"), {"text": "done"}]},
     )
@@ -161,9 +161,9 @@ async def test_a_call_that_waits_for_a_person_counts_once(tmp_path: Path) -> Non
     assert changes(kept, "count") == [1]
 
 
-def on(event: str, to: str, *, from_: str | None = None, **more: Any) -> dict[str, Any]:
+def transition_on(event: str, to: str, *, from_: str | None = None, **fields: Any) -> dict[str, Any]:
     guard = {} if from_ is None else {"from": from_}
-    return {**guard, "to": to, "trigger": {"type": "lifecycle", "event": event, **more}}
+    return {**guard, "to": to, "trigger": {"type": "lifecycle", "event": event, **fields}}
 
 
 def prompts_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -184,7 +184,7 @@ def prompts_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_moment_before_a_turn_is_seen_in_its_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
-    prompts, definitions = prompts_of(monkeypatch), phase(on(event, "begun"))
+    prompts, definitions = prompts_of(monkeypatch), phase(transition_on(event, "begun"))
     variables = {"definitions": definitions, "agents": {"A": ["phase"]}}
     beginning = chat(tmp_path, definitions, A_ENDS, context_variables=variables)
 
@@ -197,7 +197,7 @@ async def test_a_moment_before_a_turn_is_seen_in_its_prompt(
 @pytest.mark.parametrize(("event", "speaker"), [("on_start", "B"), ("before_chat", "B"), ("before_agent", "A")])
 async def test_what_begins_a_chat_is_seen_by_the_first_pre_rules(tmp_path: Path, event: str, speaker: str) -> None:
     rules = [rule("A", "B", "${phase} == 'begun'", condition_scope="pre"), *A_ENDS, rule("B", "terminate")]
-    beginning = chat(tmp_path, phase(on(event, "begun")), rules)
+    beginning = chat(tmp_path, phase(transition_on(event, "begun")), rules)
 
     _, kept = await beginning.run()
 
@@ -207,7 +207,7 @@ async def test_what_begins_a_chat_is_seen_by_the_first_pre_rules(tmp_path: Path,
 
 async def test_the_end_of_an_agents_turn_is_seen_by_its_own_rules(tmp_path: Path) -> None:
     rules = [rule("A", "B", "${phase} == 'A done'"), rule("A", "terminate"), rule("B", "A")]
-    moved = phase(on("after_agent", "A done", agent="A"), on("after_agent", "B done", agent="B"))
+    moved = phase(transition_on("after_agent", "A done", agent="A"), transition_on("after_agent", "B done", agent="B"))
     going = chat(tmp_path, moved, rules, orchestrator={**ORCHESTRATOR, "max_turns": 3})
 
     _, kept = await going.run()
@@ -227,16 +227,16 @@ async def test_the_moments_at_the_end_are_in_the_context_that_is_stored(
     tmp_path: Path, rules: list[Any], phases: str
 ) -> None:
     moved = phase(
-        on("after_chat", "after"),
-        on("on_complete", "completed after", from_="after"),
-        on("on_fail", "failed after", from_="after"),
+        transition_on("after_chat", "after"),
+        transition_on("on_complete", "completed after", from_="after"),
+        transition_on("on_fail", "failed after", from_="after"),
     )
     ending = chat(tmp_path, moved, rules)
 
     await ending.run_to_its_close()
 
     assert ending.last is not None
-    assert ending.last.kept()["phase"] == phases
+    assert ending.last.storable_context()["phase"] == phases
 
 
 async def test_a_moment_is_over_after_its_steps(tmp_path: Path) -> None:
@@ -245,30 +245,30 @@ async def test_a_moment_is_over_after_its_steps(tmp_path: Path) -> None:
         {"trigger": "before_chat", "file": "steps.py", "function": "write"},
         {"trigger": "after_chat", "file": "steps.py", "function": "raising"},
     ]
-    moved = phase(on("before_chat", "seen", from_="written"), on("after_chat", "closed", from_="seen"))
+    moved = phase(transition_on("before_chat", "seen", from_="written"), transition_on("after_chat", "closed", from_="seen"))
     stepping = chat(tmp_path, moved, A_ENDS, tools={"tools": TOOLS, "lifecycle_tools": steps})
 
     _, kept = await stepping.run_to_its_close()
 
     assert changes(kept, "phase") == ["seen"]
     assert stepping.last is not None
-    assert stepping.last.kept()["phase"] == "closed"
+    assert stepping.last.storable_context()["phase"] == "closed"
 
 
 @pytest.mark.parametrize("event", ["before_chat", "before_agent"])
 async def test_what_a_step_leaves_is_plain_before_it_is_compared(tmp_path: Path, event: str) -> None:
     steps = [{"trigger": event, "file": "steps.py", "function": "break_"}]
-    moved = phase(on(event, "never", from_="new"), on(event, "seen", from_="odd"))
+    moved = phase(transition_on(event, "never", from_="new"), transition_on(event, "seen", from_="odd"))
 
     _, kept = await chat(tmp_path, moved, A_ENDS, tools={"tools": TOOLS, "lifecycle_tools": steps}).run()
 
     assert changes(kept, "phase") == ["seen"]
 
 
-async def test_a_person_who_answers_has_no_moments(tmp_path: Path) -> None:
+async def test_a_persons_answer_fires_no_lifecycle_event(tmp_path: Path) -> None:
     asking = chat(
         tmp_path,
-        counted({"type": "lifecycle", "event": "after_agent"}),
+        counted_state({"type": "lifecycle", "event": "after_agent"}),
         [rule("A", "user"), rule("user", "terminate")],
         orchestrator=HUMAN,
     )
@@ -325,7 +325,7 @@ async def test_a_pattern_hands_over_too(tmp_path: Path, pattern: str, answers: A
 async def test_the_rules_of_user_hand_over_at_the_start(tmp_path: Path) -> None:
     starting = chat(
         tmp_path,
-        counted({"type": "handoff", "from": "user", "to": "A"}),
+        counted_state({"type": "handoff", "from": "user", "to": "A"}),
         [rule("user", "A"), rule("A", "B", "${count} == 1", condition_scope="pre"), rule("B", "terminate")],
         orchestrator={**ORCHESTRATOR, "initial_agent": "user"},
     )
@@ -344,13 +344,13 @@ async def test_a_hand_off_is_seen_by_the_next_pre_rules_only(tmp_path: Path) -> 
     ]
     handing = chat(
         tmp_path,
-        counted({"type": "handoff", "from": "A", "to": "B"}),
+        counted_state({"type": "handoff", "from": "A", "to": "B"}),
         rules,
         agents=[{"name": name} for name in "ABC"],
     )
 
     _, kept = await handing.run()
-    _, resumed = await handing.run(kept.up_to(1))
+    _, resumed = await handing.run(kept.copy_up_to(1))
 
     assert kept.speakers == resumed.speakers == ["A", "C"]
     assert changes(kept, "count") == changes(resumed, "count") == [1, "-"]
@@ -365,13 +365,13 @@ async def test_a_hand_off_before_a_turn_belongs_to_the_turn_that_follows(tmp_pat
     ]
     handing = chat(
         tmp_path,
-        {**counted({"type": "handoff", "from": "B", "to": "C"}), **GO},
+        {**counted_state({"type": "handoff", "from": "B", "to": "C"}), **GO},
         rules,
         agents=[{"name": name} for name in "ABC"],
     )
 
     _, kept = await handing.run()
-    _, resumed = await handing.run(kept.up_to(1))
+    _, resumed = await handing.run(kept.copy_up_to(1))
 
     assert kept.speakers == resumed.speakers == ["A", "C"]
     assert changes(kept, "count") == changes(resumed, "count") == ["-", 1]
@@ -379,13 +379,13 @@ async def test_a_hand_off_before_a_turn_belongs_to_the_turn_that_follows(tmp_pat
 
 async def test_a_chat_that_ends_before_a_turn_keeps_the_hand_off(tmp_path: Path) -> None:
     rules = [rule("A", "B"), rule("B", "terminate", "${go} == true", condition_scope="pre")]
-    handing = chat(tmp_path, {**counted({"type": "handoff", "to": "terminate"}), **GO}, rules)
+    handing = chat(tmp_path, {**counted_state({"type": "handoff", "to": "terminate"}), **GO}, rules)
 
-    for kept in (Kept(), (await handing.run())[1].up_to(1)):
+    for kept in (ChatRecorder(), (await handing.run())[1].copy_up_to(1)):
         await handing.run(kept)
         assert handing.last is not None
-        assert handing.last.kept()["count"] == 1
-        assert handing.last.unseen is not None  # so that what follows from it is written back
+        assert handing.last.storable_context()["count"] == 1
+        assert handing.last.committed_snapshot is not None  # so that what follows from it is written back
         assert changes(kept, "count") == ["-"]
 
 
@@ -396,7 +396,7 @@ async def test_a_hand_off_to_a_person_before_a_turn_is_taken_once(tmp_path: Path
     asks = rule("B", "user", "${go} == true", condition_scope="pre")
     asking = chat(
         tmp_path,
-        {**counted({"type": "handoff", "from": "B", "to": "user"}), **GO},
+        {**counted_state({"type": "handoff", "from": "B", "to": "user"}), **GO},
         [*before, asks, rule("B", "terminate"), *([rule("user", "A")] if first == "user" else [])],
         orchestrator={**HUMAN, "initial_agent": first},
     )
@@ -404,13 +404,13 @@ async def test_a_hand_off_to_a_person_before_a_turn_is_taken_once(tmp_path: Path
     outcome, kept = await asking.run()
     assert (outcome.kind, len(kept.turns)) == (OutcomeKind.NEEDS_HUMAN, turns)
     assert asking.last is not None
-    assert asking.last.resting
+    assert asking.last.is_resting
     asking.answer = "go"
     _, kept = await asking.run(kept)
 
     assert changes(kept, "count")[: turns + 1] == ["-"] * turns + [1]
     assert kept.context(turns + 1)["count"] == 1
-    assert not asking.last.resting
+    assert not asking.last.is_resting
 
 
 async def test_the_answer_of_a_person_is_a_turn_that_hands_over(tmp_path: Path) -> None:
@@ -429,7 +429,7 @@ async def test_an_open_turn_goes_on_after_the_hand_offs_that_led_to_it(tmp_path:
     source = "user" if first == "user" else "B"
     asking = chat(
         tmp_path,
-        {**counted({"type": "handoff", "from": source, "to": "A"}), **GO},
+        {**counted_state({"type": "handoff", "from": source, "to": "A"}), **GO},
         [rule(source, "A", "${go} == true", condition_scope="pre"), *A_ENDS],
         answers={"A": [call("ask"), {"text": "done"}]},
         orchestrator={**ORCHESTRATOR, "initial_agent": first},
@@ -448,7 +448,7 @@ async def test_an_open_turn_goes_on_after_the_hand_offs_that_led_to_it(tmp_path:
 async def test_a_hand_off_before_an_earlier_turn_is_none_of_the_open_one(tmp_path: Path) -> None:
     asking = chat(
         tmp_path,
-        {**counted({"type": "handoff", "from": "B", "to": "C"}), **GO},
+        {**counted_state({"type": "handoff", "from": "B", "to": "C"}), **GO},
         [rule("B", "C", "${go} == true", condition_scope="pre"), rule("C", "A"), *A_ENDS],
         answers={"A": [call("ask"), {"text": "done"}]},
         agents=[{"name": name} for name in "ABC"],
@@ -467,7 +467,7 @@ async def test_a_run_handed_back_before_a_turn_takes_the_hand_off_again(tmp_path
     busy = {"error": {"status": 503}}
     handing = chat(
         tmp_path,
-        {**counted({"type": "handoff", "from": "A", "to": "B"}), **GO},
+        {**counted_state({"type": "handoff", "from": "A", "to": "B"}), **GO},
         [PRE_TO_B, rule("B", "terminate")],
         answers={"B": [busy, {"text": "done"}]},
     )
@@ -480,21 +480,21 @@ async def test_a_run_handed_back_before_a_turn_takes_the_hand_off_again(tmp_path
 
 
 async def test_a_chat_closed_again_ends_in_the_same_state(tmp_path: Path) -> None:
-    closing = chat(tmp_path, counted({"type": "lifecycle", "event": "after_chat"}), A_ENDS)
+    closing = chat(tmp_path, counted_state({"type": "lifecycle", "event": "after_chat"}), A_ENDS)
     _, kept = await closing.run()
 
     for _ in range(2):  # its worker is lost while it closes
         conversation = closing.conversation(kept)
-        outcome = await converse(conversation, commit=kept.commit, stopping=never)
-        await close(conversation, outcome)
-        assert (outcome.kind, conversation.kept()["count"]) == (OutcomeKind.COMPLETED, 1)
+        outcome = await run_conversation(conversation, save_turn=kept.commit, should_stop=never)
+        await close_conversation(conversation, outcome)
+        assert (outcome.kind, conversation.storable_context()["count"]) == (OutcomeKind.COMPLETED, 1)
 
 
 async def test_computed_variables_follow_an_event(tmp_path: Path) -> None:
     doubled = {"type": "integer", "source": {"type": "computed", "computation": "count"}}
     handing = chat(
         tmp_path,
-        {**counted({"type": "handoff", "to": "B"}), "copy": doubled},
+        {**counted_state({"type": "handoff", "to": "B"}), "copy": doubled},
         [rule("A", "B"), rule("B", "terminate", "${copy} == 1"), rule("B", "A")],
     )
 

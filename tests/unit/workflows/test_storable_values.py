@@ -21,11 +21,11 @@ from workflows.context.redaction import HIDDEN, Redactor
 from workflows.context.storable_values import (
     CIRCLE,
     MAX_BYTES,
-    MAX_TEXT,
+    MAX_TEXT_CHARACTERS,
     UNREADABLE,
     make_plain,
     plain_copy,
-    weight_of,
+    plain_weight,
 )
 
 
@@ -71,7 +71,7 @@ class Named:
 CYCLE: list[Any] = [1]
 CYCLE.append({"back": CYCLE})
 
-KEPT = [
+STORED_FORMS = [
     (datetime(2026, 1, 2, 3, tzinfo=UTC), "2026-01-02 03:00:00+00:00"),
     ({"at": [date(2026, 1, 2)]}, {"at": ["2026-01-02"]}),
     ((1, (2, 3)), [1, [2, 3]]),
@@ -106,12 +106,12 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("value", "kept"), KEPT, ids=[f"{number}" for number in range(len(KEPT))])
+@pytest.mark.parametrize(("value", "kept"), STORED_FORMS, ids=[f"{number}" for number in range(len(STORED_FORMS))])
 def test_what_is_not_plain_is_kept_as_the_nearest_that_is(value: Any, kept: Any) -> None:
     copied = plain_copy(value)
 
     assert (copied, types_in(copied)) == (kept, types_in(kept))
-    assert weight_of(copied) <= MAX_BYTES
+    assert plain_weight(copied) <= MAX_BYTES
     assert plain_copy(copied) == copied
 
 
@@ -143,14 +143,14 @@ anything = st.recursive(
 def test_after_it_was_made_plain_a_context_is_what_a_store_gives_back(values: dict[Any, Any]) -> None:
     context = ContextVariables(values)
 
-    make_plain(context, Redactor().data)
+    make_plain(context, Redactor().redact_data)
 
     stored = json.dumps(context.data, allow_nan=False)
     stored.encode()
     assert json.loads(stored) == context.data
     assert types_in(json.loads(stored)) == types_in(context.data)
     before = {name: id(value) for name, value in context.data.items()}
-    make_plain(context, Redactor().data)
+    make_plain(context, Redactor().redact_data)
     assert {name: id(value) for name, value in context.data.items()} == before
 
 
@@ -158,7 +158,7 @@ def test_plain_values_stay_the_objects_that_tools_hold(caplog: pytest.LogCapture
     held = {"list": [1, {"deep": None}], "text": "é"}
     context = ContextVariables({"held": held, "odd": (1,)})
 
-    make_plain(context, Redactor().data)
+    make_plain(context, Redactor().redact_data)
 
     assert context["held"] is held
     assert [(each.getMessage(), vars(each)["variable"], vars(each)["type"]) for each in caplog.records] == [
@@ -170,7 +170,7 @@ def test_what_stands_in_two_places_is_two_values_as_it_is_after_a_resume() -> No
     shared = [1]
     context = ContextVariables({"a": shared, "b": {"c": shared}})
 
-    make_plain(context, Redactor().data)
+    make_plain(context, Redactor().redact_data)
     shared.append(2)
 
     assert context.data == {"a": [1, 2], "b": {"c": [1]}}
@@ -185,7 +185,7 @@ def test_a_few_shared_lists_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) 
     kept = plain_copy(value)
 
     assert isinstance(kept, str)
-    assert len(kept) <= MAX_TEXT + 10
+    assert len(kept) <= MAX_TEXT_CHARACTERS + 10
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_of_what_is_too_large_the_beginning_is_kept_as_text(value: Any) -> None:
 
     assert isinstance(kept, str)
     assert kept.endswith("… (cut)")
-    assert len(kept) == MAX_TEXT + len("… (cut)")
+    assert len(kept) == MAX_TEXT_CHARACTERS + len("… (cut)")
 
 
 def test_what_is_nested_too_deeply_is_text_from_there_on() -> None:
@@ -206,10 +206,10 @@ def test_what_is_nested_too_deeply_is_text_from_there_on() -> None:
 
     kept = json.dumps(plain_copy(value))
 
-    assert weight_of(json.loads(kept)) < MAX_BYTES
+    assert plain_weight(json.loads(kept)) < MAX_BYTES
 
 
-def test_hidden_values_inside_of_objects_are_hidden_in_what_is_kept_of_them() -> None:
+def test_hidden_values_inside_objects_are_hidden_in_their_stored_form() -> None:
     class Account(BaseModel):
         key: str
 
@@ -222,7 +222,7 @@ def test_hidden_values_inside_of_objects_are_hidden_in_what_is_kept_of_them() ->
         {"account": Account(key="canary-1"), "bytes": b"is canary-1", "large": ["canary-1 "] * 500_000}
     )
 
-    make_plain(context, Redactor(["canary-1"]).data)
+    make_plain(context, Redactor(["canary-1"]).redact_data)
 
     assert context["account"] == {"key": HIDDEN}
     assert context["bytes"] == f"is {HIDDEN}"

@@ -5,9 +5,9 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule
-from workflows.outcome import Outcome, OutcomeKind, succeeds
+from workflows.outcome import Outcome, OutcomeKind, is_success
 from workflows.package.models import Pattern
 
 NEVER, JUDGED = "${x} == 'never'", {"condition_type": "string_llm"}
@@ -29,7 +29,7 @@ SET_BY_TEXT = {
         }
     }
 }
-SAID = {"A": [{"text": "go"}, {"text": "stop"}]}
+TOOL_TEXT = {"A": [{"text": "go"}, {"text": "stop"}]}
 
 
 def playing(folder: Path, *rules: Any, answers: Any = None, **orchestrator: Any) -> Chat:
@@ -40,8 +40,8 @@ def playing(folder: Path, *rules: Any, answers: Any = None, **orchestrator: Any)
         handoffs={"handoff_rules": list(rules)},
         context_variables=SET_BY_TEXT,
     )
-    assert not package.refused, package.findings
-    made = built(package, {"answers": answers or {}, "default": {"text": "ok"}}, folder)
+    assert not package.is_refused, package.findings
+    made = build_chat(package, {"answers": answers or {}, "default": {"text": "ok"}}, folder)
     return Chat(made, {"go": False}, fixed={"run_id": "run_1"})
 
 
@@ -52,13 +52,13 @@ def playing(folder: Path, *rules: Any, answers: Any = None, **orchestrator: Any)
         pytest.param([rule("A", "B"), rule("B", "C", NEVER)], {}, "AB", True, id="never, of a later agent"),
         pytest.param([rule("A", "B"), rule("C", "A", NEVER)], {}, "AB", False, id="an agent without rules"),
         pytest.param([rule("A", "B", "it is ready", **JUDGED)], {}, "A", True, id="a model never judges so"),
-        pytest.param([rule("A", "B", "${go}"), rule("B", "A")], SAID, "ABA", False, id="a loop that was left"),
+        pytest.param([rule("A", "B", "${go}"), rule("B", "A")], TOOL_TEXT, "ABA", False, id="a loop that was left"),
         pytest.param(
-            [rule("A", "B", "${go}"), rule("A", "C", NEVER), rule("B", "A")], SAID, "ABA", False, id="one of two held"
+            [rule("A", "B", "${go}"), rule("A", "C", NEVER), rule("B", "A")], TOOL_TEXT, "ABA", False, id="one of two held"
         ),
         pytest.param(
             [rule("A", "B", "${go}"), rule("B", "C"), rule("C", "B", NEVER)],
-            SAID,
+            TOOL_TEXT,
             "ABC",
             True,
             id="another agent's condition held",
@@ -73,7 +73,7 @@ def playing(folder: Path, *rules: Any, answers: Any = None, **orchestrator: Any)
         pytest.param([rule("A", "B", NEVER, condition_scope="pre")], {}, "A", True, id="never before its reply"),
         pytest.param(
             [rule("A", "B"), rule("B", "C", "${go}", condition_scope="pre"), rule("C", "A")],
-            SAID,
+            TOOL_TEXT,
             "ACAB",
             False,
             id="held before its reply",
@@ -89,17 +89,17 @@ async def test_a_run_is_stranded_where_no_condition_of_its_last_agent_held(
     words = f"no rule of {speakers[-1]} applies"
     assert outcome.stranded is stranded
     assert outcome.reason == (f"{words}; none of its conditions held in this run" if stranded else words)
-    assert succeeds(outcome, pattern="DefaultPattern")
+    assert is_success(outcome, pattern="DefaultPattern")
 
 
 async def test_a_resumed_run_is_stranded_all_the_same(tmp_path: Path) -> None:
     chat = playing(tmp_path, rule("A", "B"), rule("B", "C", NEVER))
     outcome, kept = await chat.run()
 
-    again = [await chat.run(Kept(kept.saved[:number])) for number in range(3)]
+    again = [await chat.run(ChatRecorder(kept.saved[:number])) for number in range(3)]
 
     assert [each for each, _ in again] == [outcome] * 3
-    assert kept.checkpoint(2).ended == outcome
+    assert kept.checkpoint(2).final_outcome == outcome
 
 
 async def test_rules_of_user_that_never_hold_strand_a_run(tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_only_a_stranded_outcome_has_the_field() -> None:
     assert plain.as_document() == {"kind": "no_transition", "reason": "no rule of A applies", "error": None}
     assert stranded.as_document() == {**plain.as_document(), "stranded": True}
     assert [Outcome.from_document(each.as_document()) for each in (plain, stranded)] == [plain, stranded]
-    assert stranded.worded(str.upper).stranded
+    assert stranded.with_texts(str.upper).stranded

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import load, rule
-from tests.unit.workflows.test_output_models import fields, named
-from workflows.chat.output_models import Unfit
-from workflows.chat.structured_replies import MOST_TRIED, read_answer
+from tests.unit.workflows.test_output_models import fields, model_named
+from workflows.chat.output_models import ReplyMismatch
+from workflows.chat.structured_replies import MAX_OBJECT_STARTS, parse_reply
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 from workflows.package.structured import ListOf, Scalar
@@ -27,15 +27,15 @@ MODELS = {"Verdict": VERDICT, "Tree": TREE, "Open": OPEN, "Names": {"type": "lis
 RULES = [rule("A", "B"), rule("B", "terminate")]
 
 
-def structured(folder: Path, *answers: Any, model: str = "Verdict", rules: list[Any] | None = None) -> Chat:
+def structured_chat(folder: Path, *answers: Any, model: str = "Verdict", rules: list[Any] | None = None) -> Chat:
     entries = [{"text": each} if isinstance(each, str) else each for each in answers]
     package = load(
         folder,
         structured_outputs={"models": MODELS, "registry": {"A": model}},
         handoffs={"handoff_rules": rules or RULES},
     )
-    assert not [each for each in package.findings if each.level == "error" or each.blocks], package.findings
-    return Chat(built(package, {"answers": {"A": entries}, "default": {"text": "Well."}}, folder))
+    assert not [each for each in package.findings if each.level == "error" or each.is_blocking], package.findings
+    return Chat(build_chat(package, {"answers": {"A": entries}, "default": {"text": "Well."}}, folder))
 
 
 WRAPPED = [
@@ -56,7 +56,7 @@ WRAPPED = [
 
 @pytest.mark.parametrize("text", WRAPPED)
 async def test_an_answer_that_is_clear_is_taken_without_asking_again(tmp_path: Path, text: str) -> None:
-    outcome, kept = await structured(tmp_path / "p", text).run()
+    outcome, kept = await structured_chat(tmp_path / "p", text).run()
 
     assert outcome.kind is OutcomeKind.COMPLETED, outcome
     assert [call.agent for call in kept.calls] == ["A", "B"]
@@ -78,7 +78,7 @@ UNCLEAR = [
 @pytest.mark.design("D4-29")
 @pytest.mark.parametrize("text", UNCLEAR[1:])
 async def test_an_answer_that_does_not_fit_is_asked_for_once_more(tmp_path: Path, text: str) -> None:
-    outcome, kept = await structured(tmp_path / "p", text, GOOD).run()
+    outcome, kept = await structured_chat(tmp_path / "p", text, GOOD).run()
 
     assert outcome.kind is OutcomeKind.COMPLETED, outcome
     assert [call.agent for call in kept.calls] == ["A", "A", "B"]
@@ -88,7 +88,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more(tmp_path: Path
 
 @pytest.mark.design("D4-29", "D5-16")
 async def test_one_that_does_not_fit_again_ends_the_chat_for_good(tmp_path: Path) -> None:
-    outcome, kept = await structured(tmp_path / "p", BAD, BAD, GOOD).run()
+    outcome, kept = await structured_chat(tmp_path / "p", BAD, BAD, GOOD).run()
 
     assert (outcome.kind, outcome.transient) == (OutcomeKind.MODEL_ERROR, False)
     assert outcome.error is not None
@@ -106,7 +106,7 @@ async def test_a_hand_over_needs_no_answer(tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "transfer_to_B"}]}
 
     for entries in ([call], [BAD, call]):
-        outcome, kept = await structured(tmp_path / str(len(entries)), *entries, rules=rules).run()
+        outcome, kept = await structured_chat(tmp_path / str(len(entries)), *entries, rules=rules).run()
 
         assert outcome.kind is OutcomeKind.COMPLETED, outcome
         assert (kept.turn(1).text, kept.turn(1).handoff) == ("", "B")
@@ -114,24 +114,24 @@ async def test_a_hand_over_needs_no_answer(tmp_path: Path) -> None:
 
 async def test_a_recursive_answer_is_read(tmp_path: Path) -> None:
     text = '{"v": 1, "kids": [{"v": 2, "kids": []}]}'
-    outcome, kept = await structured(tmp_path / "p", text, model="Tree").run()
+    outcome, kept = await structured_chat(tmp_path / "p", text, model="Tree").run()
 
     assert outcome.kind is OutcomeKind.COMPLETED, outcome
     assert kept.turn(1).text == text
 
 
 async def test_a_list_is_an_answer_too_also_in_a_fence(tmp_path: Path) -> None:
-    outcome, kept = await structured(tmp_path / "p", 'These:\n```json\n["a"]\n```', model="Names").run()
+    outcome, kept = await structured_chat(tmp_path / "p", 'These:\n```json\n["a"]\n```', model="Names").run()
 
     assert outcome.kind is OutcomeKind.COMPLETED, outcome
     assert kept.turn(1).text == '["a"]'
 
 
-async def test_hidden_values_are_not_said_in_what_does_not_fit(tmp_path: Path) -> None:
+async def test_hidden_values_are_not_shown_in_what_does_not_fit(tmp_path: Path) -> None:
     values = {"Verdict": {"type": "model", "fields": {"refund": {"type": "literal", "values": ["s3cr3t-value"]}}}}
     package = load(tmp_path / "p", structured_outputs={"models": values, "registry": {"A": "Verdict"}})
     answers = {"default": {"text": '{"refund": "no"}'}}
-    chat = Chat(built(package, answers, tmp_path / "p"), redactor=Redactor(["s3cr3t-value"]))
+    chat = Chat(build_chat(package, answers, tmp_path / "p"), redactor=Redactor(["s3cr3t-value"]))
 
     outcome, _ = await chat.run()
 
@@ -140,7 +140,7 @@ async def test_hidden_values_are_not_said_in_what_does_not_fit(tmp_path: Path) -
 
 
 async def test_a_chat_goes_on_from_the_checkpoint_after_a_repaired_answer(tmp_path: Path) -> None:
-    chat = structured(tmp_path / "p", BAD, GOOD, '{"refund": false, "why": "late"}', rules=[rule("A", "A")])
+    chat = structured_chat(tmp_path / "p", BAD, GOOD, '{"refund": false, "why": "late"}', rules=[rule("A", "A")])
     stops = iter([False, True])
     first, kept = await chat.run(stopping=lambda: next(stops))
     assert first.kind is OutcomeKind.HANDED_BACK
@@ -152,13 +152,13 @@ async def test_a_chat_goes_on_from_the_checkpoint_after_a_repaired_answer(tmp_pa
 
 
 def test_a_text_of_braces_or_of_fences_is_soon_given_up() -> None:
-    answer = named({"M": fields(a=Scalar("int"))}, "M")
-    for text in ("{" * 200_000, "```json\n" * 100_000, '{"a":' * 100_000, '{"a": {' * MOST_TRIED + '} {"a": 1}'):
-        with pytest.raises(Unfit):
-            read_answer(answer, text)
+    answer = model_named({"M": fields(a=Scalar("int"))}, "M")
+    for text in ("{" * 200_000, "```json\n" * 100_000, '{"a":' * 100_000, '{"a": {' * MAX_OBJECT_STARTS + '} {"a": 1}'):
+        with pytest.raises(ReplyMismatch):
+            parse_reply(answer, text)
 
 
 def test_numbers_that_are_too_long_are_no_accident() -> None:
-    answer = named({"M": ListOf(Scalar("int"))}, "M")
-    with pytest.raises(Unfit):
-        read_answer(answer, f'so: {{"a": {"9" * 10_000}}}')
+    answer = model_named({"M": ListOf(Scalar("int"))}, "M")
+    with pytest.raises(ReplyMismatch):
+        parse_reply(answer, f'so: {{"a": {"9" * 10_000}}}')

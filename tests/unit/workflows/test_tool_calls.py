@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, write_tool
 from tests.unit.workflows.test_auto_tools import SAVE, automatic
 from workflows.chat.errors import NeedsHuman
-from workflows.chat.invoking import RaisedError
+from workflows.chat.invoking import PackageCodeError
 from workflows.chat.live import Conversation, LiveTurn
-from workflows.chat.tool_calls import measured
+from workflows.chat.tool_calls import measure_call
 from workflows.chat.tool_functions import ToolRefused
 from workflows.context.redaction import Redactor
 from workflows.spans import NO_SPANS
@@ -25,7 +25,7 @@ from workflows.spans import NO_SPANS
     [
         (None, [("work", False)], "done"),
         (ToolRefused("a number, please"), [("work", True)], "failed"),
-        (RaisedError(ValueError()), [("work", True)], "failed"),
+        (PackageCodeError(ValueError()), [("work", True)], "failed"),
         (NeedsHuman("who is it?"), [("work", False)], "asked"),
         (asyncio.CancelledError(), [], "begun"),
     ],
@@ -43,7 +43,7 @@ def test_each_ending_is_counted_for_what_it_is(
     live = LiveTurn(chat, "A", 1)
     tool: Any = SimpleNamespace(name="work", has_effects=has_effects)
 
-    with pytest.raises(type(error)) if error is not None else nullcontext(), measured(live, tool, '{"amount": 12}'):
+    with pytest.raises(type(error)) if error is not None else nullcontext(), measure_call(live, tool, '{"amount": 12}'):
         if error is not None:
             raise error
 
@@ -52,16 +52,16 @@ def test_each_ending_is_counted_for_what_it_is(
     assert live.calls_as_document() == {"turn": 1, "agent": "A", "calls": [call] if has_effects else []}
 
 
-class Heard(Chat):
-    def conversation(self, kept: Kept, *, failed: Any = None) -> Conversation:
-        made = super().conversation(kept, failed=failed)
+class EventLog(Chat):
+    def conversation(self, recorder: ChatRecorder, *, failed: Any = None) -> Conversation:
+        made = super().conversation(recorder, failed=failed)
         self.calls: list[tuple[str, bool]] = []
         made.on_tool_call = lambda tool, _seconds, failed: self.calls.append((tool, failed))
         return made
 
 
 async def test_an_automatic_one_is_counted_once(tmp_path: Path) -> None:
-    chat = Heard(automatic(tmp_path / "p", SAVE).built)
+    chat = EventLog(automatic(tmp_path / "p", SAVE).built)
 
     await chat.run()
 
@@ -78,7 +78,7 @@ async def test_lifecycle_tools_are_counted_and_hooks_are_not(tmp_path: Path) -> 
     kind = "process_all_messages_before_reply"
     hook = {"hook_type": kind, "hook_agent": "A", "filename": "t.py", "function": "read"}
     package = load(tmp_path, tools={"lifecycle_tools": steps}, hooks={"hooks": [hook]})
-    chat = Heard(built(package, {"answers": {"A": [{"text": "ok"}]}}, tmp_path))
+    chat = EventLog(build_chat(package, {"answers": {"A": [{"text": "ok"}]}}, tmp_path))
 
     await chat.run_to_its_close()
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.workflows.chats import THREADS
 from tests.unit.workflows.packages import load, write_tool
 from workflows.chat.errors import PackageDefect
-from workflows.chat.invoking import TOOL_TIMEOUT_S, RaisedError
+from workflows.chat.invoking import TOOL_TIMEOUT_S, PackageCodeError
 from workflows.chat.tool_functions import ToolFunction, ToolRefused, load_tool_functions
 from workflows.chat.tool_modules import PackageModules
 from workflows.context.context_variables import ContextVariables
@@ -33,7 +33,7 @@ RUNTIME = {
 def package_of(folder: Path, source: str, **tool: Any) -> Package:
     write_tool(folder, "t.py", source)
     package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t", **tool}])
-    assert not package.refused, package.findings
+    assert not package.is_refused, package.findings
     return package
 
 
@@ -186,7 +186,7 @@ def test_a_description_comes_from_the_file_else_from_the_code(
 
 
 @pytest.mark.design("D4-63", "D4-92")
-async def test_a_synchronous_tool_runs_beside_the_loop_and_may_run_a_loop_of_its_own(tmp_path: Path) -> None:
+async def test_a_synchronous_tool_runs_beside_the_loop_and_may_run_its_own(tmp_path: Path) -> None:
     source = (
         "import asyncio, threading\n"
         "async def inner(): return threading.current_thread().name\n"
@@ -201,7 +201,7 @@ async def test_a_plain_function_around_an_async_one_is_awaited(tmp_path: Path) -
 
 
 async def test_stop_iteration_leaves_a_synchronous_tool_as_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RaisedError, match="StopIteration"):
+    with pytest.raises(PackageCodeError, match="StopIteration"):
         await call(function(tmp_path, "def t(): return next(iter([]))\n"))
 
 
@@ -300,7 +300,7 @@ async def test_the_context_is_known_by_its_class_under_any_name(
     [tool] = functions_of(package).values()
     context = ContextVariables()
 
-    assert tool.parameters.published == ("a",)
+    assert tool.parameters.published_names == ("a",)
     assert await call(tool, context, a="x") is context
 
 
@@ -426,6 +426,6 @@ async def test_limits_and_descriptions_of_a_field_reach_the_model(tmp_path: Path
 async def test_a_tool_has_the_time_that_its_entry_gives_it(tmp_path: Path) -> None:
     tool = function(tmp_path, "import time\ndef t(): time.sleep(0.2)\n", timeout_s=0.01)
 
-    with pytest.raises(RaisedError, match=r"longer than 0\.01 s"):
+    with pytest.raises(PackageCodeError, match=r"longer than 0\.01 s"):
         await call(tool)
     assert function(tmp_path / "b", "def t(): ...\n").timeout_s == TOOL_TIMEOUT_S

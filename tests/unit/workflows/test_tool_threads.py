@@ -21,7 +21,7 @@ from workflows.chat.tool_threads import NoThreadFreeError, ToolThreads
 ROOT = Path(__file__).parents[3]
 
 
-async def until(condition: Callable[[], Any]) -> None:
+async def wait_until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 -- what a thread does sets no event of asyncio
             await asyncio.sleep(0.001)
@@ -38,7 +38,7 @@ async def run(pool: ToolThreads, function: Callable[[], Any], timeout_s: float =
     return await pool.run(function, name="f", timeout_s=timeout_s)
 
 
-class Spinning:
+class SpinningFunction:
     """Works for ever, step by step, and says whether it was told to stop."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ async def test_calls_run_in_daemon_threads_that_are_used_again() -> None:
 
     assert {each.name for each in seen} == {"some_1"}
     assert all(each.daemon for each in seen)
-    assert pool.alive == 1
+    assert pool.thread_count == 1
 
 
 async def test_no_more_threads_than_it_may_have(pool: ToolThreads) -> None:
@@ -71,42 +71,42 @@ async def test_no_more_threads_than_it_may_have(pool: ToolThreads) -> None:
 
     names = await asyncio.gather(*(run(pool, slow) for _ in range(10)))
 
-    assert len(set(names)) == pool.alive == 2
+    assert len(set(names)) == pool.thread_count == 2
 
 
 async def test_an_idle_thread_ends() -> None:
     idle = ToolThreads(1, idle_s=0.001)
     thread = await run(idle, threading.current_thread)
 
-    await until(lambda: not thread.is_alive())
-    assert idle.alive == 0
+    await wait_until(lambda: not thread.is_alive())
+    assert idle.thread_count == 0
     assert await run(idle, lambda: 1) == 1
 
 
-async def test_one_that_takes_too_long_is_told_to_stop_and_its_thread_goes_on_with_others() -> None:
-    pool, spinning = ToolThreads(1), Spinning()
+async def test_a_slow_function_is_told_to_stop_and_its_thread_is_reused() -> None:
+    pool, spinning = ToolThreads(1), SpinningFunction()
 
     with pytest.raises(TimeoutError):
         await run(pool, spinning, 0.02)
 
-    await until(spinning.stopped.is_set)
+    await wait_until(spinning.stopped.is_set)
     assert await run(pool, lambda: "next") == "next"
-    assert (pool.alive, pool.abandoned) == (1, 0)
+    assert (pool.thread_count, pool.abandoned_count) == (1, 0)
 
 
-async def test_a_cancelled_one_is_told_to_stop(pool: ToolThreads) -> None:
-    spinning = Spinning()
+async def test_a_cancelled_function_gets_a_stop_signal(pool: ToolThreads) -> None:
+    spinning = SpinningFunction()
     task = asyncio.create_task(run(pool, spinning))
-    await until(spinning.began.is_set)
+    await wait_until(spinning.began.is_set)
 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    await until(spinning.stopped.is_set)
+    await wait_until(spinning.stopped.is_set)
 
 
-async def test_a_call_that_is_over_in_that_moment_disturbs_nobody() -> None:
+async def test_a_call_that_ends_in_that_moment_disturbs_no_other() -> None:
     """The exception never comes out of the call it is meant for, however close the two are."""
     pool = ToolThreads(1)
 
@@ -119,10 +119,10 @@ async def test_a_call_that_is_over_in_that_moment_disturbs_nobody() -> None:
         with contextlib.suppress(TimeoutError, NoThreadFreeError):
             await run(pool, steps, duration_s)
         assert await run(pool, lambda: 7) == 7
-    assert (pool.alive, pool.abandoned) == (1, 0)
+    assert (pool.thread_count, pool.abandoned_count) == (1, 0)
 
 
-async def test_one_that_cannot_hear_it_is_replaced_until_it_returns(
+async def test_a_thread_that_ignores_its_stop_is_replaced_until_it_returns(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("workflows.chat.tool_threads.STOP_GRACE_S", 0.01)
@@ -133,11 +133,11 @@ async def test_one_that_cannot_hear_it_is_replaced_until_it_returns(
         await run(pool, release.acquire, 0.2)  # waits in C; longer than a new thread takes to begin
     assert await run(pool, lambda: "next") == "next"
 
-    assert pool.abandoned == 1
+    assert pool.abandoned_count == 1
     assert [record.tool for record in caplog.records if record.getMessage() == "tool_thread_abandoned"] == ["f"]  # type: ignore[attr-defined]  # a field
     release.release()
-    await until(lambda: pool.abandoned == 0)
-    assert await run(pool, lambda: pool.alive) == 1
+    await wait_until(lambda: pool.abandoned_count == 0)
+    assert await run(pool, lambda: pool.thread_count) == 1
 
 
 async def test_no_more_are_replaced_than_the_pool_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,31 +151,31 @@ async def test_no_more_are_replaced_than_the_pool_has(monkeypatch: pytest.Monkey
     with pytest.raises(NoThreadFreeError):
         await run(pool, lambda: 1, 0.005)
 
-    assert (pool.alive, pool.abandoned) == (2, 2)
+    assert (pool.thread_count, pool.abandoned_count) == (2, 2)
     release.release()
 
 
-async def cancelled(pool: ToolThreads, function: Callable[[], Any], *, when: Callable[[], Any]) -> None:
+async def cancel_when(pool: ToolThreads, function: Callable[[], Any], *, when: Callable[[], Any]) -> None:
     task = asyncio.create_task(run(pool, function))
-    await until(when)
+    await wait_until(when)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-class Taking:
+class LockTakingFunction:
     """Waits for a lock; who does is not told to stop."""
 
-    def __init__(self, lock: threading.Lock, wanted: threading.Event) -> None:
+    def __init__(self, lock: threading.Lock, contended: threading.Event) -> None:
         self._lock = lock
-        self._wanted = wanted
+        self._contended = contended
 
     def acquire(self) -> None:
-        self._wanted.set()
+        self._contended.set()
         self._lock.acquire()
 
 
-async def test_the_thread_of_one_that_returns_at_last_is_free_for_who_waits(
+async def test_a_thread_that_returns_at_last_serves_the_next_waiting_call(
     pool: ToolThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workflows.chat.tool_threads.STOP_GRACE_S", 0.0)
@@ -183,8 +183,8 @@ async def test_the_thread_of_one_that_returns_at_last_is_free_for_who_waits(
     for lock in locks:
         lock.acquire()
         wanted = threading.Event()
-        await cancelled(pool, Taking(lock, wanted).acquire, when=wanted.is_set)
-    assert pool.abandoned == 4
+        await cancel_when(pool, LockTakingFunction(lock, wanted).acquire, when=wanted.is_set)
+    assert pool.abandoned_count == 4
     waiting = asyncio.create_task(run(pool, lambda: "its turn"))
     await asyncio.sleep(0)
 
@@ -206,7 +206,7 @@ class SlowToBegin(threading.Event):
         return super().wait(timeout)
 
 
-async def test_who_imports_or_starts_a_thread_is_told_when_that_is_done(
+async def test_a_call_that_imports_or_starts_a_thread_is_stopped_after_it(
     pool: ToolThreads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many modules cannot be imported twice. A thread that was told before it began would never begin, and who starts
@@ -224,10 +224,10 @@ async def test_who_imports_or_starts_a_thread_is_told_when_that_is_done(
         thread.start()
         done.append("started")
 
-    await cancelled(pool, load, when=lambda: "slow_to_load" in sys.modules)
-    await cancelled(pool, start, when=lambda: slow.waited_for)
+    await cancel_when(pool, load, when=lambda: "slow_to_load" in sys.modules)
+    await cancel_when(pool, start, when=lambda: slow.waited_for)
 
-    await until(lambda: sorted(done) == ["loaded", "started"])
+    await wait_until(lambda: sorted(done) == ["loaded", "started"])
 
 
 async def test_waiting_for_a_thread_does_not_count_as_work() -> None:
@@ -243,7 +243,7 @@ async def test_one_that_waits_too_long_is_never_begun(pool: ToolThreads) -> None
     release = threading.Event()
     busy = [asyncio.create_task(run(pool, release.wait)) for _ in range(2)]
     begun: list[int] = []
-    await until(lambda: pool.alive == 2)
+    await wait_until(lambda: pool.thread_count == 2)
 
     with pytest.raises(NoThreadFreeError, match=r"for 0\.01 s"):
         await run(pool, lambda: begun.append(1), 0.01)
@@ -253,7 +253,7 @@ async def test_one_that_waits_too_long_is_never_begun(pool: ToolThreads) -> None
     assert await run(pool, lambda: begun) == []
 
 
-class Slow(logging.Handler):
+class SlowHandler(logging.Handler):
     flooding = 0
 
     @override
@@ -261,9 +261,9 @@ class Slow(logging.Handler):
         time.sleep(0.0005)
 
 
-async def test_who_floods_the_log_is_stopped_and_everybody_else_still_logs() -> None:
+async def test_a_function_that_floods_the_log_is_stopped_and_others_still_log() -> None:
     """Stopped between two steps of logging it leaves a lock behind, and the next log line would hang."""
-    pool, handler, went_on = ToolThreads(2), Slow(), threading.Event()
+    pool, handler, went_on = ToolThreads(2), SlowHandler(), threading.Event()
     log = logging.getLogger("tests.flood")
     log.addHandler(handler)
     log.propagate = False
@@ -287,7 +287,7 @@ async def test_who_floods_the_log_is_stopped_and_everybody_else_still_logs() -> 
             assert {type(each) for each in ends} <= {TimeoutError, NoThreadFreeError}
         await run(pool, once)
         assert went_on.is_set()
-        await until(lambda: handler.flooding == 0)
+        await wait_until(lambda: handler.flooding == 0)
     finally:
         log.removeHandler(handler)
 
@@ -300,7 +300,7 @@ async def test_a_closed_pool_begins_nothing_more() -> None:
         return release.wait()
 
     busy = asyncio.create_task(run(pool, wait))
-    await until(began.is_set)
+    await wait_until(began.is_set)
     waiting = asyncio.create_task(run(pool, lambda: 1))
     await asyncio.sleep(0)
 
@@ -312,7 +312,7 @@ async def test_a_closed_pool_begins_nothing_more() -> None:
         await run(pool, lambda: 1)
     release.set()
     assert await busy is True
-    await until(lambda: pool.alive == 0)
+    await wait_until(lambda: pool.thread_count == 0)
 
 
 def test_a_tool_that_hangs_does_not_hold_up_the_exit_of_the_process() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, write_tool
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeKind
@@ -39,17 +39,17 @@ VARIABLES = {
 
 async def chat(
     folder: Path, source: str, ui_responses: Mapping[str, Mapping[str, Any]] | None = None, **tool: Any
-) -> tuple[Outcome, Kept]:
+) -> tuple[Outcome, ChatRecorder]:
     write_tool(folder, "t.py", source)
     entry = {"agent": "A", "file": "t.py", "function": "t", **tool}
     package = load(folder, tools=[entry], context_variables=VARIABLES)
-    assert not package.refused, package.findings
-    assert not [each for each in package.findings if each.blocks]
-    return await Chat(built(package, TWICE, folder), ui_responses=ui_responses or {}).run()
+    assert not package.is_refused, package.findings
+    assert not [each for each in package.findings if each.is_blocking]
+    return await Chat(build_chat(package, TWICE, folder), ui_responses=ui_responses or {}).run()
 
 
-def result(kept: Kept) -> str:
-    [text] = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
+def result(recorder: ChatRecorder) -> str:
+    [text] = [each["text"] for event in recorder.turn(1).events for each in event.get("tool_results", ())]
     return str(text)
 
 
@@ -76,7 +76,7 @@ async def test_a_tool_that_asks_a_person_ends_the_run(tmp_path: Path, source: st
 
 
 @pytest.mark.parametrize("kind", ["UI_Tool", "UI_Surface"])
-async def test_a_tool_of_an_interface_that_nobody_sees_ends_the_run(tmp_path: Path, kind: str) -> None:
+async def test_a_tool_of_an_unseen_interface_ends_the_run(tmp_path: Path, kind: str) -> None:
     outcome, _ = await chat(tmp_path, "def t(): return 'shown'\n", tool_type=kind)
 
     assert outcome.kind is OutcomeKind.NEEDS_HUMAN
@@ -128,7 +128,7 @@ async def test_a_tool_takes_a_form_out_of_the_answer(tmp_path: Path, answer: dic
     )
     start = {"form_submission": package.variables["form_submission"].default}
 
-    _, kept = await Chat(built(package, TWICE, tmp_path), start, ui_responses={"Card": answer}).run()
+    _, kept = await Chat(build_chat(package, TWICE, tmp_path), start, ui_responses={"Card": answer}).run()
 
     assert result(kept) == "taken"
     assert kept.context(1)["form_submission"] == value
@@ -177,7 +177,7 @@ async def test_what_a_tool_asks_with_is_short_and_without_what_is_hidden(tmp_pat
     write_tool(tmp_path, "t.py", f"{ASKS}async def t(): await use_ui_tool('hunter2hunter2' + 'x' * 500)\n")
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
 
-    outcome, _ = await Chat(built(package, TWICE, tmp_path), redactor=Redactor(["hunter2hunter2"])).run()
+    outcome, _ = await Chat(build_chat(package, TWICE, tmp_path), redactor=Redactor(["hunter2hunter2"])).run()
 
     assert outcome.reason.startswith("t waits for a person ((hidden)xxx")
     assert len(outcome.reason) < 250

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.chat.incidents import Incident
-from workflows.chat.messages import GO_ON, as_history, messages_for
-from workflows.chat.transcript import Turn, recorded
-from workflows.context.storable_values import storable
+from workflows.chat.messages import CONTINUE_MESSAGE, to_history, build_messages
+from workflows.chat.transcript import Turn, record_events
+from workflows.context.storable_values import storable_text
 
 CALL = ToolCallEvent(id="c1", name="read", arguments='{"region": "eu"}')
 EVENTS: list[BaseEvent] = [
@@ -35,7 +35,7 @@ EVENTS: list[BaseEvent] = [
 
 
 def seen_by(agent: str, opening: str, turns: list[Turn]) -> tuple[list[BaseEvent], str]:
-    return as_history(messages_for(agent, opening, turns))
+    return to_history(build_messages(agent, opening, turns))
 
 
 def plain(events: list[BaseEvent]) -> list[Any]:
@@ -47,12 +47,12 @@ def plain(events: list[BaseEvent]) -> list[Any]:
             calls = [(call.id, call.name, call.arguments) for call in event.tool_calls.calls]
             lines.append((event.content, calls))
         elif isinstance(event, ToolResultsEvent):
-            lines.append(recorded([event])[0]["tool_results"])
+            lines.append(record_events([event])[0]["tool_results"])
     return lines
 
 
 def test_a_turn_is_recorded_without_requests_and_framework_events() -> None:
-    assert recorded(EVENTS) == [
+    assert record_events(EVENTS) == [
         {"text": "let me look", "tool_calls": [{"id": "c1", "name": "read", "arguments": '{"region": "eu"}'}]},
         {"tool_results": [{"id": "c1", "name": "read", "text": "128 orders"}]},
         {"text": "NEXT", "tool_calls": []},
@@ -60,7 +60,7 @@ def test_a_turn_is_recorded_without_requests_and_framework_events() -> None:
 
 
 def test_an_answer_of_tool_calls_only_has_no_text() -> None:
-    [line] = recorded([ModelResponse(tool_calls=ToolCallsEvent([CALL]))])
+    [line] = record_events([ModelResponse(tool_calls=ToolCallsEvent([CALL]))])
 
     events, _ = seen_by("A", "Begin.", [Turn("A", "", [line])])
 
@@ -77,7 +77,7 @@ def test_an_agents_own_turn_comes_back_as_its_own_after_a_round_trip() -> None:
     turn = Turn(
         "A",
         "NEXT",
-        recorded(EVENTS),
+        record_events(EVENTS),
         {"n": 1},
         "B",
         {"input": 3, "output": 1},
@@ -90,11 +90,11 @@ def test_an_agents_own_turn_comes_back_as_its_own_after_a_round_trip() -> None:
 
     assert stored == turn
     assert plain(events) == [["Begin."], *plain(EVENTS[1:])]
-    assert question == GO_ON
+    assert question == CONTINUE_MESSAGE
 
 
 @pytest.mark.design("D5-18", "D5-30")
-def test_the_turns_of_others_are_messages_with_their_names_and_the_last_is_the_question() -> None:
+def test_turns_of_others_are_named_messages_and_the_last_is_the_question() -> None:
     turns = [Turn("A", "one", [{"text": "one", "tool_calls": []}]), Turn("B", "two"), Turn("C", "three")]
 
     events, question = seen_by("A", "Begin.", turns)
@@ -104,13 +104,13 @@ def test_the_turns_of_others_are_messages_with_their_names_and_the_last_is_the_q
 
 
 def test_a_document_names_its_tool_calls_for_readers() -> None:
-    document = Turn("A", "NEXT", recorded(EVENTS)).as_document()
+    document = Turn("A", "NEXT", record_events(EVENTS)).as_document()
     assert document["tool_calls"] == [{"id": "c1", "name": "read", "arguments": '{"region": "eu"}'}]
 
 
 @given(st.text(st.characters(codec=None)))
 def test_what_is_storable_can_be_encoded_and_good_text_stays(text: str) -> None:
-    assert storable(text).encode().decode() == storable(text)
-    assert len(storable(text)) == len(text)
+    assert storable_text(text).encode().decode() == storable_text(text)
+    assert len(storable_text(text)) == len(text)
     if not any("\ud800" <= character <= "\udfff" for character in text):
-        assert storable(text) == text
+        assert storable_text(text) == text

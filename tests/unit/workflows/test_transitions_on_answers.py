@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import load, write_tool
 from workflows.context.context_variables import ContextVariables
-from workflows.context.derived import derive
-from workflows.context.observing import ToolResult, TurnSeen
+from workflows.context.derived import derive_states
+from workflows.context.observing import ObservedToolResult, TurnObservation
 from workflows.package.models import Package
 
 ASK = {"type": "ui_response", "tool": "approve", "response_key": "verdict"}
@@ -23,7 +23,7 @@ def gate(*transitions: dict[str, Any], declared: str = "string", default: Any = 
     return {"type": declared, "source": {"type": "state", "default": default, "transitions": list(transitions)}}
 
 
-def to(target: Any, trigger: Mapping[str, Any] = ASK, *, start: Any = "pending", match: Any = None) -> dict[str, Any]:
+def transition_to(target: Any, trigger: Mapping[str, Any] = ASK, *, start: Any = "pending", match: Any = None) -> dict[str, Any]:
     return {"from": start, "to": target, "trigger": {**trigger, **({} if match is None else {"match": match})}}
 
 
@@ -33,23 +33,23 @@ def package(folder: Path, definition: dict[str, Any]) -> Package:
     return load(folder, tools=tools, context_variables={"definitions": {"gate": definition}})
 
 
-def after(checked: Package, answer: Any) -> Any:
+def value_after(checked: Package, answer: Any) -> Any:
     variable = checked.variables["gate"]
     context = ContextVariables({"gate": variable.default})
-    seen = TurnSeen(
-        "A", "", (ToolResult("approve", {"verdict": answer}),), ui_answers=(("approve", {"verdict": answer}),)
+    seen = TurnObservation(
+        "A", "", (ObservedToolResult("approve", {"verdict": answer}),), ui_answers=(("approve", {"verdict": answer}),)
     )
-    derive([variable], context, seen)
+    derive_states([variable], context, seen)
     return context["gate"]
 
 
-def said(checked: Package, *codes: str) -> list[tuple[str, str, str]]:
+def warning_texts(checked: Package, *codes: str) -> list[tuple[str, str, str]]:
     return [(each.level, each.code, each.path) for each in checked.findings if each.code in codes]
 
 
-ACCEPTS = gate(to("accepted"))
-TWO_ENDS = gate(to("accepted"), to("rejected"))
-WAYS = gate(to("accepted", match={"in": ["yes", "ok"]}), to("rejected", match={"equals": "no"}))
+ACCEPTS = gate(transition_to("accepted"))
+TWO_ENDS = gate(transition_to("accepted"), transition_to("rejected"))
+WAYS = gate(transition_to("accepted", match={"in": ["yes", "ok"]}), transition_to("rejected", match={"equals": "no"}))
 
 
 @pytest.mark.design("D1-51", "D4-20")
@@ -66,38 +66,38 @@ WAYS = gate(to("accepted", match={"in": ["yes", "ok"]}), to("rejected", match={"
         (ACCEPTS, None, "pending"),
         (ACCEPTS, FORM, "accepted"),
         (ACCEPTS, ["a"], "accepted"),
-        (gate(to("accepted", PAY)), "accepted", "accepted"),
-        (gate(to("accepted", PAY)), "declined", "pending"),
-        (gate(to(False)), False, False),
-        (gate(to(None)), None, None),
-        (gate(to(None)), False, "pending"),
-        (gate(to(True), declared="boolean"), "yes", True),
-        (gate(to(True), declared="boolean"), False, "pending"),
-        (gate(to(7), declared="integer"), "7", 7),
+        (gate(transition_to("accepted", PAY)), "accepted", "accepted"),
+        (gate(transition_to("accepted", PAY)), "declined", "pending"),
+        (gate(transition_to(False)), False, False),
+        (gate(transition_to(None)), None, None),
+        (gate(transition_to(None)), False, "pending"),
+        (gate(transition_to(True), declared="boolean"), "yes", True),
+        (gate(transition_to(True), declared="boolean"), False, "pending"),
+        (gate(transition_to(7), declared="integer"), "7", 7),
         (TWO_ENDS, "accepted", "accepted"),
         (TWO_ENDS, "rejected", "rejected"),
         (TWO_ENDS, FORM, "pending"),  # which of the two a form means, nobody has said
-        (gate(to("accepted"), to("done", start="accepted")), FORM, "accepted"),
-        (gate(to("accepted"), to("rejected", start=None)), FORM, "accepted"),
-        (gate(to("accepted"), {"to": "rejected", "trigger": ASK}), FORM, "pending"),
+        (gate(transition_to("accepted"), transition_to("done", start="accepted")), FORM, "accepted"),
+        (gate(transition_to("accepted"), transition_to("rejected", start=None)), FORM, "accepted"),
+        (gate(transition_to("accepted"), {"to": "rejected", "trigger": ASK}), FORM, "pending"),
         (WAYS, "OK", "accepted"),
         (WAYS, "no", "rejected"),
         (WAYS, "later", "pending"),
         (WAYS, FORM, "pending"),
-        (gate(to("accepted", match={"any": True})), "no", "accepted"),
-        (gate(to("accepted", match={"equals": True})), "yes", "accepted"),
+        (gate(transition_to("accepted", match={"any": True})), "no", "accepted"),
+        (gate(transition_to("accepted", match={"equals": True})), "yes", "accepted"),
         (gate({"trigger": ASK}), "later", "later"),  # the answer itself becomes the value
         (gate({"trigger": ASK}, declared="object", default=None), FORM, FORM),
         (gate({"trigger": {**ASK, "match": {"in": ["yes", "no"]}}}), "later", "pending"),
         (gate({"trigger": {**ASK, "match": {"in": ["yes", "no"]}}}), "no", "no"),
-        (gate(to("accepted", {"type": "ui_response", "tool": "approve"})), "no", "accepted"),
-        (gate(to("done", {"type": "tool_response", "tool": "approve"})), "no", "done"),
+        (gate(transition_to("accepted", {"type": "ui_response", "tool": "approve"})), "no", "accepted"),
+        (gate(transition_to("done", {"type": "tool_response", "tool": "approve"})), "no", "done"),
     ],
 )
 def test_an_answer_opens_the_gate_that_waits_for_it(
     tmp_path: Path, definition: dict[str, Any], answer: Any, value: Any
 ) -> None:
-    result = after(package(tmp_path, definition), answer)
+    result = value_after(package(tmp_path, definition), answer)
 
     assert (type(result), result) == (type(value), value)
 
@@ -110,61 +110,61 @@ FLAT = {"type": "string", "source": {"type": "derived", "default": "pending", "t
     [
         (ACCEPTS, [f"{PLACE}[0].trigger.match"]),
         (TWO_ENDS, [f"{PLACE}[0].trigger.match", f"{PLACE}[1].trigger.match"]),
-        (gate(to("accepted", PAY)), [f"{PLACE}[0].trigger.match"]),
+        (gate(transition_to("accepted", PAY)), [f"{PLACE}[0].trigger.match"]),
         (FLAT, ["definitions.gate.source.triggers[0].match"]),
-        (gate(to("accepted", {"type": "ui_response", "tool": "approve"})), [f"{PLACE}[0].trigger.match"]),
-        (gate(to("accepted", {"type": "ui_response", "tool": "approve"}, match={"any": True})), []),
-        (gate(to("done", {"type": "tool_response", "tool": "approve"})), []),
+        (gate(transition_to("accepted", {"type": "ui_response", "tool": "approve"})), [f"{PLACE}[0].trigger.match"]),
+        (gate(transition_to("accepted", {"type": "ui_response", "tool": "approve"}, match={"any": True})), []),
+        (gate(transition_to("done", {"type": "tool_response", "tool": "approve"})), []),
         (gate({"trigger": ASK}), []),
         (WAYS, []),
     ],
 )
-def test_a_transition_that_does_not_say_which_answer_fires_it_is_a_warning(
+def test_a_transition_without_its_firing_answer_is_a_warning(
     tmp_path: Path, definition: dict[str, Any], places: list[str]
 ) -> None:
     checked = package(tmp_path, definition)
 
-    assert said(checked, "needs_match", "bad_trigger", "wrong_value") == [
+    assert warning_texts(checked, "needs_match", "bad_trigger", "wrong_value") == [
         ("warning", "needs_match", place) for place in places
     ]
-    assert not checked.refused
+    assert not checked.is_refused
 
 
-def test_the_warning_says_what_fires_it_now(tmp_path: Path) -> None:
+def test_the_warning_names_what_fires_it_now(tmp_path: Path) -> None:
     [message] = [each.message for each in package(tmp_path, ACCEPTS).findings if each.code == "needs_match"]
     assert "fires only if verdict is 'accepted'" in message
 
 
-SAYS = {"type": "agent_text", "agent": "A", "match": {"equals": "NEXT"}}
+ANSWER_TRIGGER = {"type": "agent_text", "agent": "A", "match": {"equals": "NEXT"}}
 ANY_ANSWER = {"type": "tool_response", "tool": "approve"}
 
 
 @pytest.mark.parametrize(
     ("second_to_collide", "transitions"),
     [
-        (True, [to("a", match={"any": True}), to("b", match={"equals": "no"})]),
-        (True, [to("a", match={"in": ["yes", "ok"]}), to("b", match={"in": ["OK", "no"]})]),
-        (True, [to("a", match={"equals": True}), to("b", match={"equals": "Yes"})]),
-        (True, [to("a"), to("b", match={"equals": "A"})]),
-        (True, [to("a", match={"equals": "x"}), to("b", PAY, match={"equals": "x"})]),
-        (True, [to("a", match={"equals": "x"}), {"to": "b", "trigger": {**ASK, "match": {"equals": "x"}}}]),
-        (True, [to("a", match={"equals": "x"}), {"from": "pending", "trigger": ASK}]),
-        (True, [to("a", ANY_ANSWER), to("b", PAY, match={"equals": "x"})]),
-        (True, [to("a", ANY_ANSWER, match={"equals": {"verdict": "x"}}), to("b", PAY, match={"equals": "x"})]),
-        (True, [to("a", {**ANY_ANSWER, "status": "any"}), to("b", {**ANY_ANSWER, "status": "error"})]),
-        (True, [to("a", SAYS), to("b", SAYS)]),
-        (False, [to("a"), to("b")]),
-        (False, [to("a", match={"equals": "yes"}), to("b", match={"equals": "no"})]),
-        (False, [to("a", match={"equals": True}), to("b", match={"equals": "no"})]),
-        (False, [to("a", match={"any": True}), to("b", match={"any": True}, start="a")]),
-        (False, [to("a", match={"any": True}), to("b", {**ASK, "tool": "other"}, match={"any": True})]),
-        (False, [to("a", match={"any": True}), to("b", {**ASK, "response_key": "why"}, match={"any": True})]),
-        (False, [to("a", match={"any": True}), to("a", match={"equals": "x"})]),
-        (False, [to("a"), {"trigger": ASK}]),
-        (False, [to("a", ANY_ANSWER, match={"equals": "x"}), to("b", PAY, match={"equals": "x"})]),
-        (False, [to("a", ANY_ANSWER), to("b", {**ANY_ANSWER, "status": "error"})]),
-        (False, [to("a", SAYS), to("b", {**SAYS, "match": {"contains": "N"}})]),
-        (False, [{"to": "a", "trigger": SAYS}, {"from": "a", "to": "b", "trigger": SAYS}]),
+        (True, [transition_to("a", match={"any": True}), transition_to("b", match={"equals": "no"})]),
+        (True, [transition_to("a", match={"in": ["yes", "ok"]}), transition_to("b", match={"in": ["OK", "no"]})]),
+        (True, [transition_to("a", match={"equals": True}), transition_to("b", match={"equals": "Yes"})]),
+        (True, [transition_to("a"), transition_to("b", match={"equals": "A"})]),
+        (True, [transition_to("a", match={"equals": "x"}), transition_to("b", PAY, match={"equals": "x"})]),
+        (True, [transition_to("a", match={"equals": "x"}), {"to": "b", "trigger": {**ASK, "match": {"equals": "x"}}}]),
+        (True, [transition_to("a", match={"equals": "x"}), {"from": "pending", "trigger": ASK}]),
+        (True, [transition_to("a", ANY_ANSWER), transition_to("b", PAY, match={"equals": "x"})]),
+        (True, [transition_to("a", ANY_ANSWER, match={"equals": {"verdict": "x"}}), transition_to("b", PAY, match={"equals": "x"})]),
+        (True, [transition_to("a", {**ANY_ANSWER, "status": "any"}), transition_to("b", {**ANY_ANSWER, "status": "error"})]),
+        (True, [transition_to("a", ANSWER_TRIGGER), transition_to("b", ANSWER_TRIGGER)]),
+        (False, [transition_to("a"), transition_to("b")]),
+        (False, [transition_to("a", match={"equals": "yes"}), transition_to("b", match={"equals": "no"})]),
+        (False, [transition_to("a", match={"equals": True}), transition_to("b", match={"equals": "no"})]),
+        (False, [transition_to("a", match={"any": True}), transition_to("b", match={"any": True}, start="a")]),
+        (False, [transition_to("a", match={"any": True}), transition_to("b", {**ASK, "tool": "other"}, match={"any": True})]),
+        (False, [transition_to("a", match={"any": True}), transition_to("b", {**ASK, "response_key": "why"}, match={"any": True})]),
+        (False, [transition_to("a", match={"any": True}), transition_to("a", match={"equals": "x"})]),
+        (False, [transition_to("a"), {"trigger": ASK}]),
+        (False, [transition_to("a", ANY_ANSWER, match={"equals": "x"}), transition_to("b", PAY, match={"equals": "x"})]),
+        (False, [transition_to("a", ANY_ANSWER), transition_to("b", {**ANY_ANSWER, "status": "error"})]),
+        (False, [transition_to("a", ANSWER_TRIGGER), transition_to("b", {**ANSWER_TRIGGER, "match": {"contains": "N"}})]),
+        (False, [{"to": "a", "trigger": ANSWER_TRIGGER}, {"from": "a", "to": "b", "trigger": ANSWER_TRIGGER}]),
     ],
 )
 def test_two_transitions_that_one_event_fires_from_one_state_are_an_error(
@@ -173,12 +173,12 @@ def test_two_transitions_that_one_event_fires_from_one_state_are_an_error(
     checked = package(tmp_path, gate(*transitions))
 
     expected = [("error", "ambiguous_transitions", f"{PLACE}[1]")] if second_to_collide else []
-    assert said(checked, "ambiguous_transitions") == expected
-    assert checked.refused is bool(expected)
+    assert warning_texts(checked, "ambiguous_transitions") == expected
+    assert checked.is_refused is bool(expected)
 
 
-def test_an_ambiguous_pair_is_named_once_and_both_ends_are_said(tmp_path: Path) -> None:
-    three = gate(*(to(end, match={"any": True}) for end in ("a", "b", "c")))
+def test_an_ambiguous_pair_is_reported_once_with_both_ends(tmp_path: Path) -> None:
+    three = gate(*(transition_to(end, match={"any": True}) for end in ("a", "b", "c")))
 
     found = [each for each in package(tmp_path, three).findings if each.code == "ambiguous_transitions"]
 
@@ -187,10 +187,10 @@ def test_an_ambiguous_pair_is_named_once_and_both_ends_are_said(tmp_path: Path) 
     assert f"({PLACE}[0])" in found[0].message
 
 
-def test_more_transitions_than_are_compared_are_said(tmp_path: Path) -> None:
-    many = gate(*(to(number, match={"equals": number}) for number in range(300)), declared="integer", default=-1)
+def test_more_transitions_than_are_compared_are_reported(tmp_path: Path) -> None:
+    many = gate(*(transition_to(number, match={"equals": number}) for number in range(300)), declared="integer", default=-1)
 
-    assert said(package(tmp_path, many), "not_compared", "ambiguous_transitions") == [
+    assert warning_texts(package(tmp_path, many), "not_compared", "ambiguous_transitions") == [
         ("warning", "not_compared", "definitions.gate")
     ]
 
@@ -210,7 +210,7 @@ ANSWERED = {"approve": {"verdict": "accepted"}}
         ("context_variables['other'] = 'x'", "accepted"),
     ],
 )
-@pytest.mark.parametrize("trigger", [{"trigger": ASK}, to("accepted", match={"any": True})])
+@pytest.mark.parametrize("trigger", [{"trigger": ASK}, transition_to("accepted", match={"any": True})])
 async def test_what_a_tool_wrote_wins_over_the_raw_answer(
     tmp_path: Path, trigger: dict[str, Any], body: str, value: Any
 ) -> None:
@@ -222,14 +222,14 @@ async def test_what_a_tool_wrote_wins_over_the_raw_answer(
     checked = load(tmp_path, tools=tools, context_variables={"definitions": {"gate": gate(trigger)}})
     calls = {"answers": {"A": [{"tool_calls": [{"name": "approve"}]}, {"text": "done"}]}}
 
-    _, kept = await Chat(built(checked, calls, tmp_path), {"gate": "pending"}, ui_responses=ANSWERED).run()
+    _, kept = await Chat(build_chat(checked, calls, tmp_path), {"gate": "pending"}, ui_responses=ANSWERED).run()
 
     assert kept.context(1)["gate"] == value
 
 
 def test_a_tool_wins_over_an_answer_and_over_nothing_else(tmp_path: Path) -> None:
-    variable = package(tmp_path, gate(to("paid", ANY_ANSWER))).variables["gate"]
+    variable = package(tmp_path, gate(transition_to("paid", ANY_ANSWER))).variables["gate"]
     context = ContextVariables({"gate": "pending"})
-    seen = TurnSeen("A", "", (ToolResult("approve", "x"),), written={"gate"})
+    seen = TurnObservation("A", "", (ObservedToolResult("approve", "x"),), written_names={"gate"})
 
-    assert derive([variable], context, seen) == {"gate": "paid"}
+    assert derive_states([variable], context, seen) == {"gate": "paid"}

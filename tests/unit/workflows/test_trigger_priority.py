@@ -7,7 +7,7 @@ from jsonschema import Draft7Validator
 
 from workflows.package.findings import Finding, Findings
 from workflows.package.reading.triggers import read_triggers
-from workflows.package.schemas.all import schema_of
+from workflows.package.schemas.all import build_schema
 from workflows.package.trigger_specs.kinds import TriggerSpec
 
 ENTRIES: dict[str, dict[str, Any]] = {
@@ -24,7 +24,7 @@ def read(entry: dict[str, Any]) -> tuple[list[TriggerSpec], tuple[Finding, ...]]
 
 
 def fits_the_schema(entry: dict[str, Any]) -> bool:
-    return bool(Draft7Validator(schema_of("triggers")).is_valid([entry]))
+    return bool(Draft7Validator(build_schema("triggers")).is_valid([entry]))
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
@@ -51,7 +51,7 @@ def test_what_is_no_digit_is_refused_at_its_place(entry: dict[str, Any], priorit
     assert not fits_the_schema({**entry, "priority": priority})
 
 
-def test_a_typo_is_told_what_was_meant() -> None:
+def test_a_typo_gets_a_suggestion() -> None:
     _, [finding] = read({**ENTRIES["schedule"], "priorty": 9})
 
     assert finding.message == "is not a field of this trigger; did you mean priority?"

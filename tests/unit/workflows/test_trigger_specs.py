@@ -14,7 +14,7 @@ from workflows.package.trigger_specs.change import ChangeSpec
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.kinds import TriggerSpec
 from workflows.package.trigger_specs.schedule import ScheduleSpec
-from workflows.package.trigger_specs.values import duration_text, parse_duration
+from workflows.package.trigger_specs.values import format_duration, parse_duration
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
 HOOK = {"type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:S"}}
@@ -29,14 +29,14 @@ def read(*entries: Mapping[str, Any]) -> tuple[tuple[TriggerSpec, ...], tuple[Fi
     return tuple(specs.values()), findings.all
 
 
-def spec(entry: Mapping[str, Any], **more: Any) -> Any:
-    specs, findings = read({**entry, **more})
+def spec(entry: Mapping[str, Any], **fields: Any) -> Any:
+    specs, findings = read({**entry, **fields})
     assert findings == ()
     return specs[0]
 
 
-def refusal(entry: Mapping[str, Any], **more: Any) -> list[tuple[str, str]]:
-    specs, findings = read({**entry, **more})
+def refusal(entry: Mapping[str, Any], **fields: Any) -> list[tuple[str, str]]:
+    specs, findings = read({**entry, **fields})
     assert specs == ()
     assert {each.code for each in findings} == {"bad_trigger"}
     return [(each.path.removeprefix("triggers[0]").strip("."), each.message) for each in findings]
@@ -212,13 +212,13 @@ def test_what_is_no_duration_is_refused_at_once(written: str) -> None:
         *((1.5, "1.5s"), (0.25, "250ms"), (0.0015, "1.5ms"), (12 * 86400, "12d"), (3650 * 86400, "3650d")),
     ],
 )
-def test_a_duration_is_told_as_people_write_it(seconds: float, text: str) -> None:
-    assert duration_text(timedelta(seconds=seconds)) == text
+def test_a_duration_is_shown_as_people_write_it(seconds: float, text: str) -> None:
+    assert format_duration(timedelta(seconds=seconds)) == text
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=3650)))
-def test_a_duration_that_is_told_can_be_read_again(duration: timedelta) -> None:
-    assert parse_duration(duration_text(duration)) == duration
+def test_a_shown_duration_can_be_read_again(duration: timedelta) -> None:
+    assert parse_duration(format_duration(duration)) == duration
 
 
 @given(st.one_of(st.text(max_size=8), st.floats(), st.integers(), st.none(), st.booleans(), st.lists(st.none())))

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.transcript import Turn, tool_results
-from workflows.chat.turn import shown_by
+from workflows.chat.turn import observe_turn
 from workflows.context.context_variables import ContextVariables
-from workflows.context.observing import ToolResult
+from workflows.context.observing import ObservedToolResult
 from workflows.outcome import OutcomeKind
 
 PAY = """
@@ -37,7 +37,7 @@ def chat(folder: Path, answers: Any, definitions: Any, rules: list[Any], **orche
         orchestrator={**ORCHESTRATOR, **orchestrator},
     )
     defaults = {each.name: each.default for each in package.variables.values()}
-    return Chat(built(package, {"answers": {"A": answers}, "default": {"text": "ok"}}, folder), defaults)
+    return Chat(build_chat(package, {"answers": {"A": answers}, "default": {"text": "ok"}}, folder), defaults)
 
 
 def state(*triggers: Any, default: Any = None) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_a_result_is_its_json_where_a_run_can_hold_it(text: str, value: Any) -> 
         {"tool_results": [{"id": "1", "name": "t", "text": text}]},
     ]
 
-    assert tool_results(events) == (ToolResult("t", value),)
+    assert tool_results(events) == (ObservedToolResult("t", value),)
 
 
 @pytest.mark.design("D1-71", "D2-18")
@@ -115,7 +115,7 @@ async def test_turns_are_counted_by_agent_over_the_whole_run(tmp_path: Path) -> 
     )
 
     outcome, kept = await going.run()
-    _, resumed = await going.run(kept.up_to(2))
+    _, resumed = await going.run(kept.copy_up_to(2))
 
     assert outcome.kind is OutcomeKind.COMPLETED
     assert kept.speakers == resumed.speakers == ["A", "B", "A"]
@@ -123,17 +123,17 @@ async def test_turns_are_counted_by_agent_over_the_whole_run(tmp_path: Path) -> 
 
 @pytest.mark.design("D1-50", "D1-73")
 def test_the_work_of_a_run_is_that_of_its_turns(tmp_path: Path) -> None:
-    package = built(load(tmp_path), {"default": {"text": "ok"}}, tmp_path)
+    package = build_chat(load(tmp_path), {"default": {"text": "ok"}}, tmp_path)
     turns = [Turn("A", "x", duration_s=1.5), Turn("B", "y", duration_s=2.0)]
-    going = Conversation(package, ContextVariables(), frozenset(), RunMeter(Kept().record), "Begin.", turns)
+    going = Conversation(package, ContextVariables(), frozenset(), RunMeter(ChatRecorder().record), "Begin.", turns)
 
-    seen = shown_by(going, "A", "z", [], duration_s=0.5)
+    seen = observe_turn(going, "A", "z", [], duration_s=0.5)
 
     assert seen.elapsed_s == 4.0
     assert dict(seen.turns_by_agent) == {"A": 2, "B": 1}
 
 
-async def test_computed_variables_follow_what_was_derived_before_the_turn_is_routed(tmp_path: Path) -> None:
+async def test_computed_variables_follow_derived_ones_before_routing(tmp_path: Path) -> None:
     definitions = {
         "receipt": state(ON_PAID),
         "amount": {"type": "integer", "source": {"type": "computed", "computation": "receipt.amount"}},
@@ -147,17 +147,17 @@ async def test_computed_variables_follow_what_was_derived_before_the_turn_is_rou
     assert kept.checkpoint(1).next_agent == "B"
 
 
-def started_by_user(folder: Path, rules: list[Any], **orchestrator: Any) -> Chat:
+def chat_started_by_user(folder: Path, rules: list[Any], **orchestrator: Any) -> Chat:
     definitions = {"kind": state(default="b")}
     return chat(folder, [{"text": "a"}], definitions, rules, initial_agent="user", **orchestrator)
 
 
 async def test_the_rules_of_the_user_choose_the_first_speaker(tmp_path: Path) -> None:
     rules = [rule("user", "A", "${kind} == 'a'"), rule("user", "B"), rule("A", "terminate"), rule("B", "terminate")]
-    starting = started_by_user(tmp_path, rules)
+    starting = chat_started_by_user(tmp_path, rules)
 
     outcome, kept = await starting.run()
-    again, resumed = await starting.run(kept.up_to(1))
+    again, resumed = await starting.run(kept.copy_up_to(1))
 
     assert kept.speakers == resumed.speakers == ["B"]
     assert outcome.kind is again.kind is OutcomeKind.COMPLETED
@@ -166,7 +166,7 @@ async def test_the_rules_of_the_user_choose_the_first_speaker(tmp_path: Path) ->
 async def test_a_pre_scope_rule_of_the_user_comes_first(tmp_path: Path) -> None:
     rules = [rule("user", "B"), rule("user", "A", "${kind} == 'b'", condition_scope="pre"), rule("A", "terminate")]
 
-    _, kept = await started_by_user(tmp_path, rules).run()
+    _, kept = await chat_started_by_user(tmp_path, rules).run()
 
     assert kept.speakers == ["A"]
 
@@ -180,10 +180,10 @@ async def test_a_pre_scope_rule_of_the_user_comes_first(tmp_path: Path) -> None:
         ([rule("user", "user")], True, OutcomeKind.NEEDS_HUMAN),
     ],
 )
-async def test_a_chat_whose_user_has_nobody_to_hand_to_ends_before_it_begins(
+async def test_a_chat_whose_user_has_no_next_agent_ends_before_it_begins(
     tmp_path: Path, rules: list[Any], human: bool, kind: OutcomeKind
 ) -> None:
-    outcome, kept = await started_by_user(tmp_path, rules, human_in_the_loop=human).run()
+    outcome, kept = await chat_started_by_user(tmp_path, rules, human_in_the_loop=human).run()
 
     assert outcome.kind is kind
     assert kept.calls == []

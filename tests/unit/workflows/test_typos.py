@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.packages import errors, load, rule, said
+from tests.unit.workflows.packages import errors, load, rule, finding_keys
 from workflows.context.conditions import ConditionError, compile_condition
 from workflows.package.findings import Finding, Findings
 from workflows.package.models import Package
@@ -42,7 +42,7 @@ def only(package: Package, code: str) -> Finding:
 
 
 @pytest.mark.design("D1-23", "D1-59")
-def test_an_unknown_field_is_told_the_name_it_is_near_to(tmp_path: Path) -> None:
+def test_an_unknown_field_gets_the_nearest_name_as_a_suggestion(tmp_path: Path) -> None:
     near = only(with_source(tmp_path / "a", {**ENTITY, "write_stratgy": "immediate"}), "not_executed")
     far = only(with_source(tmp_path / "b", {**ENTITY, "colour": "red"}), "not_executed")
 
@@ -62,16 +62,16 @@ def test_a_field_of_a_trigger_too(tmp_path: Path) -> None:
 
 def test_suggestions_are_bounded() -> None:
     findings = Findings()
-    assert [findings.near("nam", ["name"]) for _ in range(51)] == ["name"] * 50 + [None]
-    assert Findings().near("n" * 101, ["n" * 100]) is None
+    assert [findings.suggest_name("nam", ["name"]) for _ in range(51)] == ["name"] * 50 + [None]
+    assert Findings().suggest_name("n" * 101, ["n" * 100]) is None
 
 
-def test_of_an_unknown_source_nothing_else_is_said(tmp_path: Path) -> None:
+def test_an_unknown_source_gets_no_other_finding(tmp_path: Path) -> None:
     source = {**ENTITY, "type": "data_entitty"}
     assert of_variable(tmp_path, source) == [("error", "unknown_source", "source.type")]
 
 
-def test_of_an_unknown_trigger_nothing_else_is_said(tmp_path: Path) -> None:
+def test_an_unknown_trigger_gets_no_other_finding(tmp_path: Path) -> None:
     source = {"type": "state", "triggers": [{"type": "agent_txt", "agent": "A", "match": {"equals": "X"}}]}
     assert of_variable(tmp_path, source) == [("error", "unknown_trigger", "source.triggers[0].type")]
 
@@ -94,7 +94,7 @@ def test_agents_under_another_name_are_one_error(tmp_path: Path, body: Any, plac
         structured_outputs={"models": {}, "registry": {}},
     )
 
-    assert said(package) == {("error", "no_agents", "agents.yaml", place)}
+    assert finding_keys(package) == {("error", "no_agents", "agents.yaml", place)}
     assert only(package, "no_agents").message.endswith(hint)
 
 

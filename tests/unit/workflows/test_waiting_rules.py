@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.normal_form import (
     H,
-    Said,
+    FindingKey,
     agents,
-    found,
-    found_after_an_error,
+    findings_of,
+    findings_after_an_error,
     messages,
     package,
     rules,
@@ -25,13 +25,13 @@ from tests.unit.workflows.normal_form import (
 )
 from tests.unit.workflows.packages import write_tool
 from workflows.context.conditions import compile_condition
-from workflows.context.observers.agent_text import AgentText
-from workflows.context.observers.handoff import Handoff
-from workflows.context.observers.lifecycle import Lifecycle
-from workflows.context.observers.user_text import UserText
-from workflows.context.observing import UNSET, Transition, Trigger
-from workflows.package.checks.possible_values import AT_THE_END
-from workflows.package.checks.waiting_rules import waiting_rules
+from workflows.context.observers.agent_text import AgentTextTrigger
+from workflows.context.observers.handoff import HandoffTrigger
+from workflows.context.observers.lifecycle import LifecycleTrigger
+from workflows.context.observers.user_text import UserTextTrigger
+from workflows.context.observing import UNSET, Transition, StateTrigger
+from workflows.package.checks.possible_values import END_MOMENTS
+from workflows.package.checks.waiting_rules import find_unsatisfiable_rules
 from workflows.package.findings import Findings
 from workflows.package.models import Hook, LifecycleTool, Limits, Package, Pattern, Rule, Variable
 from workflows.package.sources import (
@@ -53,20 +53,20 @@ CODE: list[dict[str, Any]] = [
 ]
 
 
-def says(agent: str, word: str = "NEXT", to: Any = UNSET, from_: Any = UNSET) -> Transition:
-    return Transition(AgentText(agent, equals=word), to=to, from_=from_)
+def text_transition(agent: str, word: str = "NEXT", to: Any = UNSET, from_: Any = UNSET) -> Transition:
+    return Transition(AgentTextTrigger(agent, equals=word), to=to, from_=from_)
 
 
-def on(trigger: Trigger, to: Any = UNSET, from_: Any = UNSET) -> Transition:
+def transition_on(trigger: StateTrigger, to: Any = UNSET, from_: Any = UNSET) -> Transition:
     return Transition(trigger, to=to, from_=from_)
 
 
-def user_says(to: Any) -> Transition:
-    return Transition(UserText(AgentText("user", equals="yes")), to=to)
+def user_transition(to: Any) -> Transition:
+    return Transition(UserTextTrigger(AgentTextTrigger("user", equals="yes")), to=to)
 
 
-def variable(name: str, source: Source, default: Any = None, **more: Any) -> Variable:
-    return Variable(name, more.pop("type", "string"), source, default, **more)
+def variable(name: str, source: Source, default: Any = None, **fields: Any) -> Variable:
+    return Variable(name, fields.pop("type", "string"), source, default, **fields)
 
 
 def conditional(condition: str, *declared: Variable, **parts: Any) -> Package:
@@ -74,19 +74,19 @@ def conditional(condition: str, *declared: Variable, **parts: Any) -> Package:
     return package(variables={each.name: each for each in declared}, **given)
 
 
-def waiting(checked: Package) -> list[Said]:
-    return [each for each in found(checked) if each[1] == "waits_for_ever"]
+def waiting_findings(checked: Package) -> list[FindingKey]:
+    return [each for each in findings_of(checked) if each[1] == "waits_for_ever"]
 
 
-def state(*transitions: Transition, default: Any = "new", name: str = "v", **more: Any) -> Variable:
-    return variable(name, StateSource(transitions), default, **more)
+def state(*transitions: Transition, default: Any = "new", name: str = "v", **fields: Any) -> Variable:
+    return variable(name, StateSource(transitions), default, **fields)
 
 
 PLAN = variable("plan", StaticSource(), "free")
-STEP_TRANSITIONS = (says("A", to="b"), says("B", to="c", from_="b"), says("B", to="z", from_="y"))
+STEP_TRANSITIONS = (text_transition("A", to="b"), text_transition("B", to="c", from_="b"), text_transition("B", to="z", from_="y"))
 STEP = state(*STEP_TRANSITIONS)
 
-WIDE = [state(*(says("A", to=str(each)) for each in range(20)), name=name) for name in "uvw"]
+WIDE = [state(*(text_transition("A", to=str(each)) for each in range(20)), name=name) for name in "uvw"]
 
 NEVER = [
     conditional("False"),
@@ -109,32 +109,32 @@ NEVER = [
     conditional("${v} == 'gone' or ${v} == 'lost'", STEP),
     conditional("${v} == 'b' and ${plan} == 'pro'", STEP, PLAN),
     conditional("${v} == 'b' and ${v} == 'c'", STEP),
-    conditional("${v} == 'true'", state(says("A"), default=False, type="string")),  # what it becomes is no text
+    conditional("${v} == 'true'", state(text_transition("A"), default=False, type="string")),  # what it becomes is no text
     conditional("${app_id} == 'a' and ${app_id} == 'b'"),
     conditional("1 == ${n} and ${run_id} and ${n} == true", variable("n", RuntimeSource())),
-    conditional("${v} == 'yes'", state(user_says("yes"))),
+    conditional("${v} == 'yes'", state(user_transition("yes"))),
     conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
     conditional("${given} == 'maybe'", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
     conditional("${v} == 'gone'", state(enum=("new", "done")), **CODE[0]),
     # no rule is asked after these moments
-    *(conditional("${v} == 'go'", state(on(Lifecycle(each), "go"))) for each in AT_THE_END),
+    *(conditional("${v} == 'go'", state(transition_on(LifecycleTrigger(each), "go"))) for each in END_MOMENTS),
     # the hand-off that it waits for is its own
     package(
-        variables={"v": state(on(Handoff("B"), "go"))},
+        variables={"v": state(transition_on(HandoffTrigger("B"), "go"))},
         rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > terminate"),
     ),
     package(
-        variables={"v": state(on(Handoff("A", "B"), "go"))},
+        variables={"v": state(transition_on(HandoffTrigger("A", "B"), "go"))},
         rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > A"),
     ),
     # B would speak only after this rule, and only B says what it waits for
     package(
-        variables={"v": state(says("B", to="go"))},
+        variables={"v": state(text_transition("B", to="go"))},
         rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > terminate"),
     ),
     package(
         agents=agents("A", "B", "C"),
-        variables={"v": state(says("C", to="go"))},
+        variables={"v": state(text_transition("C", to="go"))},
         rules=rules("A > B if ${v} == 'go'", "A > B", "B > terminate"),
     ),
     package(rules=(*rules("user > A if ${no} == 1"), *rules("A > B", "B > terminate"))),
@@ -157,15 +157,15 @@ MAY_HOLD = [
     conditional("${plan} == 'free'", PLAN),
     conditional("${v} == 'b'", STEP),
     conditional("${v} == 'c'", STEP),
-    conditional("${v} == 'go'", state(on(Lifecycle("after_agent", "A"), "go"))),
-    conditional("${v} == 'go'", state(on(Lifecycle("after_chat"), "go"), on(Handoff("B"), "go"))),
-    conditional("${v} == 'go'", state(on(Handoff("terminate"), "go"))),
+    conditional("${v} == 'go'", state(transition_on(LifecycleTrigger("after_agent", "A"), "go"))),
+    conditional("${v} == 'go'", state(transition_on(LifecycleTrigger("after_chat"), "go"), transition_on(HandoffTrigger("B"), "go"))),
+    conditional("${v} == 'go'", state(transition_on(HandoffTrigger("terminate"), "go"))),
     conditional("${v} == null", STEP),
     conditional("${v} == 'new' and ${v} != 'b'", STEP),
     conditional("${v} == 'b' or ${v} == 'c'", STEP),
-    conditional("${v} == true", state(says("A"), default=False, type="boolean")),
-    conditional("${v} == 'anything'", state(Transition(AgentText("A", regex="x(.*)", groups=1), to="$1"))),
-    conditional("${v} == 'yes'", state(user_says("yes")), orchestrator={"human_in_the_loop": True}),
+    conditional("${v} == true", state(text_transition("A"), default=False, type="boolean")),
+    conditional("${v} == 'anything'", state(Transition(AgentTextTrigger("A", regex="x(.*)", groups=1), to="$1"))),
+    conditional("${v} == 'yes'", state(user_transition("yes")), orchestrator={"human_in_the_loop": True}),
     # An earlier version of the package may have left another value.
     conditional("${v} == 'old'", variable("v", StateSource(STEP_TRANSITIONS, "user_id"), "new")),
     conditional("${v} == 'old'", variable("v", StateSource((), "none"), "new")),
@@ -185,14 +185,14 @@ MAY_HOLD = [
     conditional("${given} == 'maybe'", orchestrator={"inputs": {"given": {"type": "boolean"}}}, **CODE[0]),
     package(
         agents=agents("A", "B", "C"),
-        variables={"v": state(says("C", to="go"))},
+        variables={"v": state(text_transition("C", to="go"))},
         rules=(
             *rules("A > B if ${v} == 'go'", "A > B", "B > terminate"),
-            Rule("A", "C", judged="C is wanted", place="handoff_rules[3]"),
+            Rule("A", "C", judgement="C is wanted", place="handoff_rules[3]"),
         ),
     ),
     package(
-        variables={"v": state(says("B", to="go"))},
+        variables={"v": state(text_transition("B", to="go"))},
         rules=rules("A > B if ${v} == 'go'"),
         orchestrator={"pattern": "AutoPattern"},
     ),
@@ -201,19 +201,19 @@ MAY_HOLD = [
 
 @pytest.mark.parametrize("checked", NEVER)
 def test_a_condition_that_nothing_can_make_true_is_found(checked: Package) -> None:
-    assert waiting(checked) == [WAITS]
+    assert waiting_findings(checked) == [WAITS]
 
 
 @pytest.mark.parametrize("checked", MAY_HOLD)
 def test_a_condition_that_may_hold_is_no_finding(checked: Package) -> None:
-    assert waiting(checked) == []
+    assert waiting_findings(checked) == []
 
 
 @pytest.mark.parametrize(
     "file", [H, "agents.yaml", "context_variables.json", "orchestrator.yaml", "tools.yaml", "hooks"]
 )
 def test_what_was_refused_may_have_made_it_true(file: str) -> None:
-    told = found_after_an_error(conditional("${no} == 1"), file)
+    told = findings_after_an_error(conditional("${no} == 1"), file)
     assert [each for each in told if each[1] == "waits_for_ever"] == []
 
 
@@ -221,7 +221,7 @@ def test_batches_of_tasks_may_make_it_true(tmp_path: Path) -> None:
     (tmp_path / "extended_orchestration").mkdir()
     (tmp_path / "extended_orchestration" / "task_batches.yaml").touch()
 
-    assert waiting(conditional("${no} == 1", folder=tmp_path)) == []
+    assert waiting_findings(conditional("${no} == 1", folder=tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_tool_that_is_not_given_the_context_makes_nothing_true(tmp_path: Path,
         "${v} == 'gone'", STEP, tools=(replace(tool("save"), file=write_tool(tmp_path, "save.py", code)),)
     )
 
-    assert waiting(checked) == [WAITS] * waits
+    assert waiting_findings(checked) == [WAITS] * waits
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_tool_that_is_not_given_the_context_makes_nothing_true(tmp_path: Path,
             " correct it, or let a transition, a computation or a tool set what it needs",
         ),
         (
-            conditional("${v} == 'yes'", state(user_says("yes"))),
+            conditional("${v} == 'yes'", state(user_transition("yes"))),
             "v is only ever 'new': none of its transitions can fire before the chat ends;"
             " correct it, or let a transition, a computation or a tool set what it needs",
         ),
@@ -278,14 +278,14 @@ def test_the_message_gives_the_reason_it_never_holds(checked: Package, message: 
 
 def test_one_cause_is_reported_once() -> None:
     """At the rule, and not once more as an undefined name, an orphan state of the rule or one of the variable."""
-    checked = conditional("${no} == 1 and ${w} == 1", state(says("A", to="b")), state(name="w"))
+    checked = conditional("${no} == 1 and ${w} == 1", state(text_transition("A", to="b")), state(name="w"))
     also_there = conditional("${no} == 1", rules=rules("A > B if ${no} == 1", "A > B if not ${no}", "B > terminate"))
 
     of_another = conditional("${w} == 1 and not ${no}", state(name="w"))
 
-    assert found(checked) == [WAITS]
-    assert [each[1] for each in found(of_another)] == ["waits_for_ever", "undefined_variable"]
-    assert sorted(each[1] for each in found(also_there)) == [
+    assert findings_of(checked) == [WAITS]
+    assert [each[1] for each in findings_of(of_another)] == ["waits_for_ever", "undefined_variable"]
+    assert sorted(each[1] for each in findings_of(also_there)) == [
         "undefined_variable",
         "undefined_variable",
         "waits_for_ever",
@@ -294,15 +294,15 @@ def test_one_cause_is_reported_once() -> None:
 
 def test_production_changes_nothing_of_it() -> None:
     checked = conditional("${v} == 'pro' and ${plan} == 'free'", PLAN, variable("v", EnvSource("V")))
-    assert [each for each in found(checked, production=True) if each[1] == "waits_for_ever"] == []
+    assert [each for each in findings_of(checked, production=True) if each[1] == "waits_for_ever"] == []
 
 
 def test_large_packages_are_checked_in_time() -> None:
     """A chain of agents, each of which unlocks the next one; many rules over many values."""
     names = [f"a{number}" for number in range(150)]
-    chain = {f"v{number}": state(says(name, to="go"), name=f"v{number}") for number, name in enumerate(names[:-1])}
+    chain = {f"v{number}": state(text_transition(name, to="go"), name=f"v{number}") for number, name in enumerate(names[:-1])}
     steps = [f"{one} > {two} if ${{v{number}}} == 'go'" for number, (one, two) in enumerate(pairwise(names))]
-    states = [says(names[0], to=str(number), from_=str(number - 1)) for number in range(1, 190)]
+    states = [text_transition(names[0], to=str(number), from_=str(number - 1)) for number in range(1, 190)]
     many = [f"{names[0]} > terminate if ${{w}} == 'x{number}'" for number in range(300)]
     checked = package(
         agents=agents(*names),
@@ -311,15 +311,15 @@ def test_large_packages_are_checked_in_time() -> None:
         orchestrator={"initial_agent": names[0]},
     )
 
-    assert len(waiting_rules(checked, Findings()).reasons) == 300
+    assert len(find_unsatisfiable_rules(checked, Findings()).reasons) == 300
 
 
 NAMES = "ABC"
 values = st.sampled_from([UNSET, "x", "y", True]), st.sampled_from([UNSET, UNSET, "x", False])
-spoken = st.builds(says, st.sampled_from(NAMES), st.sampled_from(["on", "off"]), *values)
-handed = st.builds(Handoff, st.sampled_from([*NAMES, "terminate"]), st.sampled_from([None, *NAMES]))
-passed = st.builds(Lifecycle, st.sampled_from(["before_chat", "before_agent", "after_chat"]))
-sources = st.lists(spoken | st.builds(on, handed | passed, *values), max_size=3)
+spoken = st.builds(text_transition, st.sampled_from(NAMES), st.sampled_from(["on", "off"]), *values)
+handed = st.builds(HandoffTrigger, st.sampled_from([*NAMES, "terminate"]), st.sampled_from([None, *NAMES]))
+passed = st.builds(LifecycleTrigger, st.sampled_from(["before_chat", "before_agent", "after_chat"]))
+sources = st.lists(spoken | st.builds(transition_on, handed | passed, *values), max_size=3)
 declared = st.fixed_dictionaries(dict.fromkeys("vw", sources))
 terms = st.sampled_from(
     [
@@ -361,11 +361,11 @@ def test_no_rule_that_waits_for_ever_holds_in_any_chat(
         orchestrator={"limits": Limits(max_turns=8), "pattern": pattern},
     )
     never = [
-        compile_condition(checked.rules[index].condition or "") for index in waiting_rules(checked, Findings()).reasons
+        compile_condition(checked.rules[index].condition or "") for index in find_unsatisfiable_rules(checked, Findings()).reasons
     ]
     script = {"answers": said, "default": {"text": "on"}}
     with tempfile.TemporaryDirectory() as folder:
-        chat = Chat(built(checked, script, Path(folder) / "p"), {"v": False, "w": False})
+        chat = Chat(build_chat(checked, script, Path(folder) / "p"), {"v": False, "w": False})
         _, kept = asyncio.run(chat.run())
 
     contexts = [{"v": False, "w": False}, *(kept.context(number) for number in range(1, len(kept.turns) + 1))]

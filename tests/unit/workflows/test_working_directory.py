@@ -30,7 +30,7 @@ def test_a_call_that_moves_it_alone_is_named_with_the_place(directory: WorkingDi
     assert Path.cwd() == directory.home
 
 
-def test_calls_side_by_side_are_told_without_the_place_and_those_after_them_not(
+def test_concurrent_calls_are_reported_without_directory_later_ones_not(
     directory: WorkingDirectory, tmp_path: Path
 ) -> None:
     before = directory.enter()
@@ -47,7 +47,7 @@ def test_calls_side_by_side_are_told_without_the_place_and_those_after_them_not(
     assert Path.cwd() == directory.home
 
 
-def test_what_was_left_behind_and_moves_it_later_is_put_back_without_a_name(
+def test_a_late_directory_change_of_abandoned_code_is_undone_unnamed(
     directory: WorkingDirectory, tmp_path: Path
 ) -> None:
     os.chdir(tmp_path)
@@ -68,7 +68,7 @@ def test_without_a_worker_home_is_where_each_call_begins(directory: WorkingDirec
     assert Path.cwd() == tmp_path
 
 
-def test_a_place_that_is_deleted_is_put_back_and_a_home_that_is_deleted_harms_nobody(
+def test_a_deleted_directory_is_restored_and_a_deleted_home_does_no_harm(
     directory: WorkingDirectory, tmp_path: Path
 ) -> None:
     gone = tmp_path / "gone"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from tests.unit.workflows.contexts import FACTS, Shop, package
-from workflows.context.documents import DocumentPlace, WriteRefusedError, WriteTooSlowError
-from workflows.context.external.reader import no_external_reads
+from tests.unit.workflows.contexts import FACTS, FakeDocuments, package
+from workflows.context.documents import DocumentTarget, WriteRefusedError, WriteTooSlowError
+from workflows.context.external.reader import refuse_external_read
 from workflows.context.loading import ContextSources, load_context
 from workflows.context.missing import ContextError, ContextUnavailableError
 
@@ -25,38 +25,38 @@ LATE = {"type": "computed", "computation": "order.status", "inputs": ["order"], 
 NOTE = {**ORDER, "query_template": None, "search_by": "user_id", "write_strategy": None}
 
 
-class Checked:
+class FakeWriteCheck:
     """Answers each place with the same error, or lets it pass."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
-        self.places: list[DocumentPlace] = []
+        self.places: list[DocumentTarget] = []
 
-    async def check(self, place: DocumentPlace) -> None:
+    async def check(self, place: DocumentTarget) -> None:
         self.places.append(place)
         if self.error is not None:
             raise self.error
 
 
-async def load(folder: Path, checked: Checked, order_id: Any = "o-7", **variables: Any) -> None:
+async def load(folder: Path, checked: FakeWriteCheck, order_id: Any = "o-7", **variables: Any) -> None:
     made = package(folder, {"order_id": {}}, **variables)
     sources = ContextSources(
         environment={},
         production=False,
         include_schema=True,
-        read_document=Shop({"status": "paid"}).read,
-        read_external=no_external_reads,
+        read_document=FakeDocuments({"status": "paid"}).read,
+        read_external=refuse_external_read,
         check_writable=checked.check,
     )
     await load_context(made, FACTS, {} if order_id is None else {"order_id": order_id}, sources)
 
 
 async def test_each_document_that_may_be_written_is_looked_for_once(tmp_path: Path) -> None:
-    checked = Checked()
+    checked = FakeWriteCheck()
 
     await load(tmp_path, checked, late=LATE, order=ORDER, note=NOTE)
 
-    assert checked.places == [DocumentPlace("order", "acme", "shop", "orders", "_id", "o-7")]
+    assert checked.places == [DocumentTarget("order", "acme", "shop", "orders", "_id", "o-7")]
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ async def test_each_document_that_may_be_written_is_looked_for_once(tmp_path: Pa
     ],
     ids=str,
 )
-async def test_what_is_refused_fails_the_run_and_what_is_not_known_another_attempt_may_know(
+async def test_a_refused_write_fails_the_run_and_an_unclear_one_is_retried(
     tmp_path: Path, error: Exception, raised: type[Exception], words: str
 ) -> None:
     with pytest.raises(raised, match=words):
-        await load(tmp_path, Checked(error), order=ORDER)
+        await load(tmp_path, FakeWriteCheck(error), order=ORDER)
 
 
 @pytest.mark.parametrize("order_id", [None, {"$ne": None}, ["o-7"]], ids=str)
 async def test_a_document_that_nothing_names_is_refused_too(tmp_path: Path, order_id: Any) -> None:
-    checked = Checked()
+    checked = FakeWriteCheck()
 
     with pytest.raises(ContextError, match=r"order is not written to shop\.orders: order_id"):
         await load(tmp_path, checked, order_id, order=ORDER)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.workflows.packages import load
 from workflows.context.documents import DocumentWrite, WriteRefusedError
-from workflows.context.writes import key_facts, writes_at_success, writes_of_turn
+from workflows.context.writes import key_facts, success_writes, turn_writes
 from workflows.package.models import Package, Variable
 from workflows.package.sources import ComputedSource, EntitySource, Source, StateSource, WriteStrategy, WriteTarget
 
@@ -34,28 +34,28 @@ def with_variables(package: Package, **sources: Source) -> Package:
     return replace(package, variables={name: Variable(name, "object", source) for name, source in sources.items()})
 
 
-def written(values: Mapping[str, Any], variable: str = "customer") -> DocumentWrite:
+def document_write(values: Mapping[str, Any], variable: str = "customer") -> DocumentWrite:
     return DocumentWrite(variable, "acme", "shop", "customers", "customer_id", 17, values)
 
 
 @pytest.mark.design("D4-41")
-def test_an_immediate_entity_is_owed_after_the_turn_that_changed_it(small: Package) -> None:
+def test_an_immediate_entity_is_due_after_the_turn_that_changed_it(small: Package) -> None:
     package = with_variables(small, customer=entity(target()), other=StateSource())
     context = {"customer": {"name": "Ada", "email": None}, "other": {"name": "x"}}
 
-    assert writes_of_turn(package, {"customer", "other"}, context, FACTS) == (written({"name": "Ada", "email": None}),)
-    assert writes_of_turn(package, {"other"}, context, FACTS, first=True) == ()
-    assert writes_at_success(package, {"customer"}, context, FACTS) == ()
+    assert turn_writes(package, {"customer", "other"}, context, FACTS) == (document_write({"name": "Ada", "email": None}),)
+    assert turn_writes(package, {"other"}, context, FACTS, is_first_turn=True) == ()
+    assert success_writes(package, {"customer"}, context, FACTS) == ()
 
 
 @pytest.mark.design("D4-41")
-def test_an_on_success_entity_is_owed_at_the_end_when_the_run_changed_it(small: Package) -> None:
+def test_an_on_success_entity_is_due_at_the_end_when_the_run_changed_it(small: Package) -> None:
     package = with_variables(small, customer=entity(target("on_success")))
     context = {"customer": {"name": "Ada"}}
 
-    assert writes_of_turn(package, {"customer"}, context, FACTS, first=True) == ()
-    assert writes_at_success(package, {"customer"}, context, FACTS) == (written({"name": "Ada"}),)
-    assert writes_at_success(package, set(), context, FACTS) == ()
+    assert turn_writes(package, {"customer"}, context, FACTS, is_first_turn=True) == ()
+    assert success_writes(package, {"customer"}, context, FACTS) == (document_write({"name": "Ada"}),)
+    assert success_writes(package, set(), context, FACTS) == ()
 
 
 def test_a_placeholder_never_takes_the_place_of_what_was_hidden(
@@ -64,7 +64,7 @@ def test_a_placeholder_never_takes_the_place_of_what_was_hidden(
     package = with_variables(small, customer=entity(target()), site=entity(target(), "url"))
     context = {"customer": {"name": "Ada", "email": {"deep": ["to (hidden)"]}}, "site": {"url": "(hidden)"}}
 
-    assert writes_of_turn(package, {"customer", "site"}, context, FACTS) == (written({"name": "Ada"}),)
+    assert turn_writes(package, {"customer", "site"}, context, FACTS) == (document_write({"name": "Ada"}),)
     assert [(vars(each)["variable"], vars(each)["fields"]) for each in caplog.records] == [
         ("customer", ["email"]),
         ("site", ["url"]),
@@ -74,36 +74,36 @@ def test_a_placeholder_never_takes_the_place_of_what_was_hidden(
 def test_an_entity_without_write_back_is_only_read(small: Package) -> None:
     package = with_variables(small, customer=entity(None))
 
-    assert writes_of_turn(package, {"customer"}, {"customer": {"name": "Ada"}}, FACTS) == ()
+    assert turn_writes(package, {"customer"}, {"customer": {"name": "Ada"}}, FACTS) == ()
 
 
-def test_a_computed_value_is_owed_once_at_first_and_then_when_it_changed(small: Package) -> None:
+def test_a_computed_value_is_due_once_at_first_and_then_when_it_changed(small: Package) -> None:
     package = with_variables(small, score=ComputedSource("a", {}, target(field="score")))
-    owed = (written({"score": 5}, "score"),)
+    owed = (document_write({"score": 5}, "score"),)
 
-    assert writes_of_turn(package, set(), {"score": 5}, FACTS, first=True) == owed
-    assert writes_of_turn(package, set(), {"score": 5}, FACTS) == ()
-    assert writes_of_turn(package, {"score"}, {"score": 5}, FACTS) == owed
+    assert turn_writes(package, set(), {"score": 5}, FACTS, is_first_turn=True) == owed
+    assert turn_writes(package, set(), {"score": 5}, FACTS) == ()
+    assert turn_writes(package, {"score"}, {"score": 5}, FACTS) == owed
 
 
-def test_a_computed_value_is_owed_at_success_though_no_turn_changed_it(small: Package) -> None:
+def test_a_computed_value_is_due_at_success_though_no_turn_changed_it(small: Package) -> None:
     package = with_variables(small, score=ComputedSource("a", {}, target("on_success", field="score")))
 
-    assert writes_at_success(package, set(), {"score": 5}, FACTS) == (written({"score": 5}, "score"),)
+    assert success_writes(package, set(), {"score": 5}, FACTS) == (document_write({"score": 5}, "score"),)
 
 
 def test_what_was_never_computed_overwrites_nothing(small: Package) -> None:
     package = with_variables(small, score=ComputedSource("a", {}, target("on_success", field="score")))
 
-    assert writes_at_success(package, set(), {"score": None}, FACTS) == ()
-    assert writes_at_success(package, {"score"}, {"score": None}, FACTS) == (written({"score": None}, "score"),)
+    assert success_writes(package, set(), {"score": None}, FACTS) == ()
+    assert success_writes(package, {"score"}, {"score": None}, FACTS) == (document_write({"score": None}, "score"),)
 
 
 @pytest.mark.parametrize("context", [{}, {"customer": None}, {"customer": {}}])
 def test_without_a_value_there_are_no_fields_to_set(small: Package, context: dict[str, Any]) -> None:
     package = with_variables(small, customer=entity(target()))
 
-    assert writes_of_turn(package, {"customer"}, context, FACTS) == ()
+    assert turn_writes(package, {"customer"}, context, FACTS) == ()
 
 
 @pytest.mark.parametrize("value", ["text", 5, ["a"], True])
@@ -111,7 +111,7 @@ def test_only_an_object_is_set_field_by_field(small: Package, value: Any) -> Non
     package = with_variables(small, customer=entity(target()))
 
     with pytest.raises(WriteRefusedError, match=r"customer is not written to shop\.customers: it is no object"):
-        writes_of_turn(package, {"customer"}, {"customer": value}, FACTS)
+        turn_writes(package, {"customer"}, {"customer": value}, FACTS)
 
 
 def test_a_field_that_the_entity_does_not_declare_is_refused_by_name(small: Package) -> None:
@@ -120,7 +120,7 @@ def test_a_field_that_the_entity_does_not_declare_is_refused_by_name(small: Pack
     with pytest.raises(
         WriteRefusedError, match=r"customer is not written .* the key 'vip', which is none of its fields"
     ):
-        writes_of_turn(package, {"customer"}, {"customer": {"name": "Ada", "vip": True}}, FACTS)
+        turn_writes(package, {"customer"}, {"customer": {"name": "Ada", "vip": True}}, FACTS)
 
 
 @pytest.mark.parametrize("key", ["$set", "a.b", "", "a\x00", 7, None])
@@ -128,33 +128,33 @@ def test_a_key_that_is_not_a_field_name_is_refused(small: Package, key: Any) -> 
     package = with_variables(small, score=ComputedSource(persist_to=target()))
 
     with pytest.raises(WriteRefusedError, match="is not the name of a field"):
-        writes_of_turn(package, {"score"}, {"score": {key: 1}}, FACTS)
+        turn_writes(package, {"score"}, {"score": {key: 1}}, FACTS)
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [("_id", 1), ("app_id", "globex"), ("enterprise_id", "globex"), ("customer_id", 18)]
 )
 @pytest.mark.parametrize("by_field", [True, False])
-def test_whose_and_which_document_it_is_cannot_be_set(small: Package, key: str, value: Any, by_field: bool) -> None:
+def test_owner_and_key_of_a_document_cannot_be_set(small: Package, key: str, value: Any, by_field: bool) -> None:
     source = ComputedSource(persist_to=target(field=key if by_field else None))
     package = with_variables(small, score=source)
 
     with pytest.raises(WriteRefusedError, match=f"score .*: {key} says which document this is and whose"):
-        writes_of_turn(package, {"score"}, {"score": value if by_field else {key: value}}, FACTS)
+        turn_writes(package, {"score"}, {"score": value if by_field else {key: value}}, FACTS)
 
 
 def test_what_was_read_along_and_is_the_runs_own_is_left_out(small: Package) -> None:
     package = with_variables(small, customer=entity(target(), "name", "app_id", "enterprise_id", "customer_id"))
     context = {"customer": {"name": "Ada", "app_id": "acme", "enterprise_id": None, "customer_id": 17}}
 
-    assert writes_of_turn(package, {"customer"}, context, FACTS) == (written({"name": "Ada"}),)
+    assert turn_writes(package, {"customer"}, context, FACTS) == (document_write({"name": "Ada"}),)
 
 
 def test_what_is_written_is_a_copy_that_no_tool_holds(small: Package) -> None:
     package = with_variables(small, customer=entity(target()))
     live: dict[str, Any] = {"name": ["Ada"]}
 
-    [write] = writes_of_turn(package, {"customer"}, {"customer": live}, FACTS)
+    [write] = turn_writes(package, {"customer"}, {"customer": live}, FACTS)
     live["name"].append("Byron")
 
     assert write.values == {"name": ["Ada"]}
@@ -164,7 +164,7 @@ def test_what_cannot_be_copied_is_refused(small: Package) -> None:
     package = with_variables(small, customer=entity(target()))
 
     with pytest.raises(WriteRefusedError, match="it holds what is not data"):
-        writes_of_turn(package, {"customer"}, {"customer": {"name": threading.Lock()}}, FACTS)
+        turn_writes(package, {"customer"}, {"customer": {"name": threading.Lock()}}, FACTS)
 
 
 @pytest.mark.parametrize("value", [None, {"$ne": None}, ["a"], {}])
@@ -172,17 +172,17 @@ def test_a_key_without_a_plain_value_is_refused(small: Package, value: Any) -> N
     package = with_variables(small, customer=entity(target()))
 
     with pytest.raises(WriteRefusedError, match="customer_id, which finds the document, must be a text"):
-        writes_of_turn(package, {"customer"}, {"customer": {"name": "Ada"}}, {**FACTS, "customer_id": value})
+        turn_writes(package, {"customer"}, {"customer": {"name": "Ada"}}, {**FACTS, "customer_id": value})
 
 
 def test_an_operator_as_a_key_is_refused(small: Package) -> None:
     package = with_variables(small, customer=entity(target(search_by="$where")))
 
     with pytest.raises(WriteRefusedError):
-        writes_of_turn(package, {"customer"}, {"customer": {"name": "Ada"}}, {**FACTS, "$where": "true"})
+        turn_writes(package, {"customer"}, {"customer": {"name": "Ada"}}, {**FACTS, "$where": "true"})
 
 
-def test_keys_come_from_declared_inputs_and_a_payload_does_not_replace_the_runs_own(small: Package) -> None:
+def test_keys_come_from_declared_inputs_and_no_payload_replaces_run_ids(small: Package) -> None:
     inputs = {"customer_id": {"type": "string", "default": "c0"}, "app_id": {"type": "string"}}
     package = replace(small, orchestrator=replace(small.orchestrator, inputs=inputs))
 

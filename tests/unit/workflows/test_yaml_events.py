@@ -51,7 +51,7 @@ def test_a_key_that_yaml_takes_for_a_truth_is_the_word_that_stands_there(word: s
         ("a: {x: 1}\nb: {x: 1}", []),
     ],
 )
-def test_what_the_last_of_two_keys_would_hide_is_told(text: str, places: list[tuple[str, int]]) -> None:
+def test_the_first_of_two_equal_keys_is_reported(text: str, places: list[tuple[str, int]]) -> None:
     assert [(note.path, note.line) for note in read_yaml(text).notes] == places
 
 

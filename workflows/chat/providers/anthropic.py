@@ -5,11 +5,11 @@ from typing import Any, cast
 from ag2.config.anthropic import AnthropicConfig
 from anthropic import APIConnectionError, APIError, APIStatusError, APITimeoutError
 
-from accounting.normalising import NORMALISE
+from accounting.normalising import NORMALIZERS
 from workflows.chat.connections import pooled_client
 from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, refused, unreadable
-from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
+from workflows.chat.providers.failures import explain_transport, status_error, unreadable_answer_error
+from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s
 from workflows.models_file import AnthropicModel
 
 NAME = "anthropic"
@@ -17,7 +17,7 @@ MAX_TOKENS = 4096
 
 
 def open_model(spec: AnthropicModel, key: str | None) -> OpenModel:
-    client = pooled_client(answer_within_s(spec))
+    client = pooled_client(answer_timeout_s(spec))
     config = AnthropicConfig(
         model=spec.model,
         max_tokens=spec.max_tokens or MAX_TOKENS,
@@ -29,18 +29,18 @@ def open_model(spec: AnthropicModel, key: str | None) -> OpenModel:
         max_retries=0,
         http_client=client,
     )
-    return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
+    return OpenModel(config, client.aclose, answer_timeout_s(spec), spec.stream)
 
 
 def explain(error: Exception) -> ModelError | None:
     if isinstance(error, APIStatusError):  # also of an error in the middle of a stream, with the status it began with
-        return refused(NAME, error.status_code, error.body, error.response.headers)
+        return status_error(NAME, error.status_code, error.body, error.response.headers)
     if isinstance(error, APIConnectionError):
         reason = TimeoutError() if isinstance(error, APITimeoutError) else error.__cause__ or ConnectionError()
         return explain_transport(NAME, reason)
     if isinstance(error, APIError):
-        return unreadable(NAME, error)
+        return unreadable_answer_error(NAME, error)
     return explain_transport(NAME, error)
 
 
-PROVIDER = Provider(open_model, explain, NORMALISE[NAME])
+PROVIDER = Provider(open_model, explain, NORMALIZERS[NAME])

@@ -14,11 +14,11 @@ from botocore.eventstream import ParserError
 from botocore.parsers import ResponseParserError
 from botocore.tokens import FrozenAuthToken
 
-from accounting.normalising import NORMALISE
+from accounting.normalising import NORMALIZERS
 from workflows.chat.connections import CONNECT_TIMEOUT_S
 from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, refused
-from workflows.chat.providers.provider import MAX_CONNECTIONS, OpenModel, Provider, answer_within_s
+from workflows.chat.providers.failures import explain_transport, status_error
+from workflows.chat.providers.provider import MAX_CONNECTIONS, OpenModel, Provider, answer_timeout_s
 from workflows.models_file import BedrockModel
 
 NAME = "bedrock"
@@ -29,10 +29,10 @@ def open_model(spec: BedrockModel, key: str | None) -> OpenModel:
     options: dict[str, Any] = {}
     if key is not None:
         options = {"signature_version": "bearer"}
-        session.register_component("token_provider", _Key(key))
+        session.register_component("token_provider", _BearerToken(key))
         session.set_credentials("none", "none")  # else it looks for some, for seconds, and does not use them
-    timeout_s = answer_within_s(spec)
-    one_client = OneClient(session)
+    timeout_s = answer_timeout_s(spec)
+    one_client = SharedClientSession(session)
     config = BedrockConfig(  # type: ignore[abstract]  # AG2 keeps no files with Bedrock, and says so when asked
         model=spec.model,
         region_name=spec.region,
@@ -53,31 +53,31 @@ def open_model(spec: BedrockModel, key: str | None) -> OpenModel:
     return OpenModel(config, one_client.aclose, timeout_s, spec.stream)
 
 
-class OneClient:
+class SharedClientSession:
     """A session as AG2 sees it. AG2 makes a client for each call, and with it a connection; it gets the same one."""
 
     def __init__(self, session: AioSession) -> None:
         self._session = session
-        self._opened = AsyncExitStack()
-        self._opening = asyncio.Lock()
+        self._exit_stack = AsyncExitStack()
+        self._open_lock = asyncio.Lock()
         self._client: Any = None
 
     @asynccontextmanager
-    async def create_client(self, service: str, **options: Any) -> AsyncIterator["OneCall"]:
-        async with self._opening:
+    async def create_client(self, service: str, **options: Any) -> AsyncIterator["SharedClientCall"]:
+        async with self._open_lock:
             if self._client is None:
-                self._client = await self._opened.enter_async_context(self._session.create_client(service, **options))
-        call = OneCall(self._client)
+                self._client = await self._exit_stack.enter_async_context(self._session.create_client(service, **options))
+        call = SharedClientCall(self._client)
         try:
             yield call
         finally:
             call.close()
 
     async def aclose(self) -> None:
-        await self._opened.aclose()
+        await self._exit_stack.aclose()
 
 
-class OneCall:
+class SharedClientCall:
     """A stream that nobody reads to its end would keep its connection."""
 
     def __init__(self, client: Any) -> None:
@@ -97,7 +97,7 @@ class OneCall:
             self._stream.close()
 
 
-class _Key:
+class _BearerToken:
     """A key of Bedrock's own, where botocore looks for tokens."""
 
     def __init__(self, key: str) -> None:
@@ -110,15 +110,15 @@ class _Key:
 def explain(error: Exception) -> ModelError | None:
     if isinstance(error, aws.ClientError):  # also of an error in the middle of a stream, which has no status
         meta = error.response.get("ResponseMetadata", {})
-        return refused(NAME, meta.get("HTTPStatusCode", 200), error.response.get("Error"), meta.get("HTTPHeaders", {}))
+        return status_error(NAME, meta.get("HTTPStatusCode", 200), error.response.get("Error"), meta.get("HTTPHeaders", {}))
     if isinstance(error, aws.NoCredentialsError | aws.PartialCredentialsError):
         return ModelError(f"{NAME} cannot be asked: there is no api_key and no AWS identity here", transient=False)
     if isinstance(error, aws.CredentialRetrievalError | aws.TokenRetrievalError):
         return ModelError(f"{NAME} cannot be asked: AWS gave no credentials ({type(error).__name__})", transient=True)
-    return explain_transport(NAME, _in_plain_words(error))
+    return explain_transport(NAME, _translate_error(error))
 
 
-def _in_plain_words(error: Exception) -> Exception:
+def _translate_error(error: Exception) -> Exception:
     if isinstance(error, aws.ReadTimeoutError | aws.ConnectTimeoutError):
         return TimeoutError()
     if isinstance(error, aws.ConnectionError | aws.HTTPClientError | aiohttp.ClientError):
@@ -128,4 +128,4 @@ def _in_plain_words(error: Exception) -> Exception:
     return error
 
 
-PROVIDER = Provider(open_model, explain, NORMALISE[NAME])
+PROVIDER = Provider(open_model, explain, NORMALIZERS[NAME])

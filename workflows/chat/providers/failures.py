@@ -13,20 +13,20 @@ import httpx2
 from ag2.events import ModelResponse
 from ag2.exceptions import AG2Error
 
-from accounting.retry_after import retry_after_s as asked_s
+from accounting.retry_after import parse_retry_after as asked_s
 from workflows.chat.errors import ModelError
 
-MAX_WORDS = 300
-DEEPEST_WORDS = 8  # a body may be nested without end
+MAX_MESSAGE_CHARACTERS = 300
+MAX_BODY_DEPTH = 8  # a body may be nested without end
 MAX_RETRY_AFTER_S = 3600.0
-_TRANSIENT = frozenset({408, 409, 424, 425, 429})
-_SILENT = (TimeoutError, httpx.TimeoutException, httpx2.TimeoutException)
-_DISCONNECTED = (OSError, httpx.TransportError, httpx2.TransportError)
+_TRANSIENT_STATUSES = frozenset({408, 409, 424, 425, 429})
+_TIMEOUT_ERRORS = (TimeoutError, httpx.TimeoutException, httpx2.TimeoutException)
+_CONNECTION_ERRORS = (OSError, httpx.TransportError, httpx2.TransportError)
 # What the libraries raise of an answer that is not what they expect, such as the page of a proxy. Raised of a request,
 # before anything is sent, they cost nothing.
-_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, AssertionError, httpx.HTTPError, httpx2.HTTPError)
+_PARSE_ERRORS = (ValueError, TypeError, AttributeError, LookupError, AssertionError, httpx.HTTPError, httpx2.HTTPError)
 # Reasons to stop that are the provider's judgement of the content: the same question gets the same answer.
-_REFUSALS = frozenset(
+_REFUSAL_REASONS = frozenset(
     {
         *("content_filter", "refusal"),
         *("safety", "recitation", "language", "blocklist", "prohibited_content", "spii"),  # Google's
@@ -35,53 +35,53 @@ _REFUSALS = frozenset(
 )
 
 
-def refused(provider: str, status: object, body: Any, headers: Mapping[str, str]) -> ModelError:
+def status_error(provider: str, status: object, body: Any, headers: Mapping[str, str]) -> ModelError:
     """A status, or an error in the middle of an answer that began with a good one."""
     status = status if isinstance(status, int) else 0
-    words = server_words(body)
+    words = server_message(body)
     said = f"{provider} answered {status}" if status >= 400 else f"{provider} broke off its answer"
     return ModelError(
         f"{said}: {words}" if words else said,
         transient=is_transient(status),
-        retry_after_s=retry_after_s(headers, body, now=datetime.now(UTC)),
+        retry_after_s=read_retry_after_s(headers, body, now=datetime.now(UTC)),
     )
 
 
 def is_transient(status: int) -> bool:
     """Below 400: a good answer that brought an error later."""
-    return status in _TRANSIENT or status >= 500 or status < 400
+    return status in _TRANSIENT_STATUSES or status >= 500 or status < 400
 
 
 def explain_transport(provider: str, error: BaseException) -> ModelError | None:
     """What every library lets through in some place: None for what is none of it."""
     name = type(error).__name__
-    if isinstance(error, _SILENT):
+    if isinstance(error, _TIMEOUT_ERRORS):
         return ModelError(f"{provider} did not answer in time: {name}", transient=True)
-    if isinstance(error, _DISCONNECTED):
+    if isinstance(error, _CONNECTION_ERRORS):
         return ModelError(f"the connection to {provider} failed: {name}", transient=True)
-    if isinstance(error, _UNREADABLE) and not isinstance(error, AG2Error):
-        return unreadable(provider, error)
+    if isinstance(error, _PARSE_ERRORS) and not isinstance(error, AG2Error):
+        return unreadable_answer_error(provider, error)
     return None
 
 
-def unreadable(provider: str, error: BaseException) -> ModelError:
+def unreadable_answer_error(provider: str, error: BaseException) -> ModelError:
     return ModelError(f"the answer of {provider} cannot be read: {type(error).__name__}", transient=True)
 
 
-def refusal_of(provider: str, answer: ModelResponse) -> ModelError | None:
+def refusal_error(provider: str, answer: ModelResponse) -> ModelError | None:
     reason = str(answer.finish_reason or "").lower()
-    if reason not in _REFUSALS:
+    if reason not in _REFUSAL_REASONS:
         return None
     return ModelError(f"{provider} refused to answer: {reason}", transient=False)
 
 
-def cut_off(provider: str) -> ModelError:
+def truncated_stream_error(provider: str) -> ModelError:
     return ModelError(f"the stream of {provider} ended before its answer did", transient=True)
 
 
-def server_words(body: Any) -> str:
+def server_message(body: Any) -> str:
     """The message in an error's body, in one line; nothing of a body that is not the API's own, such as a page."""
-    for _ in range(DEEPEST_WORDS):
+    for _ in range(MAX_BODY_DEPTH):
         if isinstance(body, list) and body:
             body = body[0]
         elif isinstance(body, Mapping):
@@ -90,11 +90,11 @@ def server_words(body: Any) -> str:
             )
     if not isinstance(body, str) or body.lstrip().startswith("<"):
         return ""
-    words = " ".join(body[: MAX_WORDS * 4].split())
-    return words if len(words) <= MAX_WORDS else f"{words[: MAX_WORDS - 1]}…"
+    words = " ".join(body[: MAX_MESSAGE_CHARACTERS * 4].split())
+    return words if len(words) <= MAX_MESSAGE_CHARACTERS else f"{words[: MAX_MESSAGE_CHARACTERS - 1]}…"
 
 
-def retry_after_s(headers: Mapping[str, str], body: Any, *, now: datetime) -> float | None:
+def read_retry_after_s(headers: Mapping[str, str], body: Any, *, now: datetime) -> float | None:
     """Seconds, or a date, or the field of Google's errors; never more than an hour, and nothing that is over."""
     said = headers.get("retry-after", "").strip() or _google_delay(body)
     seconds = asked_s(said, now=now)

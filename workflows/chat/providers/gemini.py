@@ -6,10 +6,10 @@ import httpx
 from ag2.config.gemini import GeminiConfig
 from google.genai.errors import APIError
 
-from accounting.normalising import NORMALISE
+from accounting.normalising import NORMALIZERS
 from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, refused
-from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s, httpx_options
+from workflows.chat.providers.failures import explain_transport, status_error
+from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s, httpx_options
 from workflows.models_file import GeminiModel
 
 NAME = "gemini"
@@ -25,7 +25,7 @@ def open_model(spec: GeminiModel, key: str | None) -> OpenModel:
         streaming=spec.stream,
         http_client=client,
     )
-    return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
+    return OpenModel(config, client.aclose, answer_timeout_s(spec), spec.stream)
 
 
 class GeminiHttpClient(httpx.AsyncClient):
@@ -50,8 +50,8 @@ class GeminiHttpClient(httpx.AsyncClient):
 def explain(error: Exception) -> ModelError | None:
     if isinstance(error, APIError):
         headers = getattr(error.response, "headers", None) or {}
-        return refused(NAME, error.code, error.details, headers)
+        return status_error(NAME, error.code, error.details, headers)
     return explain_transport(NAME, error)
 
 
-PROVIDER = Provider(open_model, explain, NORMALISE[NAME])
+PROVIDER = Provider(open_model, explain, NORMALIZERS[NAME])

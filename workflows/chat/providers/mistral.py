@@ -7,19 +7,19 @@ from typing import Any
 from ag2.config.mistral import MistralConfig
 from mistralai.client.errors import MistralError, NoResponseError, ResponseValidationError
 
-from accounting.normalising import NORMALISE
+from accounting.normalising import NORMALIZERS
 from workflows.chat.connections import pooled_client
 from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, refused, server_words, unreadable
-from workflows.chat.providers.prompt_cache import as_parameter
-from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
+from workflows.chat.providers.failures import explain_transport, status_error, server_message, unreadable_answer_error
+from workflows.chat.providers.prompt_cache import cache_key_parameter
+from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s
 from workflows.models_file import MistralModel
 
 NAME = "mistral"
 
 
 def open_model(spec: MistralModel, key: str | None) -> OpenModel:
-    client = pooled_client(answer_within_s(spec))
+    client = pooled_client(answer_timeout_s(spec))
     config = MistralConfig(
         model=spec.model,
         api_key=key or "none",  # without one, the library would take what the environment has
@@ -30,32 +30,32 @@ def open_model(spec: MistralModel, key: str | None) -> OpenModel:
         async_client=client,
     )
     return OpenModel(
-        config, client.aclose, answer_within_s(spec), spec.stream, as_parameter if spec.sends_cache_key else None
+        config, client.aclose, answer_timeout_s(spec), spec.stream, cache_key_parameter if spec.sends_cache_key else None
     )
 
 
 def explain(error: Exception) -> ModelError | None:
     if isinstance(error, ResponseValidationError):
-        said = _error_in_a_stream(error)
-        return refused(NAME, 200, said, {}) if server_words(said) else unreadable(NAME, error)
+        said = _stream_error(error)
+        return status_error(NAME, 200, said, {}) if server_message(said) else unreadable_answer_error(NAME, error)
     if isinstance(error, MistralError):
-        return refused(NAME, error.status_code, _body(error), error.headers)
+        return status_error(NAME, error.status_code, _error_body(error), error.headers)
     if isinstance(error, NoResponseError):
         return explain_transport(NAME, ConnectionError())
     return explain_transport(NAME, error)
 
 
-def _error_in_a_stream(error: ResponseValidationError) -> Any:
+def _stream_error(error: ResponseValidationError) -> Any:
     """The library takes it for a part of the answer, and finds that it is none."""
-    body = _body(error)
+    body = _error_body(error)
     return body.get("data") if isinstance(body, Mapping) else None
 
 
-def _body(error: MistralError) -> Any:
+def _error_body(error: MistralError) -> Any:
     try:
         return json.loads(error.body)
     except ValueError:
         return None
 
 
-PROVIDER = Provider(open_model, explain, NORMALISE[NAME])
+PROVIDER = Provider(open_model, explain, NORMALIZERS[NAME])

@@ -5,16 +5,16 @@ from typing import Any
 
 from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
 
-from accounting.normalising import NORMALISE
+from accounting.normalising import NORMALIZERS
 from workflows.chat.connections import pooled_client
 from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, refused, unreadable
+from workflows.chat.providers.failures import explain_transport, status_error, unreadable_answer_error
 from workflows.chat.providers.openai_usage import ChatConfig
-from workflows.chat.providers.prompt_cache import CacheOption, as_parameter
-from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
+from workflows.chat.providers.prompt_cache import CacheOption, cache_key_parameter
+from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s
 from workflows.models_file import HostedModel, OpenAIModel, XAIModel
 
-NO_KEY = "none"  # a local server needs no key, but the library insists on one
+PLACEHOLDER_KEY = "none"  # a local server needs no key, but the library insists on one
 
 
 def open_model(
@@ -22,10 +22,10 @@ def open_model(
     key: str | None,
     *,
     address: str | None = None,
-    cache_option: CacheOption = as_parameter,
+    cache_option: CacheOption = cache_key_parameter,
 ) -> OpenModel:
     """`address` is where the provider itself is, for others who speak OpenAI's protocol."""
-    client = pooled_client(answer_within_s(spec))
+    client = pooled_client(answer_timeout_s(spec))
     options = client_options(spec, key)
     options["base_url"] = spec.base_url or address
     if spec.max_tokens is not None:
@@ -33,7 +33,7 @@ def open_model(
         options["max_completion_tokens" if spec.base_url is None else "max_tokens"] = spec.max_tokens
     config = ChatConfig(http_client=client, timeout=client.timeout, **options)
     return OpenModel(
-        config, client.aclose, answer_within_s(spec), spec.stream, cache_option if spec.sends_cache_key else None
+        config, client.aclose, answer_timeout_s(spec), spec.stream, cache_option if spec.sends_cache_key else None
     )
 
 
@@ -42,7 +42,7 @@ def client_options(spec: HostedModel, key: str | None) -> dict[str, Any]:
     return {
         **options,
         "model": spec.model,
-        "api_key": key or NO_KEY,
+        "api_key": key or PLACEHOLDER_KEY,
         "base_url": spec.base_url,
         "streaming": spec.stream,
         "max_retries": 0,  # retries are ours, and each of them is a row in the ledger
@@ -51,15 +51,15 @@ def client_options(spec: HostedModel, key: str | None) -> dict[str, Any]:
 
 def explain(provider: str, error: Exception) -> ModelError | None:
     if isinstance(error, APIStatusError):
-        return refused(provider, error.status_code, error.body, error.response.headers)
+        return status_error(provider, error.status_code, error.body, error.response.headers)
     if isinstance(error, APIConnectionError):
         reason = TimeoutError() if isinstance(error, APITimeoutError) else error.__cause__ or ConnectionError()
         return explain_transport(provider, reason)
     if isinstance(error, APIError) and error.body:  # in the middle of a stream
-        return refused(provider, 200, error.body, {})
+        return status_error(provider, 200, error.body, {})
     if isinstance(error, APIError):
-        return unreadable(provider, error)
+        return unreadable_answer_error(provider, error)
     return explain_transport(provider, error)
 
 
-PROVIDER = Provider(open_model, partial(explain, "openai"), NORMALISE["openai"])
+PROVIDER = Provider(open_model, partial(explain, "openai"), NORMALIZERS["openai"])

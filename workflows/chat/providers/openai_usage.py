@@ -17,17 +17,17 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseFailedEvent, ResponseIncompleteEvent
 
 Client = TypeVar("Client")
-_ENDS = (ResponseCompletedEvent, ResponseFailedEvent, ResponseIncompleteEvent)
+_END_EVENTS = (ResponseCompletedEvent, ResponseFailedEvent, ResponseIncompleteEvent)
 
 
 class ChatConfig(OpenAIConfig):
     def create(self) -> LLMClient:  # type: ignore[override]  # AG2 names its own class where it needs no more than this
-        return _become(_ChatClient, super().create())
+        return _change_class(_ChatClient, super().create())
 
 
 class ResponsesConfig(OpenAIResponsesConfig):
     def create(self) -> LLMClient:  # type: ignore[override]  # as above
-        return _become(_ResponsesClient, super().create())
+        return _change_class(_ResponsesClient, super().create())
 
 
 class _ChatClient(OpenAIClient):
@@ -40,13 +40,13 @@ class _ChatClient(OpenAIClient):
     async def _process_stream(self, response_stream: Any, context: ConversationContext) -> ModelResponse:
         usage = None
 
-        async def noted() -> AsyncIterator[Any]:
+        async def without_usage() -> AsyncIterator[Any]:
             nonlocal usage
             async for chunk in response_stream:
                 usage, chunk.usage = chunk.usage or usage, None
                 yield chunk
 
-        stream: Any = noted()
+        stream: Any = without_usage()
         answer = await super()._process_stream(stream, context)
         answer.usage = _chat_usage(usage)
         return answer
@@ -66,15 +66,15 @@ class _ResponsesClient(OpenAIResponsesClient):
     ) -> ModelResponse:
         usage, status = None, None
 
-        async def noted() -> AsyncIterator[Any]:
+        async def without_usage() -> AsyncIterator[Any]:
             nonlocal usage, status
             async for event in response_stream:
-                if isinstance(event, _ENDS):
+                if isinstance(event, _END_EVENTS):
                     usage, status = event.response.usage, event.response.status
                     event.response.usage = None
                 yield event
 
-        stream: Any = noted()
+        stream: Any = without_usage()
         answer = await super()._process_stream(stream, context, **request)
         answer.usage = _responses_usage(usage)
         if status == "incomplete":
@@ -82,28 +82,28 @@ class _ResponsesClient(OpenAIResponsesClient):
         return answer
 
 
-def _become(kind: type[Client], client: object) -> Client:
+def _change_class(kind: type[Client], client: object) -> Client:
     """AG2's configurations name the class of their client; only its methods are ours."""
     mine = kind.__new__(kind)
     vars(mine).update(vars(client))
     return mine
 
 
-def _chat_usage(said: object) -> Usage:
-    return _usage(said, "prompt_tokens", "completion_tokens")
+def _chat_usage(reported: object) -> Usage:
+    return _read_usage(reported, "prompt_tokens", "completion_tokens")
 
 
-def _responses_usage(said: object) -> Usage:
-    return _usage(said, "input_tokens", "output_tokens")
+def _responses_usage(reported: object) -> Usage:
+    return _read_usage(reported, "input_tokens", "output_tokens")
 
 
-def _usage(said: object, prompt: str, completion: str) -> Usage:
+def _read_usage(reported: object, prompt: str, completion: str) -> Usage:
     """What a server sent, whatever it is: `accounting.normalising` makes numbers of it."""
-    of_prompt, of_completion = (getattr(said, f"{name}_details", None) for name in (prompt, completion))
+    of_prompt, of_completion = (getattr(reported, f"{name}_details", None) for name in (prompt, completion))
     return Usage(
-        prompt_tokens=getattr(said, prompt, None),
-        completion_tokens=getattr(said, completion, None),
-        total_tokens=getattr(said, "total_tokens", None),
+        prompt_tokens=getattr(reported, prompt, None),
+        completion_tokens=getattr(reported, completion, None),
+        total_tokens=getattr(reported, "total_tokens", None),
         cache_read_input_tokens=getattr(of_prompt, "cached_tokens", None),
         cache_creation_input_tokens=getattr(of_prompt, "cache_write_tokens", None),
         thinking_tokens=getattr(of_completion, "reasoning_tokens", None),

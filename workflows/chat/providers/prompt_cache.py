@@ -15,42 +15,42 @@ CacheOption = Callable[[str], Mapping[str, Any]]
 """The option of a request that carries this key."""
 
 
-def as_parameter(key: str) -> Mapping[str, Any]:
+def cache_key_parameter(key: str) -> Mapping[str, Any]:
     return {"prompt_cache_key": key}
 
 
 def add_cache_key(client: LLMClient, option: CacheOption) -> LLMClient:
     """AG2's clients have no option of a single request."""
-    vars(client)["_create_options"] = _KeyedOptions(vars(client)["_create_options"], option)
+    vars(client)["_create_options"] = _OptionsWithCacheKey(vars(client)["_create_options"], option)
     return client
 
 
-class _KeyedOptions(Mapping[str, Any]):
-    def __init__(self, given: Mapping[str, Any], option: CacheOption) -> None:
-        self._given, self._option = given, option
+class _OptionsWithCacheKey(Mapping[str, Any]):
+    def __init__(self, options: Mapping[str, Any], option: CacheOption) -> None:
+        self._options, self._option = options, option
 
-    def _now(self) -> Mapping[str, Any]:
+    def _current_options(self) -> Mapping[str, Any]:
         key = _cache_key()
-        return self._given if key is None else {**self._given, **self._option(key)}
+        return self._options if key is None else {**self._options, **self._option(key)}
 
     def copy(self) -> dict[str, Any]:
         """Returns the options of one request, as the client of the Responses API takes them."""
-        return dict(self._now())
+        return dict(self._current_options())
 
     def __getitem__(self, name: str) -> Any:
-        return self._now()[name]
+        return self._current_options()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._now())
+        return iter(self._current_options())
 
     def __len__(self) -> int:
-        return len(self._now())
+        return len(self._current_options())
 
 
 def _cache_key() -> str | None:
     """None outside of a run, as when a model is tried by itself."""
     try:
-        seed = live_turn().chat.fixed.get("cache_seed")
+        seed = live_turn().chat.fixed_values.get("cache_seed")
     except LookupError:
         return None
     return None if seed is None else str(seed)

@@ -11,13 +11,13 @@ from ag2.context import ConversationContext
 from ag2.events import BaseEvent, ModelResponse, Usage
 
 from accounting.usage import Tokens
-from workflows.chat.connections import CONNECT_TIMEOUT_S, IDLE_IN_ONE_POOL, IDLE_S
+from workflows.chat.connections import CONNECT_TIMEOUT_S, MAX_IDLE_CONNECTIONS, IDLE_TIMEOUT_S
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.prompt_cache import CacheOption
 from workflows.models_file import HostedModel
 
 MAX_CONNECTIONS = 1000  # the run's concurrency is the limit; httpx alone would stop at 100
-ANSWER_WITHIN_S = 120.0  # the libraries' own defaults are ten minutes three times, or for ever
+ANSWER_TIMEOUT_S = 120.0  # the libraries' own defaults are ten minutes three times, or for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class OpenModel:
 
     config: ModelConfig
     close: Callable[[], Awaitable[None]]
-    answer_within_s: float | None = None
-    streamed: bool = False
+    answer_timeout_s: float | None = None
+    is_streamed: bool = False
     cache_option: CacheOption | None = None
 
 
@@ -44,38 +44,38 @@ class Provider:
     is_paid: bool = True
 
 
-class PunctualClient(LLMClient):
+class DeadlineClient(LLMClient):
     """The whole answer in time, or none: the libraries bound each read, and a server may send a byte a minute."""
 
-    def __init__(self, inner: LLMClient, *, provider: str, within_s: float) -> None:
+    def __init__(self, inner: LLMClient, *, provider: str, timeout_s: float) -> None:
         self._inner = inner
         self._provider = provider
-        self._within_s = within_s
+        self._timeout_s = timeout_s
 
     async def __call__(
         self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
     ) -> ModelResponse:
         try:
-            async with asyncio.timeout(self._within_s) as limit:
+            async with asyncio.timeout(self._timeout_s) as limit:
                 return await self._inner(messages, context, **request)
         except TimeoutError:
             if not limit.expired():
                 raise  # of the library, which knows what it waited for
-            message = f"{self._provider} gave no whole answer within {self._within_s:g} s"
+            message = f"{self._provider} gave no whole answer within {self._timeout_s:g} s"
             raise ModelError(message, transient=True) from None
 
 
-def answer_within_s(spec: HostedModel) -> float:
-    return ANSWER_WITHIN_S if spec.timeout is None else spec.timeout.total_seconds()
+def answer_timeout_s(spec: HostedModel) -> float:
+    return ANSWER_TIMEOUT_S if spec.timeout is None else spec.timeout.total_seconds()
 
 
 def httpx_options(spec: HostedModel) -> dict[str, Any]:
     """For the libraries that are not on the pooled client's httpx2."""
-    timeout_s = answer_within_s(spec)
+    timeout_s = answer_timeout_s(spec)
     return {
         "timeout": httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
         "limits": httpx.Limits(
-            max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_IN_ONE_POOL, keepalive_expiry=IDLE_S
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS, keepalive_expiry=IDLE_TIMEOUT_S
         ),
         "follow_redirects": True,
     }

@@ -1,6 +1,6 @@
 """The script: answers from a file, without a server."""
 
-from accounting.normalising import NORMALISE
+from accounting.normalising import NORMALIZERS
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.provider import OpenModel, Provider
 from workflows.chat.script import ScriptConfig, read_script
@@ -9,10 +9,10 @@ from workflows.models_file import ScriptModel
 
 def open_model(spec: ScriptModel, key: str | None) -> OpenModel:
     del key
-    return OpenModel(ScriptConfig(read_script(spec.file)), _nothing_to_close)
+    return OpenModel(ScriptConfig(read_script(spec.file)), _close_nothing)
 
 
-async def _nothing_to_close() -> None:
+async def _close_nothing() -> None:
     return None
 
 
@@ -22,4 +22,4 @@ def explain(error: Exception) -> ModelError | None:
     return None
 
 
-PROVIDER = Provider(open_model, explain, NORMALISE["script"], is_paid=False)
+PROVIDER = Provider(open_model, explain, NORMALIZERS["script"], is_paid=False)

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from accounting.normalising import NORMALISE
+from accounting.normalising import NORMALIZERS
 from workflows.chat.providers.openai import explain, open_model
 from workflows.chat.providers.provider import Provider
 
 NAME = "xai"
-XAI = "https://api.x.ai/v1"
+DEFAULT_ADDRESS = "https://api.x.ai/v1"
 
 
-def as_header(key: str) -> Mapping[str, Any]:
+def cache_key_header(key: str) -> Mapping[str, Any]:
     """Of chat completions, which have no parameter for it."""
     return {"extra_headers": {"x-grok-conv-id": key}}
 
 
-PROVIDER = Provider(partial(open_model, address=XAI, cache_option=as_header), partial(explain, NAME), NORMALISE[NAME])
+PROVIDER = Provider(partial(open_model, address=DEFAULT_ADDRESS, cache_option=cache_key_header), partial(explain, NAME), NORMALIZERS[NAME])

@@ -9,7 +9,7 @@ from typing import Any
 from workflows.context.missing import NoValueError
 
 MAX_BODY_BYTES = 1024 * 1024
-_TOO_LARGE = f"its answer is larger than {MAX_BODY_BYTES // 1024} KB"
+_TOO_LARGE_REASON = f"its answer is larger than {MAX_BODY_BYTES // 1024} KB"
 
 
 async def read_body(chunks: AsyncIterator[bytes], *, encoding: str) -> bytes:
@@ -22,22 +22,22 @@ async def read_body(chunks: AsyncIterator[bytes], *, encoding: str) -> bytes:
         async for chunk in chunks:
             body += chunk if unpacker is None else unpacker.decompress(chunk, MAX_BODY_BYTES + 1 - len(body))
             if len(body) > MAX_BODY_BYTES:
-                raise NoValueError(_TOO_LARGE)
+                raise NoValueError(_TOO_LARGE_REASON)
             if unpacker is not None and unpacker.eof:
                 break  # whatever follows would only pile up
     except zlib.error:
         raise NoValueError("its answer is not encoded as it says") from None
     if unpacker is not None and not unpacker.eof:
-        raise NoValueError("its answer ends too early", passing=True)
+        raise NoValueError("its answer ends too early", is_transient=True)
     return bytes(body)
 
 
-def decoded(body: bytes, headers: Mapping[str, str]) -> Any:
+def decode_body(body: bytes, headers: Mapping[str, str]) -> Any:
     """JSON where the answer says so, else text."""
     kind, _, parameters = headers.get("content-type", "").lower().partition(";")
     if kind.strip() == "application/json" or kind.strip().endswith("+json"):
         try:
-            return json.loads(body, parse_constant=_refuse_constant, parse_float=_finite)
+            return json.loads(body, parse_constant=_refuse_constant, parse_float=_parse_finite)
         except (ValueError, RecursionError):
             raise NoValueError("its answer says it is JSON, and is not") from None
     latin = "iso-8859-1" in parameters or "windows-1252" in parameters
@@ -48,7 +48,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is beyond a number")
@@ -57,11 +57,11 @@ def _finite(text: str) -> float:
 
 def refuse_echo(body: bytes, value: Any, secrets: Collection[str]) -> None:
     """An answer that quotes the request's secret would carry it into prompts and the store."""
-    if any(each.encode() in body for each in secrets) or _holds(value, secrets):
+    if any(each.encode() in body for each in secrets) or _contains_secret(value, secrets):
         raise NoValueError("its answer holds the secret that it was asked with")
 
 
-def _holds(value: Any, secrets: Collection[str]) -> bool:
+def _contains_secret(value: Any, secrets: Collection[str]) -> bool:
     """Also where JSON writes the secret's characters in another way."""
     waiting = [value]
     while waiting:

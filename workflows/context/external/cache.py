@@ -12,7 +12,7 @@ Fetch = Callable[[], Coroutine[None, None, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _CachedValue:
     text: str
     fetched_at: float
 
@@ -22,7 +22,7 @@ class ValueCache:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()  # the least recently used first
+        self._entries: OrderedDict[Hashable, _CachedValue] = OrderedDict()  # the least recently used first
         self._bytes = 0
         self._calls: dict[Hashable, asyncio.Task[str]] = {}
 
@@ -34,7 +34,7 @@ class ValueCache:
         call = self._calls.get(key)
         if call is None:
             call = self._calls[key] = asyncio.create_task(self._fetch(key, fetch))
-            call.add_done_callback(lambda done: self._ended(key, done))
+            call.add_done_callback(lambda done: self._remove_call(key, done))
         # Shielded: a run that is cancelled takes nothing away from the others that wait.
         return await asyncio.shield(call)
 
@@ -47,13 +47,13 @@ class ValueCache:
     async def _fetch(self, key: Hashable, fetch: Fetch) -> str:
         text = await fetch()
         self._forget(key)
-        self._entries[key] = _Entry(text, self._clock())
+        self._entries[key] = _CachedValue(text, self._clock())
         self._bytes += len(text)
         while len(self._entries) > MAX_ENTRIES or self._bytes > MAX_BYTES:
             self._forget(next(iter(self._entries)))
         return text
 
-    def _ended(self, key: Hashable, call: asyncio.Task[str]) -> None:
+    def _remove_call(self, key: Hashable, call: asyncio.Task[str]) -> None:
         self._calls.pop(key, None)
         if not call.cancelled():
             call.exception()  # seen, also when nobody waits any more

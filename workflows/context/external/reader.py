@@ -20,18 +20,18 @@ import httpx
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from workflows.context.bounds import TooLargeError, json_text
-from workflows.context.external.body import decoded, read_body, refuse_echo
+from workflows.context.bounds import TooLargeError, to_json_text
+from workflows.context.external.body import decode_body, read_body, refuse_echo
 from workflows.context.external.cache import ValueCache
-from workflows.context.external.urls import HOSTS_SETTING, external_url
+from workflows.context.external.urls import HOSTS_SETTING, fill_url
 from workflows.context.missing import NoValueError
 from workflows.package.sources import Authorization, ExternalSource
 
-LONGEST_CALL_S = 15.0
-FIRST_PAUSE_S = 0.1
+MAX_CALL_S = 15.0
+INITIAL_BACKOFF_S = 0.1
 MAX_ATTEMPTS = 5
 # These say where a request ends, how it is packed, or who is asked.
-_OURS = frozenset(
+_RESERVED_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "expect", "te", "upgrade"}
 )
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -57,44 +57,44 @@ class ExternalReader:
 
     async def read(self, source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:
         """The value as plain JSON, a copy for every run; or NoValueError."""
-        url = external_url(source.url, facts, allowed_hosts=self._allowed_hosts)
+        url = fill_url(source.url, facts, allowed_hosts=self._allowed_hosts)
         if source.cache_ttl_s <= 0:
-            return json.loads(await self._call(source, url))
+            return json.loads(await self._call_with_retries(source, url))
         key = (app_id, url, source.authorization, source.select, tuple(sorted(source.headers.items())))
-        return json.loads(await self._cache.get(key, lambda: self._call(source, url), ttl_s=source.cache_ttl_s))
+        return json.loads(await self._cache.get(key, lambda: self._call_with_retries(source, url), ttl_s=source.cache_ttl_s))
 
     async def close(self) -> None:
         await self._cache.close()
         if self._client is not None:
             await self._client.aclose()
 
-    async def _call(self, source: ExternalSource, url: str) -> str:
+    async def _call_with_retries(self, source: ExternalSource, url: str) -> str:
         """All attempts, within one deadline."""
-        headers, secrets = self._headers(source)
-        deadline_s = min(source.timeout_s, LONGEST_CALL_S)
+        headers, secrets = self._build_headers(source)
+        deadline_s = min(source.timeout_s, MAX_CALL_S)
         before = ""
         try:
             async with asyncio.timeout(deadline_s):
                 for attempt in range(attempts := min(max(source.attempts, 1), MAX_ATTEMPTS)):
                     try:
-                        return await self._attempt(source, url, headers, secrets)
+                        return await self._call_once(source, url, headers, secrets)
                     except NoValueError as error:
-                        if not error.passing or attempt + 1 == attempts:
+                        if not error.is_transient or attempt + 1 == attempts:
                             raise
                         before = f"; before that {error}"
-                    await asyncio.sleep(FIRST_PAUSE_S * 2**attempt)
+                    await asyncio.sleep(INITIAL_BACKOFF_S * 2**attempt)
         except TimeoutError:
-            raise NoValueError(f"no answer within {deadline_s:g} s{before}", passing=True) from None
+            raise NoValueError(f"no answer within {deadline_s:g} s{before}", is_transient=True) from None
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(
+    async def _call_once(
         self, source: ExternalSource, url: str, headers: Mapping[str, str], secrets: tuple[str, ...]
     ) -> str:
         try:
-            request = self._http().build_request("GET", url, headers=headers)
+            request = self._http_client().build_request("GET", url, headers=headers)
             if request.url.host != urlsplit(url).hostname:  # should two readers of addresses ever differ
                 raise NoValueError("the filled address leads to another host")
-            response = await self._http().send(request, stream=True)
+            response = await self._http_client().send(request, stream=True)
             try:
                 _check_status(response.status_code)
                 encoding = response.headers.get("content-encoding", "").strip().lower()
@@ -105,12 +105,12 @@ class ExternalReader:
                 await response.aclose()
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             # By its type only: the text of such errors may quote headers, and with them a secret.
-            passing = isinstance(error, httpx.TransportError) and not isinstance(error, _OWN_FAULT)
-            raise NoValueError(f"the call failed ({type(error).__name__})", passing=passing) from None
+            passing = isinstance(error, httpx.TransportError) and not isinstance(error, _PERMANENT_ERRORS)
+            raise NoValueError(f"the call failed ({type(error).__name__})", is_transient=passing) from None
         # In a thread: a large answer would hold up every other run.
-        return await asyncio.to_thread(_value_text, body, response.headers, source.select, secrets)
+        return await asyncio.to_thread(_select_value, body, response.headers, source.select, secrets)
 
-    def _http(self) -> httpx.AsyncClient:
+    def _http_client(self) -> httpx.AsyncClient:
         if self._client is None:  # made on the loop that uses it, and only where somebody uses it
             self._client = httpx.AsyncClient(
                 follow_redirects=False,
@@ -121,18 +121,18 @@ class ExternalReader:
             )
         return self._client
 
-    def _headers(self, source: ExternalSource) -> tuple[dict[str, str], tuple[str, ...]]:
+    def _build_headers(self, source: ExternalSource) -> tuple[dict[str, str], tuple[str, ...]]:
         headers = dict(source.headers)
         secrets: tuple[str, ...] = ()
         if source.authorization is not None:
-            name, value, secrets = _proof(source.authorization, self._secret(source.authorization))
+            name, value, secrets = _authorization_header(source.authorization, self._read_secret(source.authorization))
             headers = {key: each for key, each in headers.items() if key.lower() != name.lower()} | {name: value}
         for name, value in headers.items():
-            if name.lower() in _OURS or not _HEADER.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            if name.lower() in _RESERVED_HEADERS or not _HEADER.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
                 raise NoValueError(f"the header {name[:40]!r} cannot be sent so")
         return headers, secrets
 
-    def _secret(self, authorization: Authorization) -> str:
+    def _read_secret(self, authorization: Authorization) -> str:
         try:
             secret = self._resolve_secret(authorization.secret).strip()
             secret.encode()
@@ -145,10 +145,10 @@ class ExternalReader:
         return secret
 
 
-_OWN_FAULT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
+_PERMANENT_ERRORS = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
 
-def _proof(authorization: Authorization, secret: str) -> tuple[str, str, tuple[str, ...]]:
+def _authorization_header(authorization: Authorization, secret: str) -> tuple[str, str, tuple[str, ...]]:
     """The header to send, and every form in which an answer could give the secret away."""
     if authorization.scheme == "basic":
         user, _, password = secret.partition(":")
@@ -169,22 +169,22 @@ def _check_status(status: int) -> None:
         return
     if 300 <= status < 400:
         raise NoValueError(f"it answered {status}; redirects are not followed, name the final address")
-    raise NoValueError(f"it answered {status}", passing=status == 429 or status >= 500)
+    raise NoValueError(f"it answered {status}", is_transient=status == 429 or status >= 500)
 
 
-def _value_text(body: bytes, headers: httpx.Headers, select: str | None, secrets: tuple[str, ...]) -> str:
-    value = decoded(body, headers)
+def _select_value(body: bytes, headers: httpx.Headers, select: str | None, secrets: tuple[str, ...]) -> str:
+    value = decode_body(body, headers)
     refuse_echo(body, value, secrets)
     if select is not None:
         try:
-            value = _selection(select).search(value)
+            value = _compile_selection(select).search(value)
         except (JMESPathError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
             raise NoValueError("`select` cannot be applied to its answer") from None
     if value is None:
         raise NoValueError("its answer is empty" if select is None else "`select` finds nothing in its answer")
     try:
         json.dumps(value, ensure_ascii=False).encode()
-        return json_text(value)
+        return to_json_text(value)
     except UnicodeEncodeError:
         raise NoValueError("its answer holds half of a character (a lone surrogate)") from None
     except TooLargeError as error:
@@ -192,9 +192,9 @@ def _value_text(body: bytes, headers: httpx.Headers, select: str | None, secrets
 
 
 @lru_cache(maxsize=512)
-def _selection(expression: str) -> Any:
+def _compile_selection(expression: str) -> Any:
     return jmespath.compile(expression)
 
 
-async def no_external_reads(source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:  # noqa: ARG001 -- the shape of ExternalReader.read
+async def refuse_external_read(source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:  # noqa: ARG001 -- the shape of ExternalReader.read
     raise NoValueError(f"no host is allowed here; the operator lists them in {HOSTS_SETTING}")

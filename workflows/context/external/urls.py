@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
 from workflows.context.missing import NoValueError
-from workflows.context.queries import PLACEHOLDER, fact, placeholders
+from workflows.context.queries import PLACEHOLDER, look_up_fact, find_placeholders
 
 HOSTS_SETTING = "UNATTENDED_EXTERNAL_HOSTS"
 MAX_URL = 8_000
@@ -14,9 +14,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def external_url(template: str, facts: Mapping[str, Any], *, allowed_hosts: Collection[str]) -> str:
+def fill_url(template: str, facts: Mapping[str, Any], *, allowed_hosts: Collection[str]) -> str:
     """The address to call, or NoValueError. The host is the template's own, and one that the operator allowed."""
-    parts = _split(template)
+    parts = _split_url(template)
     _check_host(parts, allowed_hosts)
     path, query = _fill_path(parts.path, facts), _fill(parts.query, facts)
     url = parts._replace(path=path or "/", query=query, fragment="").geturl()
@@ -27,7 +27,7 @@ def external_url(template: str, facts: Mapping[str, Any], *, allowed_hosts: Coll
     return url
 
 
-def shown_host(template: str) -> str:
+def displayed_host(template: str) -> str:
     """For messages: never the rest of an address, which may hold what only its reader may see."""
     try:
         return urlsplit(template).netloc.rpartition("@")[2] or "an address without a host"
@@ -35,7 +35,7 @@ def shown_host(template: str) -> str:
         return "an address that cannot be read"
 
 
-def _split(template: str) -> SplitResult:
+def _split_url(template: str) -> SplitResult:
     try:
         parts = urlsplit(template)
         parts.port  # noqa: B018 -- raises for a port that is none
@@ -45,17 +45,17 @@ def _split(template: str) -> SplitResult:
         raise NoValueError("its url is not a web address; write https://host/path")
     if "@" in parts.netloc:
         raise NoValueError("its url holds a user or a password; name a secret under auth instead")
-    if placeholders(parts.netloc) or not parts.netloc.isascii():
+    if find_placeholders(parts.netloc) or not parts.netloc.isascii():
         raise NoValueError("the host of its url must be written out in ASCII; placeholders stand in path and query")
     return parts
 
 
-def _check_host(parts: SplitResult, allowed: Collection[str]) -> None:
+def _check_host(parts: SplitResult, allowed_hosts: Collection[str]) -> None:
     """A host without a port is allowed on the usual one only."""
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     usual = _DEFAULT_PORTS[parts.scheme]
     port = usual if parts.port is None else parts.port
-    if f"{host}:{port}" not in allowed and not (port == usual and host in allowed):
+    if f"{host}:{port}" not in allowed_hosts and not (port == usual and host in allowed_hosts):
         shown = host if port == usual else f"{host}:{port}"
         raise NoValueError(f"{shown} is not an allowed host; the operator lists it in {HOSTS_SETTING}")
 
@@ -63,17 +63,17 @@ def _check_host(parts: SplitResult, allowed: Collection[str]) -> None:
 def _fill_path(path: str, facts: Mapping[str, Any]) -> str:
     for name in (match[1] or match[2] for match in PLACEHOLDER.finditer(path)):
         # Servers and libraries resolve such parts, some of them after decoding: /users/${id}/x would lead elsewhere.
-        if {".", "..", ""} & set(re.split(r"[/\\]", _text(name, facts))):
+        if {".", "..", ""} & set(re.split(r"[/\\]", _fact_text(name, facts))):
             raise NoValueError(f"{name} is empty or holds a path of its own")
     return _fill(path, facts)
 
 
 def _fill(part: str, facts: Mapping[str, Any]) -> str:
-    return PLACEHOLDER.sub(lambda match: quote(_text(match[1] or match[2], facts), safe=""), part)
+    return PLACEHOLDER.sub(lambda match: quote(_fact_text(match[1] or match[2], facts), safe=""), part)
 
 
-def _text(name: str, facts: Mapping[str, Any]) -> str:
-    value = fact(name, facts)
+def _fact_text(name: str, facts: Mapping[str, Any]) -> str:
+    value = look_up_fact(name, facts)
     if value is None:
         raise NoValueError(f"{name} has no value in this run")
     if not isinstance(value, str | int | float | bool):

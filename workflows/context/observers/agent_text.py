@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import Fired, Trigger, TurnSeen
-from workflows.context.patterns import PatternError, check_pattern, is_slow, search
+from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
+from workflows.context.patterns import PatternError, check_pattern, is_exponential, search_pattern
 from workflows.package.reading.section import Section
 
-WAYS = ("equals", "contains", "regex")
+MATCH_WAYS = ("equals", "contains", "regex")
 
 
 @dataclass(frozen=True, slots=True)
-class AgentText:
+class AgentTextTrigger:
     """Exactly one of the three is given. `groups` is how many `$1`, `$2` … its pattern captures."""
 
     agent: str
@@ -20,40 +20,40 @@ class AgentText:
     groups: int = 0
     type: str = "agent_text"
 
-    def fires(self, turn: TurnSeen) -> Fired | None:
+    def fires(self, turn: TurnObservation) -> TriggerMatch | None:
         if turn.agent != self.agent:
             return None
         if self.equals is not None:
-            return Fired() if turn.text.strip().lower() == self.equals.strip().lower() else None
+            return TriggerMatch() if turn.text.strip().lower() == self.equals.strip().lower() else None
         if self.contains is not None:
-            return Fired() if self.contains.lower() in turn.text.lower() else None
-        found = None if self.regex is None else search(self.regex, turn.text)
-        return None if found is None else Fired(groups=found)
+            return TriggerMatch() if self.contains.lower() in turn.text.lower() else None
+        found = None if self.regex is None else search_pattern(self.regex, turn.text)
+        return None if found is None else TriggerMatch(groups=found)
 
 
-def read(section: Section) -> Trigger | None:
-    return read_words(section, section.required_text("agent"))
+def read(section: Section) -> StateTrigger | None:
+    return read_text_match(section, section.required_text("agent"))
 
 
-def read_words(section: Section, agent: str) -> AgentText | None:
+def read_text_match(section: Section, agent: str) -> AgentTextTrigger | None:
     section.get("ui_hidden")  # nobody looks at a headless chat
     match = section.child(section.get("match") or {}, "match")
-    given = {name: text for name in WAYS if (text := match.text(name)) is not None}
-    match.report_rest()
+    given = {name: text for name in MATCH_WAYS if (text := match.text(name)) is not None}
+    match.report_unread()
     if len(given) != 1 or not all(given.values()):
         match.error("wrong_value", "", "give exactly one of equals, contains, regex, with a text")
         return None
-    groups = _groups(match, given["regex"]) if "regex" in given else 0
-    return None if groups is None else AgentText(agent=agent, groups=groups, **given)
+    groups = _count_groups(match, given["regex"]) if "regex" in given else 0
+    return None if groups is None else AgentTextTrigger(agent=agent, groups=groups, **given)
 
 
-def _groups(match: Section, pattern: str) -> int | None:
+def _count_groups(match: Section, pattern: str) -> int | None:
     try:
         groups = check_pattern(pattern)
     except PatternError as error:
         match.error("wrong_value", "regex", str(error))
         return None
-    if is_slow(pattern):
+    if is_exponential(pattern):
         message = "repeats a repetition, and a text that almost matches takes it for ever; it is given up after 0.25 s"
         match.warning("slow_pattern", "regex", f"{message}. Write (a+)+ as a+")
     return groups

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import Fired, Trigger, TurnSeen
+from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
 from workflows.package.reading.section import Section
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTurnCount:
+class AgentTurnCountTrigger:
     agent: str
     count: int
     type: str = "agent_turn_count"
 
-    def fires(self, turn: TurnSeen) -> Fired | None:
-        return Fired() if turn.turns_by_agent.get(self.agent, 0) >= self.count else None
+    def fires(self, turn: TurnObservation) -> TriggerMatch | None:
+        return TriggerMatch() if turn.turns_by_agent.get(self.agent, 0) >= self.count else None
 
 
-def read(section: Section) -> Trigger | None:
+def read(section: Section) -> StateTrigger | None:
     agent = section.required_text("agent")
     if section.get("count", "turns", "n") is None:
         section.error("missing_field", "count", "is needed; write count: 3")
         return None
-    return AgentTurnCount(agent, section.integer("count", "turns", "n", default=1))
+    return AgentTurnCountTrigger(agent, section.integer("count", "turns", "n", default=1))

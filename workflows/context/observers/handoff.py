@@ -2,37 +2,37 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import Fired, Trigger, TurnSeen
+from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
 from workflows.package.models import TERMINATE
 from workflows.package.reading.section import Section
-from workflows.package.reading.spelling import optional_name, speaker, spelled
+from workflows.package.reading.spelling import read_optional_name, normalize_speaker, used_field_name
 
 _SOURCE = ("from", "source_agent")
 _TARGET = ("to", "target_agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Handoff:
+class HandoffTrigger:
     """`source` None: whichever agent hands over, or the user."""
 
     target: str
     source: str | None = None
     type: str = "handoff"
 
-    def fires(self, turn: TurnSeen) -> Fired | None:
+    def fires(self, turn: TurnObservation) -> TriggerMatch | None:
         if turn.handoff is None or turn.handoff.target != self.target:
             return None
-        return Fired() if self.source in (None, turn.handoff.source) else None
+        return TriggerMatch() if self.source in (None, turn.handoff.source) else None
 
 
-def read(section: Section) -> Trigger | None:
+def read(section: Section) -> StateTrigger | None:
     """The fields have the names that rules give them."""
-    target, source = optional_name(section, *_TARGET), optional_name(section, *_SOURCE)
+    target, source = read_optional_name(section, *_TARGET), read_optional_name(section, *_SOURCE)
     if target is None:
         section.error("missing_field", "to", "is needed: write to: and an agent, user or terminate")
         return None
-    if source is not None and speaker(source) == TERMINATE:
+    if source is not None and normalize_speaker(source) == TERMINATE:
         message = "is the end of the chat, and nothing follows it; name an agent or user"
-        section.error("wrong_value", spelled(section, *_SOURCE), message)
+        section.error("wrong_value", used_field_name(section, *_SOURCE), message)
         return None
-    return Handoff(speaker(target), None if source is None else speaker(source))
+    return HandoffTrigger(normalize_speaker(target), None if source is None else normalize_speaker(source))

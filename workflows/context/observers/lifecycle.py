@@ -2,29 +2,29 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import Fired, Trigger, TurnSeen
+from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
 from workflows.package.models import Moment
-from workflows.package.reading.lifecycle_tools import AROUND_A_TURN, MOMENTS, report_agent_of_no_turn
+from workflows.package.reading.lifecycle_tools import TURN_MOMENTS, MOMENTS, report_agent_without_turn
 from workflows.package.reading.section import Section
-from workflows.package.reading.spelling import optional_name
+from workflows.package.reading.spelling import read_optional_name
 
 
 @dataclass(frozen=True, slots=True)
-class Lifecycle:
+class LifecycleTrigger:
     """`agent`: only around turns of this agent."""
 
     event: Moment
     agent: str | None = None
     type: str = "lifecycle"
 
-    def fires(self, turn: TurnSeen) -> Fired | None:
+    def fires(self, turn: TurnObservation) -> TriggerMatch | None:
         if turn.moment is None or turn.moment.moment != self.event:
             return None
-        return Fired() if self.agent in (None, turn.moment.agent) else None
+        return TriggerMatch() if self.agent in (None, turn.moment.agent) else None
 
 
-def read(section: Section) -> Trigger | None:
-    written, agent = optional_name(section, "event"), optional_name(section, "agent")
+def read(section: Section) -> StateTrigger | None:
+    written, agent = read_optional_name(section, "event"), read_optional_name(section, "agent")
     choices = ", ".join(MOMENTS)
     if written is None:
         section.error("missing_field", "event", f"is needed: write event: and one of {choices}")
@@ -34,5 +34,5 @@ def read(section: Section) -> Trigger | None:
         section.error("wrong_value", "event", f"{written} is no moment of a run; write one of {choices}")
         return None
     if agent is not None:
-        report_agent_of_no_turn(section, "agent", event)
-    return Lifecycle(event, agent if event in AROUND_A_TURN else None)
+        report_agent_without_turn(section, "agent", event)
+    return LifecycleTrigger(event, agent if event in TURN_MOMENTS else None)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 import workflows.context.observers as here
-from workflows.context.observing import Trigger
+from workflows.context.observing import StateTrigger
 from workflows.package.reading.section import Section
 
 # None when the trigger cannot be read; why is among the section's findings then.
-ReadTrigger = Callable[[Section], Trigger | None]
+ReadTrigger = Callable[[Section], StateTrigger | None]
 
 
 @cache

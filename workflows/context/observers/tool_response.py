@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from workflows.context.answer_match import AnswerMatch
-from workflows.context.observing import Fired, ToolResult, Trigger, TurnSeen
+from workflows.context.observing import TriggerMatch, ObservedToolResult, StateTrigger, TurnObservation
 from workflows.package.reading.answer_match import BadMatchError, read_answer_match
 from workflows.package.reading.section import Section
 
@@ -14,7 +14,7 @@ STATUSES = ("success", "error", "any")
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResponse:
+class ToolResponseTrigger:
     """With `response_key`, only an answer that has this key counts; `match` is what its value must be."""
 
     tool: str
@@ -23,12 +23,12 @@ class ToolResponse:
     match: AnswerMatch | None = None
     type: str = "tool_response"
 
-    def fires(self, turn: TurnSeen) -> Fired | None:
+    def fires(self, turn: TurnObservation) -> TriggerMatch | None:
         """The last answer of the turn that fits counts."""
-        fired = (self._one(result) for result in reversed(turn.tool_results) if result.tool == self.tool)
+        fired = (self._match_result(result) for result in reversed(turn.tool_results) if result.tool == self.tool)
         return next((found for found in fired if found is not None), None)
 
-    def _one(self, result: ToolResult) -> Fired | None:
+    def _match_result(self, result: ObservedToolResult) -> TriggerMatch | None:
         if self.status != "any" and result.ok != (self.status == "success"):
             return None
         value = result.value
@@ -36,12 +36,12 @@ class ToolResponse:
             if not isinstance(value, Mapping) or self.response_key not in value:
                 return None
             value = value[self.response_key]
-        if self.match is not None and not self.match.fits(value):
+        if self.match is not None and not self.match.matches(value):
             return None
-        return Fired() if self.response_key is None else Fired(value)
+        return TriggerMatch() if self.response_key is None else TriggerMatch(value)
 
 
-def read(section: Section) -> Trigger | None:
+def read(section: Section) -> StateTrigger | None:
     tool = section.required_text("tool")
     status = (section.text("status") or "success").lower()
     if status not in STATUSES:
@@ -51,6 +51,6 @@ def read(section: Section) -> Trigger | None:
     if key is not None and status == "error":
         section.warning("never_fires", "response_key", "has no value when the tool fails; leave it out")
     try:
-        return ToolResponse(tool, cast("Status", status), key, read_answer_match(section))
+        return ToolResponseTrigger(tool, cast("Status", status), key, read_answer_match(section))
     except BadMatchError:
         return None

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.context.answer_match import AnswerMatch
-from workflows.context.observing import Fired, Trigger, TurnSeen
+from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
 from workflows.package.reading.answer_match import BadMatchError, read_answer_match
 from workflows.package.reading.section import Section
 
 
 @dataclass(frozen=True, slots=True)
-class UiResponse:
+class UiResponseTrigger:
     """With `response_key`, only an answer that has this key counts; `match` is what its value must be."""
 
     tool: str
@@ -19,15 +19,15 @@ class UiResponse:
     match: AnswerMatch | None = None
     type: str = "ui_response"
 
-    def fires(self, turn: TurnSeen) -> Fired | None:
+    def fires(self, turn: TurnObservation) -> TriggerMatch | None:
         """The last answer of the turn counts, and no earlier one that would fit: a `no` takes back a `yes`."""
         for answer in self._answers(turn):
-            if self.match is not None and not self.match.fits(answer):
+            if self.match is not None and not self.match.matches(answer):
                 return None
-            return Fired() if self.response_key is None else Fired(answer)
+            return TriggerMatch() if self.response_key is None else TriggerMatch(answer)
         return None
 
-    def _answers(self, turn: TurnSeen) -> Iterator[Any]:
+    def _answers(self, turn: TurnObservation) -> Iterator[Any]:
         """What the tool made of an answer and returned, else what it was given. Without a key the two cannot be told
         apart from a tool that asked nobody, so only what was given is an answer."""
         given = (answer for tool, answer in reversed(turn.ui_answers) if tool == self.tool)
@@ -40,10 +40,10 @@ class UiResponse:
                 yield answer[self.response_key]
 
 
-def read(section: Section) -> Trigger | None:
+def read(section: Section) -> StateTrigger | None:
     section.get("ui_hidden")
     tool, key = section.required_text("tool"), section.text("response_key")
     try:
-        return UiResponse(tool, key, read_answer_match(section))
+        return UiResponseTrigger(tool, key, read_answer_match(section))
     except BadMatchError:
         return None

@@ -2,28 +2,28 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observers.agent_text import AgentText, read_words
-from workflows.context.observing import Fired, Trigger, TurnSeen
+from workflows.context.observers.agent_text import AgentTextTrigger, read_text_match
+from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
 from workflows.package.models import USER
 from workflows.package.reading.section import Section
 
 
 @dataclass(frozen=True, slots=True)
-class UserText:
+class UserTextTrigger:
     """Watches no agent: the user is none."""
 
-    words: AgentText
+    text_match: AgentTextTrigger
     type: str = "user_text"
 
     @property
     def groups(self) -> int:
-        return self.words.groups
+        return self.text_match.groups
 
-    def fires(self, turn: TurnSeen) -> Fired | None:
-        return self.words.fires(turn)
+    def fires(self, turn: TurnObservation) -> TriggerMatch | None:
+        return self.text_match.fires(turn)
 
 
-def read(section: Section) -> Trigger | None:
+def read(section: Section) -> StateTrigger | None:
     section.get("agent")  # nobody else is meant
-    words = read_words(section, USER)
-    return None if words is None else UserText(words)
+    words = read_text_match(section, USER)
+    return None if words is None else UserTextTrigger(words)

@@ -4,16 +4,16 @@ from workflows.package.checks.ambiguous import check_ambiguous_transitions
 from workflows.package.checks.automatic import check_automatic_tools
 from workflows.package.checks.conditions import check_conditions
 from workflows.package.checks.judged import check_judged_rules
-from workflows.package.checks.names import check_exposures, check_manager
+from workflows.package.checks.names import check_exposures, check_manager_name
 from workflows.package.checks.people import check_people
 from workflows.package.checks.prompts import check_first_message, check_prompts
 from workflows.package.checks.routing import check_routing
-from workflows.package.checks.settable import check_settable
-from workflows.package.checks.silent_triggers import check_silent_triggers
+from workflows.package.checks.settable import check_unset_variables
+from workflows.package.checks.silent_triggers import check_unreachable_transitions
 from workflows.package.checks.sources import check_sources
 from workflows.package.checks.states import check_states
 from workflows.package.checks.triggers import check_triggers
-from workflows.package.checks.waiting_rules import check_waiting_rules, waiting_rules
+from workflows.package.checks.waiting_rules import check_unsatisfiable_rules, find_unsatisfiable_rules
 from workflows.package.findings import Findings
 from workflows.package.models import Package
 
@@ -21,17 +21,17 @@ from workflows.package.models import Package
 def check_package(package: Package, findings: Findings, *, production: bool = False) -> None:
     check_first_message(package, findings)
     check_prompts(package, findings)
-    check_manager(package, findings)
+    check_manager_name(package, findings)
     check_exposures(package, findings)
     check_sources(package, findings, production=production)
-    waiting = waiting_rules(package, findings)
-    check_settable(package, findings, explained=waiting.names())
-    check_states(package, findings, waiting=waiting.reasons)
+    waiting = find_unsatisfiable_rules(package, findings)
+    check_unset_variables(package, findings, reported_names=waiting.names())
+    check_states(package, findings, unsatisfiable=waiting.reasons)
     check_ambiguous_transitions(package, findings)
-    check_silent_triggers(package, findings)
+    check_unreachable_transitions(package, findings)
     check_routing(package, findings, production=production)
-    check_waiting_rules(waiting, findings)
-    check_conditions(package, findings, production=production, explained=waiting.own_names())
+    check_unsatisfiable_rules(waiting, findings)
+    check_conditions(package, findings, production=production, reported_names=waiting.exclusive_names())
     check_judged_rules(package, findings, production=production)
     check_automatic_tools(package, findings)
     check_people(package, findings)

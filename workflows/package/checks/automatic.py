@@ -1,6 +1,6 @@
 """Checks of automatic tools: whether every tool has somebody who calls it, and every automatic one an answer."""
 
-from workflows.package.automatic import is_automatic, offers_tools
+from workflows.package.automatic import is_automatic, can_offer_tools
 from workflows.package.checks.known import agent_place, agents_file, tools_file
 from workflows.package.findings import Findings
 from workflows.package.models import Agent, Package, Tool
@@ -18,17 +18,17 @@ def check_automatic_tools(package: Package, findings: Findings) -> None:
 
 def _check_caller(package: Package, tool: Tool, findings: Findings) -> None:
     owners = [package.agents[name] for name in tool.agents if name in package.agents]
-    said = {_uncalled(package, agent, tool): None for agent in owners}
+    said = {_find_uncalled_reason(package, agent, tool): None for agent in owners}
     for field, why in filter(None, said):
         place = ".".join(filter(None, (tool.place, field)))
         findings.add("warning", "not_executed", tools_file(package), place, why)
 
 
-def _uncalled(package: Package, agent: Agent, tool: Tool) -> tuple[str, str] | None:
+def _find_uncalled_reason(package: Package, agent: Agent, tool: Tool) -> tuple[str, str] | None:
     """The field that says something which is not done, and why it is not."""
     if is_automatic(package, agent.name, tool):
         return None
-    if tool.bound and offers_tools(package, agent.name):
+    if tool.bound and can_offer_tools(package, agent.name):
         asked = tool.auto_invoke and tool.kind == "Agent_Tool"
         return ("auto_invoke", "the agent decides when to call this tool; say in its prompt when to") if asked else None
     if not tool.auto_invoke:

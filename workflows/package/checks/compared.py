@@ -7,20 +7,20 @@ from typing import Any
 
 _NAME = r"(?:\$\{\s*+([A-Za-z_]\w*+)\s*+\}|\bcontext_variables\.([A-Za-z_]\w*+))"
 _LITERAL = r"""(?:'[^'\\]*+'|"[^"\\]*+"|-?[\w.]++)"""
-_COMPARED = re.compile(rf"{_NAME}\s*+(?:==\s*+({_LITERAL})|in\s*+\[((?:\s*+{_LITERAL}\s*+,?+)++)\])")
-_EACH = re.compile(_LITERAL)
+_COMPARISON = re.compile(rf"{_NAME}\s*+(?:==\s*+({_LITERAL})|in\s*+\[((?:\s*+{_LITERAL}\s*+,?+)++)\])")
+_LITERALS = re.compile(_LITERAL)
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
 
-def compared(condition: str) -> Iterator[tuple[str, list[Any]]]:
+def find_comparisons(condition: str) -> Iterator[tuple[str, list[Any]]]:
     """Each variable with all that one comparison would take; null, which every variable may be, is left alone."""
-    for match in _COMPARED.finditer(condition):
-        values = [_value(text) for text in _EACH.findall(match[3] or match[4])]
+    for match in _COMPARISON.finditer(condition):
+        values = [_literal_value(text) for text in _LITERALS.findall(match[3] or match[4])]
         if None not in values:
             yield match[1] or match[2], values
 
 
-def _value(text: str) -> Any:
+def _literal_value(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
     try:

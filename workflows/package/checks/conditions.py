@@ -4,45 +4,45 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
-from workflows.context.conditions import Condition, ConditionError, compile_condition, prefixes
+from workflows.context.conditions import Condition, ConditionError, compile_condition, name_prefixes
 from workflows.context.plain_values import BASE_FLAGS
-from workflows.package.checks.graph import reversed_graph
+from workflows.package.checks.graph import reverse_graph
 from workflows.package.checks.known import known_names, routing_file, rule_place
 from workflows.package.findings import Findings
 from workflows.package.models import Package, Rule, Variable
 from workflows.package.sources import ComputedSource
 
-_DATA = frozenset({"db", "static", "entity", "external", "file"})
-_OF_DATABASES = frozenset({"db", "entity"})
+_DATA_KINDS = frozenset({"db", "static", "entity", "external", "file"})
+_DATABASE_KINDS = frozenset({"db", "entity"})
 
 
 def check_conditions(
-    package: Package, findings: Findings, *, production: bool, explained: AbstractSet[str] = frozenset()
+    package: Package, findings: Findings, *, production: bool, reported_names: AbstractSet[str] = frozenset()
 ) -> None:
     """`explained`: names of rules that are reported because nothing sets them."""
-    known = known_names(package) | explained
-    derived = _computed_from_environment(package)
+    known = known_names(package) | reported_names
+    derived = _find_environment_computed(package)
     file = routing_file(package)
     for index, rule in enumerate(package.rules):
-        for written in sorted(_written_names(rule)):
+        for written in sorted(_referenced_names(rule)):
             # ${order.total} is a part of order, unless there is a variable of that whole name.
-            name = next((each for each in prefixes(written) if each in known), written)
-            told = [_undefined(name)] if name not in known else _faults(package, name, derived, production=production)
+            name = next((each for each in name_prefixes(written) if each in known), written)
+            told = [_undefined_finding(name)] if name not in known else _find_faults(package, name, derived, production=production)
             for code, message in told:
                 findings.add("warning", code, file, rule_place(package, index), message)
 
 
-def _undefined(name: str) -> tuple[str, str]:
+def _undefined_finding(name: str) -> tuple[str, str]:
     return "undefined_variable", f"{name} is never set by this package; declare it as a variable or an input"
 
 
-def _faults(package: Package, name: str, derived: Mapping[str, str], *, production: bool) -> Iterator[tuple[str, str]]:
-    when = production_words(production=production)
+def _find_faults(package: Package, name: str, origins: Mapping[str, str], *, production: bool) -> Iterator[tuple[str, str]]:
+    when = describe_production(production=production)
     variable = package.variables.get(name)
     kind = variable.kind if variable is not None else None
-    if kind in _DATA and not _is_tight(variable):
+    if kind in _DATA_KINDS and not _has_few_values(variable):
         message = f"{name} comes from the {kind} source; route on state or environment"
-        if kind in _OF_DATABASES:
+        if kind in _DATABASE_KINDS:
             message += ", or declare it as type: boolean or with an enum"
         yield "routing_on_data", message
     elif kind == "env" or name in BASE_FLAGS:
@@ -50,21 +50,21 @@ def _faults(package: Package, name: str, derived: Mapping[str, str], *, producti
             "vanishes_in_production",
             f"{name} is an environment variable: {when} this condition is false; route on state instead",
         )
-    elif name in derived:
+    elif name in origins:
         yield (
             "vanishes_in_production",
-            f"{name} is computed from the environment variable {derived[name]}: {when} that one is absent, and"
+            f"{name} is computed from the environment variable {origins[name]}: {when} that one is absent, and"
             f" {name} is computed without it; compute it from state or data instead",
         )
 
 
-def production_words(*, production: bool) -> str:
+def describe_production(*, production: bool) -> str:
     return "this is checked for production, where" if production else "in production"
 
 
-def _is_tight(variable: Variable | None) -> bool:
+def _has_few_values(variable: Variable | None) -> bool:
     """Whether it comes from a database and has few values, each of which a rule may name."""
-    if variable is None or variable.kind not in _OF_DATABASES:
+    if variable is None or variable.kind not in _DATABASE_KINDS:
         return False
     return variable.type == "boolean" or bool(variable.enum)
 
@@ -74,14 +74,14 @@ def environment_names(package: Package) -> frozenset[str]:
     return frozenset(BASE_FLAGS) | {name for name, variable in package.variables.items() if variable.kind == "env"}
 
 
-def _computed_from_environment(package: Package) -> dict[str, str]:
+def _find_environment_computed(package: Package) -> dict[str, str]:
     """Each variable that is computed from the environment, however far off, with one name that it comes from."""
     inputs = {
         name: tuple(variable.source.inputs.values())
         for name, variable in package.variables.items()
         if isinstance(variable.source, ComputedSource) and variable.source.computation is not None
     }
-    users = reversed_graph(inputs)
+    users = reverse_graph(inputs)
     derived: dict[str, str] = {}
     waiting = [(user, name) for name in sorted(environment_names(package)) for user in users.get(name, ())]
     while waiting:
@@ -92,21 +92,21 @@ def _computed_from_environment(package: Package) -> dict[str, str]:
     return derived
 
 
-def named_variables(rule: Rule) -> frozenset[str]:
-    return frozenset(prefix for name in _written_names(rule) for prefix in prefixes(name))
+def referenced_variables(rule: Rule) -> frozenset[str]:
+    return frozenset(prefix for name in _referenced_names(rule) for prefix in name_prefixes(name))
 
 
-def _written_names(rule: Rule) -> frozenset[str]:
-    condition = compiled(rule)
+def _referenced_names(rule: Rule) -> frozenset[str]:
+    condition = compiled_condition(rule)
     return frozenset() if condition is None else condition.names
 
 
-def compiled(rule: Rule) -> Condition | None:
-    return None if rule.condition is None else _compiled(rule.condition)
+def compiled_condition(rule: Rule) -> Condition | None:
+    return None if rule.condition is None else _compile(rule.condition)
 
 
 @lru_cache(maxsize=4096)
-def _compiled(text: str) -> Condition | None:
+def _compile(text: str) -> Condition | None:
     try:
         return compile_condition(text)
     except ConditionError:  # reported where the rule was read

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 Graph = Mapping[str, Collection[str]]
 
 
-def reachable(graph: Graph, starts: Iterable[str]) -> set[str]:
+def reachable_nodes(graph: Graph, starts: Iterable[str]) -> set[str]:
     """The starts themselves included."""
     seen: set[str] = set()
     waiting = list(starts)
@@ -17,7 +17,7 @@ def reachable(graph: Graph, starts: Iterable[str]) -> set[str]:
     return seen
 
 
-def reversed_graph(graph: Graph) -> dict[str, list[str]]:
+def reverse_graph(graph: Graph) -> dict[str, list[str]]:
     turned: dict[str, list[str]] = {}
     for node, others in graph.items():
         for other in others:
@@ -25,21 +25,21 @@ def reversed_graph(graph: Graph) -> dict[str, list[str]]:
     return turned
 
 
-def circles(graph: Graph) -> Iterator[tuple[str, ...]]:
+def find_cycles(graph: Graph) -> Iterator[tuple[str, ...]]:
     """Each largest set of nodes that all lead to each other, in the order of the graph; a node that leads only
     to itself is one. Kosaraju's algorithm without recursion: a package may chain thousands of names."""
     position = {node: index for index, node in enumerate(graph)}
-    backwards = reversed_graph(graph)
+    backwards = reverse_graph(graph)
     placed: set[str] = set()
-    for start in reversed(_finished(graph)):
+    for start in reversed(_finish_order(graph)):
         if start in placed:
             continue
-        members = _unplaced(backwards, start, placed)
+        members = _collect_unplaced(backwards, start, placed)
         if len(members) > 1 or start in graph.get(start, ()):
             yield tuple(sorted(members & set(position), key=position.__getitem__))
 
 
-def _unplaced(graph: Graph, start: str, placed: set[str]) -> set[str]:
+def _collect_unplaced(graph: Graph, start: str, placed: set[str]) -> set[str]:
     found: set[str] = set()
     waiting = [start]
     while waiting:
@@ -51,7 +51,7 @@ def _unplaced(graph: Graph, start: str, placed: set[str]) -> set[str]:
     return found
 
 
-def _finished(graph: Graph) -> list[str]:
+def _finish_order(graph: Graph) -> list[str]:
     """Nodes in the order in which a depth-first walk is done with them."""
     order: list[str] = []
     seen: set[str] = set()

@@ -10,31 +10,31 @@ from workflows.package.models import Package
 
 KEY_FACTS = FIXED_NAMES - {"trigger"}  # the scalars: what a query, an address or a key of a document can say
 BASE_NAMES = FIXED_NAMES | set(BASE_FLAGS)
-_SHOWN_CHARACTERS = 100
-_LISTED_NAMES = 12
+_MAX_VALUE_CHARACTERS = 100
+_MAX_NAMES = 12
 
 
 def known_names(package: Package) -> AbstractSet[str]:
     return BASE_NAMES | set(package.variables) | set(package.orchestrator.inputs)
 
 
-def listed(names: AbstractSet[str] | tuple[str, ...]) -> str:
+def join_names(names: AbstractSet[str] | tuple[str, ...]) -> str:
     """`A, B and C`, sorted when the order means nothing."""
     words = list(names) if isinstance(names, tuple) else sorted(names)
-    if len(words) > _LISTED_NAMES:
-        words = [*words[:_LISTED_NAMES], f"{len(words) - _LISTED_NAMES} more"]
+    if len(words) > _MAX_NAMES:
+        words = [*words[:_MAX_NAMES], f"{len(words) - _MAX_NAMES} more"]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def shown(value: Any) -> str:
+def display(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # a number of thousands of digits
         return f"a huge {type(value).__name__}"
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}…"
 
 
-def misread(findings: Findings, *files: str) -> bool:
+def has_errors_in(findings: Findings, *files: str) -> bool:
     """Whether a part of these files was refused: then what it should have said would look as if it were missing."""
     return any(each.level == "error" and each.file in files for each in findings.all)
 

@@ -5,7 +5,7 @@ from workflows.package.findings import Findings
 from workflows.package.models import MANAGER, Package
 
 
-def check_manager(package: Package, findings: Findings) -> None:
+def check_manager_name(package: Package, findings: Findings) -> None:
     """Its model calls are told apart from those of agents by name."""
     if package.orchestrator.pattern == "AutoPattern" and MANAGER in package.agents:
         place = package.agents[MANAGER].place
@@ -20,7 +20,7 @@ def check_exposures(package: Package, findings: Findings) -> None:
         message = f"is {key}, which is neither a variable nor an input, so it explains no failed run; define it"
         findings.add("warning", "undefined_variable", orchestrator_file(package), "failure_message_key", message)
     file = variables_file(package)
-    for agent, names in package.exposed.items():
+    for agent, names in package.exposures.items():
         path = exposure_place(package, agent)
         if agent not in package.agents:
             message = f"{agent} is not an agent of this package; correct the name or remove the entry"

@@ -5,27 +5,27 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from workflows.package.models import TERMINATE, Package
 
 CHOICE = "<choice>"  # leads to every agent; no agent can have this name
-CHOOSING = frozenset({"AutoPattern", "RoundRobinPattern", "RandomPattern"})
-TAKING_TURNS = frozenset({"RoundRobinPattern", "RandomPattern"})
+CHOOSING_PATTERNS = frozenset({"AutoPattern", "RoundRobinPattern", "RandomPattern"})
+TURN_TAKING_PATTERNS = frozenset({"RoundRobinPattern", "RandomPattern"})
 
 
-def pattern_ways(
-    package: Package, rules: Mapping[str, Sequence[int]], always: Collection[int]
+def pattern_targets(
+    package: Package, rules: Mapping[str, Sequence[int]], always_hold: Collection[int]
 ) -> dict[str, tuple[str, ...]]:
     """`rules`: by their source, those that can apply. One that always holds leaves nothing to the pattern."""
     pattern, names = package.orchestrator.pattern, tuple(package.agents)
     if pattern == "Pipeline":
         written = {rule.source for rule in package.rules}
-        return {name: (after or TERMINATE,) for name, after in _following(names) if name not in written}
-    if pattern not in CHOOSING:
+        return {name: (after or TERMINATE,) for name, after in _pair_with_next(names) if name not in written}
+    if pattern not in CHOOSING_PATTERNS:
         return {}
-    left = [name for name in names if not any(index in always for index in rules.get(name, ()))]
+    left = [name for name in names if not any(index in always_hold for index in rules.get(name, ()))]
     if pattern == "RoundRobinPattern":
-        following = dict(_following(names))
+        following = dict(_pair_with_next(names))
         return {name: (following[name] or names[0],) for name in left}
     everybody = (*names, TERMINATE) if pattern == "AutoPattern" else names
     return {CHOICE: everybody, **dict.fromkeys(left, (CHOICE,))}
 
 
-def _following(names: Sequence[str]) -> Iterable[tuple[str, str | None]]:
+def _pair_with_next(names: Sequence[str]) -> Iterable[tuple[str, str | None]]:
     return zip(names, (*names[1:], None), strict=True)

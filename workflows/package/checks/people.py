@@ -3,9 +3,9 @@
 from collections.abc import Collection, Hashable, Sequence
 from collections.abc import Set as AbstractSet
 
-from workflows.context.observing import Transition, Trigger, Unset, captured_group
+from workflows.context.observing import Transition, StateTrigger, Unset, captured_group
 from workflows.context.value_types import value_key
-from workflows.package.checks.conditions import named_variables
+from workflows.package.checks.conditions import referenced_variables
 from workflows.package.checks.known import (
     orchestrator_file,
     routing_file,
@@ -16,9 +16,9 @@ from workflows.package.checks.known import (
 from workflows.package.findings import Findings
 from workflows.package.models import USER, Hook, LifecycleTool, Package, Tool, Variable
 from workflows.package.reading.parsed_code import read_code
-from workflows.package.reading.written_names import names_written_alone
+from workflows.package.reading.written_names import find_names_set_without_asking
 from workflows.package.sources import StateSource
-from workflows.package.ui_responses import UIResponses, given_keys
+from workflows.package.ui_responses import UIResponses, guaranteed_keys
 
 _UI_RESPONSE = "ui_response"
 
@@ -30,9 +30,9 @@ def check_people(package: Package, findings: Findings) -> None:
     _check_rules_to_user(package, findings)
     _check_rules_of_user(package, findings)
     _check_judged_rules_of_user(package, findings)
-    _check_interface(package, findings)
+    _check_ui_responses(package, findings)
     if not package.orchestrator.human_in_the_loop:
-        _check_words_of_user(package, findings)
+        _check_user_text_triggers(package, findings)
 
 
 def _check_rules_to_user(package: Package, findings: Findings) -> None:
@@ -60,7 +60,7 @@ def _check_rules_of_user(package: Package, findings: Findings) -> None:
 
 def _check_judged_rules_of_user(package: Package, findings: Findings) -> None:
     for index, rule in enumerate(package.rules):
-        if rule.source == USER and rule.judged is not None:
+        if rule.source == USER and rule.judgement is not None:
             message = (
                 "is for a model to judge while it replies, and user has no model: it is never asked;"
                 " write an expression over what the answer sets"
@@ -68,20 +68,20 @@ def _check_judged_rules_of_user(package: Package, findings: Findings) -> None:
             findings.add("warning", "judged_for_user", routing_file(package), rule_place(package, index), message)
 
 
-def _check_words_of_user(package: Package, findings: Findings) -> None:
+def _check_user_text_triggers(package: Package, findings: Findings) -> None:
     message = (
         "waits for what a user answers, and with human_in_the_loop false nobody is asked; set it to true, or give the"
         " value as an input of the run"
     )
     for variable in package.variables.values():
-        for each in _transitions(variable):
+        for each in _state_transitions(variable):
             if each.trigger.type == "user_text":
                 findings.add("warning", "never_fires", variables_file(package), f"{each.trigger_place}.type", message)
 
 
-def _check_interface(package: Package, findings: Findings) -> None:
-    waiting = [name for name, variable in package.variables.items() if _waits(variable, package)]
-    written = _written_by_code(package) if waiting else frozenset()
+def _check_ui_responses(package: Package, findings: Findings) -> None:
+    waiting = [name for name, variable in package.variables.items() if _awaits_person(variable, package)]
+    written = _names_set_by_code(package) if waiting else frozenset()
     waiting = [name for name in waiting if name not in written]
     for name in waiting:
         message = (
@@ -89,14 +89,14 @@ def _check_interface(package: Package, findings: Findings) -> None:
             " let a tool or an agent's text set it, or every trigger answer with ui_responses"
         )
         findings.add("warning", "needs_ui", variables_file(package), variable_place(package, name), message)
-    only = {name for name in waiting if _only_responses(package.variables[name])}
+    only = {name for name in waiting if _changes_only_by_ui(package.variables[name])}
     if only:
-        _check_rules_that_wait(package, only, findings)
+        _check_rules_awaiting_ui(package, only, findings)
 
 
-def _check_rules_that_wait(package: Package, waiting: AbstractSet[str], findings: Findings) -> None:
+def _check_rules_awaiting_ui(package: Package, waiting_names: AbstractSet[str], findings: Findings) -> None:
     for index, rule in enumerate(package.rules):
-        for name in sorted(named_variables(rule) & waiting):
+        for name in sorted(referenced_variables(rule) & waiting_names):
             message = (
                 f"{name} changes only by an answer in a user interface, and this rule depends on it;"
                 " let a tool or an agent's text set it, or every trigger answer with ui_responses"
@@ -104,26 +104,26 @@ def _check_rules_that_wait(package: Package, waiting: AbstractSet[str], findings
             findings.add("warning", "waits_for_ui", routing_file(package), rule_place(package, index), message)
 
 
-def _transitions(variable: Variable) -> Sequence[Transition]:
+def _state_transitions(variable: Variable) -> Sequence[Transition]:
     return variable.source.transitions if isinstance(variable.source, StateSource) else ()
 
 
-def _waits(variable: Variable, package: Package) -> bool:
+def _awaits_person(variable: Variable, package: Package) -> bool:
     """Whether it needs a person: some trigger gives no answer in advance, and nothing else leads to the same value."""
     answers = [spec.ui_responses for spec in package.triggers]
     asked = [
         each
-        for each in _transitions(variable)
+        for each in _state_transitions(variable)
         if each.trigger.type == _UI_RESPONSE
         and (not answers or any(not _is_answered(each.trigger, given, package) for given in answers))
     ]
     if not asked:
         return False
-    others = [each for each in _transitions(variable) if not _needs_person(each.trigger, package)]
+    others = [each for each in _state_transitions(variable) if not _needs_person(each.trigger, package)]
     return not all(_is_replaced(each, others) for each in asked)
 
 
-def _needs_person(trigger: Trigger, package: Package) -> bool:
+def _needs_person(trigger: StateTrigger, package: Package) -> bool:
     if trigger.type == "user_text":
         return not package.orchestrator.human_in_the_loop
     shows = {tool.function for tool in package.tools if tool.kind != "Agent_Tool"}
@@ -132,31 +132,31 @@ def _needs_person(trigger: Trigger, package: Package) -> bool:
 
 def _is_replaced(transition: Transition, others: Collection[Transition]) -> bool:
     """Whether another one leads to the same value, or may lead to any."""
-    to = _end(transition)
-    return any(to is None or end is None or end == to for end in map(_end, others))
+    to = _target_key(transition)
+    return any(to is None or end is None or end == to for end in map(_target_key, others))
 
 
-def _end(transition: Transition) -> Hashable | None:
+def _target_key(transition: Transition) -> Hashable | None:
     """The value that it leads to; None where that is part of a reply or an answer."""
     if isinstance(transition.to, Unset):
         return None if getattr(transition.trigger, "response_key", None) is not None else value_key(True)
     return None if captured_group(transition.to) is not None else value_key(transition.to)
 
 
-def _written_by_code(package: Package) -> frozenset[str]:
+def _names_set_by_code(package: Package) -> frozenset[str]:
     """Variables that tools, lifecycle tools and hooks set without asking a person."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
-    return frozenset().union(*map(names_written_alone, {each.file for each in parts}))
+    return frozenset().union(*map(find_names_set_without_asking, {each.file for each in parts}))
 
 
-def _is_answered(trigger: Trigger, answers: UIResponses, package: Package) -> bool:
+def _is_answered(trigger: StateTrigger, ui_responses: UIResponses, package: Package) -> bool:
     """Under the name of the tool, or under the one that its file asks for."""
     tool = getattr(trigger, "tool", "")
     asked = (read_code(each.file).ui_tools for each in package.tools if each.function == tool)
     key = getattr(trigger, "response_key", None)
-    given = (given_keys(answers[name]) for name in {tool}.union(*asked) if name in answers)
+    given = (guaranteed_keys(ui_responses[name]) for name in {tool}.union(*asked) if name in ui_responses)
     return any(key is None or key in keys for keys in given)
 
 
-def _only_responses(variable: Variable) -> bool:
-    return all(each.trigger.type == _UI_RESPONSE for each in _transitions(variable))
+def _changes_only_by_ui(variable: Variable) -> bool:
+    return all(each.trigger.type == _UI_RESPONSE for each in _state_transitions(variable))

@@ -6,31 +6,31 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.context.conditions import prefixes
-from workflows.context.fitting import fitted
-from workflows.context.observers.handoff import Handoff
-from workflows.context.observers.lifecycle import Lifecycle
+from workflows.context.conditions import name_prefixes
+from workflows.context.fitting import coerce_or_keep
+from workflows.context.observers.handoff import HandoffTrigger
+from workflows.context.observers.lifecycle import LifecycleTrigger
 from workflows.context.observing import Transition, Unset, captured_group
-from workflows.context.value_types import type_named, value_key
+from workflows.context.value_types import parse_type_name, value_key
 from workflows.package.checks.known import (
     BASE_NAMES,
     known_names,
-    misread,
+    has_errors_in,
     orchestrator_file,
-    shown,
+    display,
     variables_file,
 )
-from workflows.package.checks.settable import constants, may_be_coded
+from workflows.package.checks.settable import constant_values, can_code_set_variables
 from workflows.package.findings import Findings
 from workflows.package.models import Moment, Package, Variable
 from workflows.package.sources import StateSource, StaticSource
 
-MAX_SHOWN = 5
-AT_THE_END: tuple[Moment, ...] = ("after_chat", "on_complete", "on_fail")  # when no rule is asked any more
+MAX_SHOWN_VALUES = 5
+END_MOMENTS: tuple[Moment, ...] = ("after_chat", "on_complete", "on_fail")  # when no rule is asked any more
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class ValueDomain:
     """All values that a name may have. `fact`: the same in words. `is_declared`: whether the name is declared."""
 
     values: tuple[Any, ...]
@@ -43,15 +43,15 @@ class KnownValues:
     """`domains` by name: one that is not among them may be anything. `known`: names that the package or the run has.
     `open`: code may set any other name, or what sets it was refused."""
 
-    domains: Mapping[str, Domain]
-    known: AbstractSet[str]
-    open: bool
+    domains: Mapping[str, ValueDomain]
+    known_names: AbstractSet[str]
+    is_open: bool
 
-    def owner(self, written: str) -> tuple[str, Domain] | None:
+    def find_owner(self, reference: str) -> tuple[str, ValueDomain] | None:
         """The name that `${a.b}` is looked up by, with what it may be; None where it may be anything."""
-        names = [name for name in prefixes(written) if name in self.known]
+        names = [name for name in name_prefixes(reference) if name in self.known_names]
         if not names:
-            return None if self.open else (written, Domain((), f"nothing sets {written}", is_declared=False))
+            return None if self.is_open else (reference, ValueDomain((), f"nothing sets {reference}", is_declared=False))
         return (names[0], self.domains[names[0]]) if len(names) == 1 and names[0] in self.domains else None
 
 
@@ -61,42 +61,42 @@ class PossibleValues:
     def __init__(self, package: Package, findings: Findings) -> None:
         self._package = package
         self._known = known_names(package)
-        self._coded = may_be_coded(package, findings)
-        self._unreadable = misread(findings, variables_file(package), orchestrator_file(package))
-        self._fixed = {name: self._fixed_domain(name) for name in constants(package, findings)}
+        self._has_code_writers = can_code_set_variables(package, findings)
+        self._has_read_errors = has_errors_in(findings, variables_file(package), orchestrator_file(package))
+        self._constant_domains = {name: self._constant_domain(name) for name in constant_values(package, findings)}
 
-    def given(self, speakers: Collection[str]) -> KnownValues:
+    def values_for_speakers(self, speakers: Collection[str]) -> KnownValues:
         """While these agents may speak, and no other."""
-        if self._unreadable:
-            return KnownValues({}, self._known, open=True)
+        if self._has_read_errors:
+            return KnownValues({}, self._known, is_open=True)
         states = {
             name: domain
             for name, variable in self._package.variables.items()
-            if name not in self._fixed and (domain := self._state_domain(variable, speakers)) is not None
+            if name not in self._constant_domains and (domain := self._state_domain(variable, speakers)) is not None
         }
-        return KnownValues({**self._input_domains(), **self._fixed, **states}, self._known, open=self._coded)
+        return KnownValues({**self._input_domains(), **self._constant_domains, **states}, self._known, is_open=self._has_code_writers)
 
-    def _fixed_domain(self, name: str) -> Domain:
+    def _constant_domain(self, name: str) -> ValueDomain:
         variable = self._package.variables[name]
-        kept = shown(variable.default)
+        kept = display(variable.default)
         if isinstance(variable.source, StaticSource):
-            return Domain((variable.default,), f"{name} is always {kept}")
-        return Domain((variable.default,), f"nothing ever sets {name}: it keeps its default {kept}")
+            return ValueDomain((variable.default,), f"{name} is always {kept}")
+        return ValueDomain((variable.default,), f"nothing ever sets {name}: it keeps its default {kept}")
 
-    def _input_domains(self) -> Mapping[str, Domain]:
-        if self._coded:
+    def _input_domains(self) -> Mapping[str, ValueDomain]:
+        if self._has_code_writers:
             return {}
         inputs = self._package.orchestrator.inputs
         only = inputs.keys() - self._package.variables.keys() - BASE_NAMES
         return {name: domain for name in only if (domain := _input_domain(name, inputs[name])) is not None}
 
-    def _state_domain(self, variable: Variable, speakers: Collection[str]) -> Domain | None:
+    def _state_domain(self, variable: Variable, speakers: Collection[str]) -> ValueDomain | None:
         name, source = variable.name, variable.source
         if not isinstance(source, StateSource) or name in self._package.orchestrator.inputs or name in BASE_NAMES:
             return None
-        if self._coded:
+        if self._has_code_writers:
             values = (*variable.enum, variable.default, None)
-            return Domain(values, _enum_fact(name, variable.enum)) if variable.enum else None
+            return ValueDomain(values, _enum_fact(name, variable.enum)) if variable.enum else None
         if source.persist_key is not None:
             return None  # an earlier version of the package may have left another value
         firing = [each for each in source.transitions if self._can_fire(each, speakers)]
@@ -105,7 +105,7 @@ class PossibleValues:
             return None
         fact = f"{name} is only ever {_list_values(states)}"
         # Any variable may be null for a while, as where its value had to be hidden.
-        return Domain(
+        return ValueDomain(
             (*states, None), fact if firing else f"{fact}: none of its transitions can fire before the chat ends"
         )
 
@@ -114,21 +114,21 @@ class PossibleValues:
         trigger = transition.trigger
         if trigger.type == "user_text":
             return self._package.orchestrator.human_in_the_loop
-        if isinstance(trigger, Lifecycle) and trigger.event in AT_THE_END:
+        if isinstance(trigger, LifecycleTrigger) and trigger.event in END_MOMENTS:
             return False
         agents = (
-            (trigger.source, trigger.target) if isinstance(trigger, Handoff) else (getattr(trigger, "agent", None),)
+            (trigger.source, trigger.target) if isinstance(trigger, HandoffTrigger) else (getattr(trigger, "agent", None),)
         )
         return all(agent not in self._package.agents or agent in speakers for agent in agents)
 
 
-def _input_domain(name: str, spec: Mapping[str, Any]) -> Domain | None:
+def _input_domain(name: str, spec: Mapping[str, Any]) -> ValueDomain | None:
     """A run is refused whose input is none of the enum, or not of its type."""
     enum, default = spec.get("enum"), spec.get("default")
     if isinstance(enum, list) and enum:
-        return Domain((*enum, default), _enum_fact(name, enum))
-    if type_named(spec.get("type")) == "boolean":
-        return Domain((True, False, None), f"the input {name} is only ever true or false")
+        return ValueDomain((*enum, default), _enum_fact(name, enum))
+    if parse_type_name(spec.get("type")) == "boolean":
+        return ValueDomain((True, False, None), f"the input {name} is only ever true or false")
     return None
 
 
@@ -143,7 +143,7 @@ def _reachable_values(variable: Variable, transitions: Collection[Transition]) -
         if isinstance(to, Unset):
             if getattr(each.trigger, "response_key", None) is not None:
                 return None
-            to = fitted(True, variable.type)  # the value of a trigger without one
+            to = coerce_or_keep(True, variable.type)  # the value of a trigger without one
         if isinstance(each.from_, Unset):
             waiting.append(to)
         else:
@@ -163,5 +163,5 @@ def _enum_fact(name: str, values: Collection[Any]) -> str:
 
 
 def _list_values(values: list[Any]) -> str:
-    words = [shown(value) for value in values[:MAX_SHOWN]]
-    return " or ".join([*words, f"{len(values) - MAX_SHOWN} more"] if len(values) > MAX_SHOWN else words)
+    words = [display(value) for value in values[:MAX_SHOWN_VALUES]]
+    return " or ".join([*words, f"{len(values) - MAX_SHOWN_VALUES} more"] if len(values) > MAX_SHOWN_VALUES else words)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from workflows.package.checks.known import agent_place, agents_file, known_names, orchestrator_file
-from workflows.package.checks.prompt_names import braced_names, member_names, prompt_names
+from workflows.package.checks.prompt_names import find_braced_names, find_member_names, find_placeholder_names
 from workflows.package.findings import Findings
 from workflows.package.models import ALL_AGENTS, Agent, Package
 
@@ -18,10 +18,10 @@ def check_prompts(package: Package, findings: Findings) -> None:
         if ALL_AGENTS in hooked or name in hooked:  # the hook may fill in anything
             continue
         if not agent.system_message.strip():
-            _report_none(package, agent, findings, misspelt)
+            _report_missing_prompt(package, agent, findings, misspelt)
             continue
-        exposed = frozenset(package.exposed.get(name, ()))
-        for said in dict.fromkeys(_said(agent.system_message, known)):
+        exposed = frozenset(package.exposures.get(name, ()))
+        for said in dict.fromkeys(_find_referenced_names(agent.system_message, known)):
             if said in exposed:
                 continue
             if said in known:
@@ -33,9 +33,9 @@ def check_prompts(package: Package, findings: Findings) -> None:
             findings.add("warning", code, agents_file(package), agent_place(package, name), message)
 
 
-def _report_none(package: Package, agent: Agent, findings: Findings, misspelt: AbstractSet[str]) -> None:
+def _report_missing_prompt(package: Package, agent: Agent, findings: Findings, misspelt_paths: AbstractSet[str]) -> None:
     place = agent_place(package, agent.name)
-    if agent.max_consecutive_auto_reply == 0 or any(path.startswith(f"{place}.") for path in misspelt):
+    if agent.max_consecutive_auto_reply == 0 or any(path.startswith(f"{place}.") for path in misspelt_paths):
         return  # it never speaks, or its prompt was found under another name
     message = "has no prompt, so that its model is not told what to do; write system_message or prompt_sections"
     findings.add("warning", "no_prompt", agents_file(package), place, message)
@@ -45,14 +45,14 @@ def check_first_message(package: Package, findings: Findings) -> None:
     if any(hook.kind != "update_agent_state" for hook in package.hooks):  # it may fill in anything
         return
     text = package.orchestrator.initial_message or ""
-    names = [*prompt_names(text), *(each for each in braced_names(text) if each in known_names(package))]
+    names = [*find_placeholder_names(text), *(each for each in find_braced_names(text) if each in known_names(package))]
     for name in dict.fromkeys(names):
         message = f"names {name} to be filled in, and is sent as it is written; write it out, and expose {name} instead"
         findings.add("warning", "unknown_placeholder", orchestrator_file(package), "initial_message", message)
 
 
-def _said(prompt: str, known: AbstractSet[str]) -> Iterator[str]:
+def _find_referenced_names(prompt: str, known_names: AbstractSet[str]) -> Iterator[str]:
     """In one brace a word may mean anything, unless it is known; after `context_variables.` it is a variable."""
-    yield from prompt_names(prompt)
-    yield from (each for each in braced_names(prompt) if each in known)
-    yield from (each for each in member_names(prompt) if each not in known)
+    yield from find_placeholder_names(prompt)
+    yield from (each for each in find_braced_names(prompt) if each in known_names)
+    yield from (each for each in find_member_names(prompt) if each not in known_names)

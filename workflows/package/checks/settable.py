@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from workflows.package.checks.conditions import named_variables
+from workflows.package.checks.conditions import referenced_variables
 from workflows.package.checks.known import (
     BASE_NAMES,
     hooks_file,
-    misread,
+    has_errors_in,
     orchestrator_file,
-    shown,
+    display,
     tools_file,
     variable_place,
     variables_file,
@@ -22,13 +22,13 @@ from workflows.package.reading.parsed_code import read_code
 from workflows.package.sources import ComputedSource, StateSource, StaticSource
 
 
-def check_settable(package: Package, findings: Findings, *, explained: AbstractSet[str] = frozenset()) -> None:
+def check_unset_variables(package: Package, findings: Findings, *, reported_names: AbstractSet[str] = frozenset()) -> None:
     """Only what a condition names: a variable may as well be a note for readers of the context.
     `explained`: names of rules that are reported because of this."""
-    unset = never_set(package, findings) - explained
-    named = {name for rule in package.rules for name in named_variables(rule)} if unset else set()
+    unset = find_unset_variables(package, findings) - reported_names
+    named = {name for rule in package.rules for name in referenced_variables(rule)} if unset else set()
     for name in (each for each in package.variables if each in unset & named):
-        kept = shown(package.variables[name].default)
+        kept = display(package.variables[name].default)
         message = (
             f"a condition depends on {name}, and nothing ever sets it: it keeps its default {kept};"
             " add a transition, a computation or a tool that sets it"
@@ -36,14 +36,14 @@ def check_settable(package: Package, findings: Findings, *, explained: AbstractS
         findings.add("warning", "orphan_state", variables_file(package), variable_place(package, name), message)
 
 
-def may_be_coded(package: Package, findings: Findings) -> bool:
+def can_code_set_variables(package: Package, findings: Findings) -> bool:
     """Whether code may write any variable; what was refused may have been such code. A tool that is never given the
     context writes none."""
     if package.lifecycle_tools or package.hooks or has_task_batches(package):
         return True
-    if any(tool.function not in read_code(tool.file).plain for tool in package.tools):
+    if any(tool.function not in read_code(tool.file).plain_functions for tool in package.tools):
         return True
-    return misread(findings, tools_file(package), hooks_file(package))
+    return has_errors_in(findings, tools_file(package), hooks_file(package))
 
 
 def has_task_batches(package: Package) -> bool:
@@ -51,26 +51,26 @@ def has_task_batches(package: Package) -> bool:
     return any((folder / f"task_batches{suffix}").exists() for suffix in SUFFIXES)
 
 
-def never_set(package: Package, findings: Findings) -> frozenset[str]:
-    unknown = misread(findings, variables_file(package), orchestrator_file(package))
-    if unknown or may_be_coded(package, findings):
+def find_unset_variables(package: Package, findings: Findings) -> frozenset[str]:
+    unknown = has_errors_in(findings, variables_file(package), orchestrator_file(package))
+    if unknown or can_code_set_variables(package, findings):
         return frozenset()
     supplied = BASE_NAMES | set(package.orchestrator.inputs)
     return frozenset(
-        name for name, variable in package.variables.items() if name not in supplied and _has_no_writer(variable)
+        name for name, variable in package.variables.items() if name not in supplied and _is_never_written(variable)
     )
 
 
-def constants(package: Package, findings: Findings) -> Mapping[str, Any]:
+def constant_values(package: Package, findings: Findings) -> Mapping[str, Any]:
     """The variables that never change, with what they are: code may change even a static one."""
-    names = never_set(package, findings)
-    if not may_be_coded(package, findings):
+    names = find_unset_variables(package, findings)
+    if not can_code_set_variables(package, findings):
         statics = (name for name, variable in package.variables.items() if isinstance(variable.source, StaticSource))
         names |= frozenset(statics) - BASE_NAMES - set(package.orchestrator.inputs)
     return {name: package.variables[name].default for name in names}
 
 
-def _has_no_writer(variable: Variable) -> bool:
+def _is_never_written(variable: Variable) -> bool:
     match variable.source:
         case StateSource(transitions=transitions, persist_key=key):
             return not transitions and key is None  # an earlier version of the package may have left a value

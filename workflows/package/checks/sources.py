@@ -3,12 +3,12 @@
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from workflows.context.queries import TENANT_NAMES, placeholders
-from workflows.package.checks.graph import circles
-from workflows.package.checks.known import KEY_FACTS, known_names, listed, variable_place, variables_file
+from workflows.context.queries import TENANT_NAMES, find_placeholders
+from workflows.package.checks.graph import find_cycles
+from workflows.package.checks.known import KEY_FACTS, known_names, join_names, variable_place, variables_file
 from workflows.package.findings import Findings, Level
 from workflows.package.models import Package, Variable
-from workflows.package.reading.computed_source import NO_FUNCTION
+from workflows.package.reading.computed_source import FUNCTION_HINT
 from workflows.package.sources import ComputedSource, DatabaseSource, EntitySource, ExternalSource
 
 
@@ -18,55 +18,55 @@ def check_sources(package: Package, findings: Findings, *, production: bool) -> 
     for variable in package.variables.values():
         _check_tenant(package, variable, findings)
         _check_placeholders(package, variable, supplied, findings)
-        _check_key(package, variable, supplied, findings)
+        _check_search_key(package, variable, supplied, findings)
         _check_environment(package, variable, findings, production=production)
-    _check_computed(package, findings)
+    _check_computed_variables(package, findings)
 
 
-def _say(findings: Findings, package: Package, name: str, level: Level, code: str, message: str) -> None:
+def _add_finding(findings: Findings, package: Package, name: str, level: Level, code: str, message: str) -> None:
     findings.add(level, code, variables_file(package), variable_place(package, name), message)
 
 
 def _check_tenant(package: Package, variable: Variable, findings: Findings) -> None:
     source = variable.source
-    if isinstance(source, DatabaseSource) and not placeholders(source.query) & TENANT_NAMES:
+    if isinstance(source, DatabaseSource) and not find_placeholders(source.query) & TENANT_NAMES:
         message = (
             "the query names no app; add app_id: '{{runtime.app_id}}':"
             " documents that do not say whose they are are read by every app"
         )
-        _say(findings, package, variable.name, "warning", "no_tenant_key", message)
+        _add_finding(findings, package, variable.name, "warning", "no_tenant_key", message)
 
 
-def _check_placeholders(package: Package, variable: Variable, supplied: AbstractSet[str], findings: Findings) -> None:
-    for name in sorted(_placeholders(variable) - supplied):
+def _check_placeholders(package: Package, variable: Variable, supplied_names: AbstractSet[str], findings: Findings) -> None:
+    for name in sorted(_source_placeholders(variable) - supplied_names):
         level: Level = "error" if variable.required else "warning"
         message = (
             f"{name} has no value here, so {variable.name} can never be read; use a fact of the run"
-            f" ({listed(KEY_FACTS)}) or declare {name} under `inputs` of the orchestrator"
+            f" ({join_names(KEY_FACTS)}) or declare {name} under `inputs` of the orchestrator"
         )
-        _say(findings, package, variable.name, level, "unknown_placeholder", message)
+        _add_finding(findings, package, variable.name, level, "unknown_placeholder", message)
 
 
-def _placeholders(variable: Variable) -> set[str]:
+def _source_placeholders(variable: Variable) -> set[str]:
     template: Any = None
     if isinstance(variable.source, DatabaseSource | EntitySource):
         template = variable.source.query
     elif isinstance(variable.source, ExternalSource):
         template = [variable.source.url, variable.source.headers]
-    return placeholders(template)
+    return find_placeholders(template)
 
 
-def _check_key(package: Package, variable: Variable, supplied: AbstractSet[str], findings: Findings) -> None:
+def _check_search_key(package: Package, variable: Variable, supplied_names: AbstractSet[str], findings: Findings) -> None:
     """`search_by` is at once a field of the document and the name of the run's own value for it."""
-    for name in sorted(_keys(variable) - supplied):
+    for name in sorted(_search_keys(variable) - supplied_names):
         message = (
-            f"search_by is {name}, which no run has a value of; use a fact of the run ({listed(KEY_FACTS)})"
+            f"search_by is {name}, which no run has a value of; use a fact of the run ({join_names(KEY_FACTS)})"
             f" or declare {name} under `inputs` of the orchestrator"
         )
-        _say(findings, package, variable.name, "warning", "unknown_placeholder", message)
+        _add_finding(findings, package, variable.name, "warning", "unknown_placeholder", message)
 
 
-def _keys(variable: Variable) -> set[str]:
+def _search_keys(variable: Variable) -> set[str]:
     source = variable.source
     if isinstance(source, EntitySource):
         return {source.search_by} - {""} if source.query is None else set()
@@ -81,12 +81,12 @@ def _check_environment(package: Package, variable: Variable, findings: Findings,
     message = f"{variable.name} is required, and absent in production like every environment variable"
     if production:
         message += "; make it optional, or supply it as an input"
-        _say(findings, package, variable.name, "error", "required_in_production", message)
+        _add_finding(findings, package, variable.name, "error", "required_in_production", message)
     else:
-        _say(findings, package, variable.name, "info", "required_in_production", f"{message}; a run goes on without it")
+        _add_finding(findings, package, variable.name, "info", "required_in_production", f"{message}; a run goes on without it")
 
 
-def _check_computed(package: Package, findings: Findings) -> None:
+def _check_computed_variables(package: Package, findings: Findings) -> None:
     known = known_names(package)
     inputs: dict[str, AbstractSet[str]] = {}
     for name, variable in package.variables.items():
@@ -97,10 +97,10 @@ def _check_computed(package: Package, findings: Findings) -> None:
             for missing in (each for each in used if each not in known):
                 message = f"is computed from {missing}, which is neither a variable nor an input; define it"
                 if missing == variable.source.computation:
-                    message += f"; {NO_FUNCTION}"
-                _say(findings, package, name, "warning", "undefined_variable", message)
-    for circle in circles({name: [each for each in used if each in inputs] for name, used in inputs.items()}):
-        message = f"{listed(circle)} are computed from each other"
+                    message += f"; {FUNCTION_HINT}"
+                _add_finding(findings, package, name, "warning", "undefined_variable", message)
+    for circle in find_cycles({name: [each for each in used if each in inputs] for name, used in inputs.items()}):
+        message = f"{join_names(circle)} are computed from each other"
         if len(circle) == 1:
             message = f"{circle[0]} is computed from itself"
-        _say(findings, package, circle[0], "error", "computed_cycle", f"{message}; remove one of the inputs")
+        _add_finding(findings, package, circle[0], "error", "computed_cycle", f"{message}; remove one of the inputs")

@@ -4,21 +4,21 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.context.observers.handoff import Handoff
-from workflows.context.observing import Transition, Trigger, Unset, captured_group
+from workflows.context.observers.handoff import HandoffTrigger
+from workflows.context.observing import Transition, StateTrigger, Unset, captured_group
 from workflows.context.value_types import value_key
-from workflows.package.checks.compared import compared
+from workflows.package.checks.compared import find_comparisons
 from workflows.package.checks.known import (
     agents_file,
-    misread,
+    has_errors_in,
     routing_file,
     rule_place,
-    shown,
+    display,
     tools_file,
     variable_place,
     variables_file,
 )
-from workflows.package.checks.settable import may_be_coded, never_set
+from workflows.package.checks.settable import can_code_set_variables, find_unset_variables
 from workflows.package.findings import Findings, Level
 from workflows.package.models import TERMINATE, USER, Package, Variable
 from workflows.package.sources import StateSource
@@ -35,65 +35,65 @@ class _Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class _Machine:
+class _StateMachine:
     """`states` are those it takes by its transitions, None when that depends on what is said or answered;
     `coded`: code may write any value, best one of `enum`, whose keys are `allowed`."""
 
     transitions: tuple[Transition, ...]
     states: frozenset[Hashable] | None
     enum: tuple[Any, ...]
-    allowed: frozenset[Hashable]
+    enum_keys: frozenset[Hashable]
     default: Hashable
-    coded: bool
+    has_code_writers: bool
 
     @property
-    def missed(self) -> list[Any]:
+    def unreached_values(self) -> list[Any]:
         """What `enum` allows and nothing leads to; where a transition starts from it, that is said there."""
-        if self.coded or self.states is None:
+        if self.has_code_writers or self.states is None:
             return []
         told = self.states | {value_key(each.from_) for each in self.transitions}
         return [value for value in self.enum if value_key(value) not in told]
 
-    def may_start_from(self, value: Any) -> bool:
-        declared = self.coded and value_key(value) in self.allowed
+    def can_start_from(self, value: Any) -> bool:
+        declared = self.has_code_writers and value_key(value) in self.enum_keys
         return declared or self.states is None or value_key(value) in self.states
 
-    def may_become(self, value: Any) -> bool:
-        if self.allowed and value_key(value) not in self.allowed and value_key(value) != self.default:
+    def can_become(self, value: Any) -> bool:
+        if self.enum_keys and value_key(value) not in self.enum_keys and value_key(value) != self.default:
             return False
-        return self.coded or self.states is None or value_key(value) in self.states
+        return self.has_code_writers or self.states is None or value_key(value) in self.states
 
 
 @dataclass(frozen=True, slots=True)
-class _Watched:
+class _TriggerTargets:
     """What transitions may wait for; None where a part was refused. `files`: from a tool's file to its function."""
 
     agents: Collection[str] | None
     tools: Collection[str] | None
-    files: Mapping[str, str]
+    function_by_file: Mapping[str, str]
 
 
-def check_states(package: Package, findings: Findings, *, waiting: Collection[int] = ()) -> None:
+def check_states(package: Package, findings: Findings, *, unsatisfiable: Collection[int] = ()) -> None:
     """`waiting`: rules that never hold, which are reported as a whole."""
-    machines = _machines(package, findings)
-    watched = _watched(package, findings)
+    machines = _build_machines(package, findings)
+    watched = _trigger_targets(package, findings)
     file = variables_file(package)
     for name, machine in machines.items():
-        for fault in _faults(machine, watched):
+        for fault in _find_faults(machine, watched):
             findings.add(fault.level, fault.code, file, fault.place or variable_place(package, name), fault.message)
     for index, rule in enumerate(package.rules):
-        for name, values in compared(rule.condition or ""):
-            if index not in waiting and name in machines and not any(map(machines[name].may_become, values)):
-                becomes = " or ".join(map(shown, values))
+        for name, values in find_comparisons(rule.condition or ""):
+            if index not in unsatisfiable and name in machines and not any(map(machines[name].can_become, values)):
+                becomes = " or ".join(map(display, values))
                 message = f"{name} never becomes {becomes}; correct the condition, or lead there by a transition"
                 findings.add("warning", "orphan_state", routing_file(package), rule_place(package, index), message)
 
 
-def _machines(package: Package, findings: Findings) -> dict[str, _Machine]:
+def _build_machines(package: Package, findings: Findings) -> dict[str, _StateMachine]:
     """Those that nothing ever sets have been said as a whole."""
-    coded, unset = may_be_coded(package, findings), never_set(package, findings)
+    coded, unset = can_code_set_variables(package, findings), find_unset_variables(package, findings)
     return {
-        name: _machine(variable, variable.source, coded=coded, supplied=name in package.orchestrator.inputs)
+        name: _build_machine(variable, variable.source, has_code_writers=coded, is_supplied=name in package.orchestrator.inputs)
         for name, variable in package.variables.items()
         if isinstance(variable.source, StateSource)
         and (variable.source.transitions or variable.enum)
@@ -101,21 +101,21 @@ def _machines(package: Package, findings: Findings) -> dict[str, _Machine]:
     }
 
 
-def _watched(package: Package, findings: Findings) -> _Watched:
-    return _Watched(
-        agents=None if misread(findings, agents_file(package)) else package.agents.keys(),
-        tools=None if misread(findings, tools_file(package)) else {tool.function for tool in package.tools},
-        files={tool.file.stem: tool.function for tool in package.tools},
+def _trigger_targets(package: Package, findings: Findings) -> _TriggerTargets:
+    return _TriggerTargets(
+        agents=None if has_errors_in(findings, agents_file(package)) else package.agents.keys(),
+        tools=None if has_errors_in(findings, tools_file(package)) else {tool.function for tool in package.tools},
+        function_by_file={tool.file.stem: tool.function for tool in package.tools},
     )
 
 
-def _machine(variable: Variable, source: StateSource, *, coded: bool, supplied: bool) -> _Machine:
-    states = None if supplied else _states(variable.default, source.transitions)
+def _build_machine(variable: Variable, source: StateSource, *, has_code_writers: bool, is_supplied: bool) -> _StateMachine:
+    states = None if is_supplied else _reachable_states(variable.default, source.transitions)
     allowed = frozenset(map(value_key, variable.enum))
-    return _Machine(source.transitions, states, variable.enum, allowed, value_key(variable.default), coded)
+    return _StateMachine(source.transitions, states, variable.enum, allowed, value_key(variable.default), has_code_writers)
 
 
-def _states(default: Any, transitions: Iterable[Transition]) -> frozenset[Hashable] | None:
+def _reachable_states(default: Any, transitions: Iterable[Transition]) -> frozenset[Hashable] | None:
     states = {value_key(default)}
     for transition in transitions:
         if captured_group(transition.to) is not None:
@@ -129,44 +129,44 @@ def _states(default: Any, transitions: Iterable[Transition]) -> frozenset[Hashab
     return frozenset(states)
 
 
-def _faults(machine: _Machine, watched: _Watched) -> Iterator[_Fault]:
+def _find_faults(machine: _StateMachine, targets: _TriggerTargets) -> Iterator[_Fault]:
     for transition in machine.transitions:
-        yield from _faults_of_trigger(transition, watched)
-        if not isinstance(transition.from_, Unset) and not machine.may_start_from(transition.from_):
+        yield from _find_trigger_faults(transition, targets)
+        if not isinstance(transition.from_, Unset) and not machine.can_start_from(transition.from_):
             message = (
-                f"a transition starts from {shown(transition.from_)}, which is neither the default nor where another"
+                f"a transition starts from {display(transition.from_)}, which is neither the default nor where another"
                 " one leads; correct `from`, or add the transition that leads there"
             )
             yield _Fault("warning", "orphan_state", message, transition.place)
-    missed = machine.missed
+    missed = machine.unreached_values
     if missed:
-        message = f"enum allows {' and '.join(map(shown, missed))}, where no transition leads; add one, or remove it"
+        message = f"enum allows {' and '.join(map(display, missed))}, where no transition leads; add one, or remove it"
         yield _Fault("warning", "orphan_state", message)
 
 
-def _faults_of_trigger(transition: Transition, watched: _Watched) -> Iterator[_Fault]:
+def _find_trigger_faults(transition: Transition, targets: _TriggerTargets) -> Iterator[_Fault]:
     trigger = transition.trigger
     for agent in _named_agents(trigger):
-        if watched.agents is None or agent in watched.agents:
+        if targets.agents is None or agent in targets.agents:
             continue
         message = f"a transition waits for {agent}, which is not an agent of this package; correct it"
         yield _Fault("error", "unknown_agent", message, transition.trigger_place)
     tool = getattr(trigger, "tool", None)
-    if tool and watched.tools is not None and tool not in watched.tools:
-        level, message = _unknown_tool(tool, watched.files.get(tool), trigger.type)
+    if tool and targets.tools is not None and tool not in targets.tools:
+        level, message = _unknown_tool_finding(tool, targets.function_by_file.get(tool), trigger.type)
         yield _Fault(level, "unknown_tool", message, transition.trigger_place)
 
 
-def _named_agents(trigger: Trigger) -> list[str]:
+def _named_agents(trigger: StateTrigger) -> list[str]:
     named = [getattr(trigger, "agent", None)]
-    if isinstance(trigger, Handoff):
+    if isinstance(trigger, HandoffTrigger):
         named = [name for name in (trigger.source, trigger.target) if name not in (USER, TERMINATE)]
     return [name for name in named if name]
 
 
-def _unknown_tool(name: str, meant: str | None, kind: str) -> tuple[Level, str]:
+def _unknown_tool_finding(name: str, function: str | None, kind: str) -> tuple[Level, str]:
     """A user interface may know its parts by names that no function has."""
-    if meant is not None:
-        return "warning", f"a transition waits for the file {name}; a tool is known by its function, here {meant}"
+    if function is not None:
+        return "warning", f"a transition waits for the file {name}; a tool is known by its function, here {function}"
     message = f"a transition waits for {name}, which is not a tool of this package; write the name of a tool's function"
     return "warning" if kind == "ui_response" else "error", message

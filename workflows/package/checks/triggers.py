@@ -2,18 +2,18 @@
 
 from collections.abc import Collection
 
-from workflows.package.checks.known import listed, triggers_file
+from workflows.package.checks.known import join_names, triggers_file
 from workflows.package.findings import Findings
 from workflows.package.models import Hook, LifecycleTool, Package, Tool
 from workflows.package.reading.parsed_code import read_code
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.kinds import TriggerSpec
-from workflows.package.ui_responses import first_certain
+from workflows.package.ui_responses import find_first_unconditional
 
 
 def check_triggers(package: Package, findings: Findings) -> None:
     accepted = accepted_inputs(package)
-    required = _required(package)
+    required = _required_names(package)
     file = triggers_file(package)
     for spec in package.triggers:
         place = package.trigger_places.get(spec.name, "triggers")
@@ -24,25 +24,25 @@ def check_triggers(package: Package, findings: Findings) -> None:
                     " nothing; declare it under `inputs` of the orchestrator, or remove it"
                 )
                 findings.add("warning", "unknown_input", file, place, message)
-        supplied = frozenset(_supplied(spec))
+        supplied = frozenset(_supplied_names(spec))
         missing = tuple(name for name in required if name not in supplied)
         if missing:
             message = (
-                f"{spec.name} never supplies {listed(missing)}, which every run needs: its runs fail; add to `input`"
+                f"{spec.name} never supplies {join_names(missing)}, which every run needs: its runs fail; add to `input`"
             )
             findings.add("warning", "missing_input", file, place, message)
         _check_answers(spec, package, findings, file, f"{place}.ui_responses")
 
 
 def _check_answers(spec: TriggerSpec, package: Package, findings: Findings, file: str, place: str) -> None:
-    for name in sorted(spec.ui_responses.keys() - names_that_ask(package)) if spec.ui_responses else ():
+    for name in sorted(spec.ui_responses.keys() - find_asking_names(package)) if spec.ui_responses else ():
         message = (
             f"{spec.name} answers for {name}, which is no tool of the package, and none asks for a person under"
             " this name: it answers nothing; name the tool's function, or what use_ui_tool is called with"
         )
         findings.add("warning", "unknown_tool", file, place, message)
     for name, answers in spec.ui_responses.items():
-        unused = range(first_certain(answers) + 1, len(answers)) if isinstance(answers, list) else ()
+        unused = range(find_first_unconditional(answers) + 1, len(answers)) if isinstance(answers, list) else ()
         for index in unused:
             message = "is never used: an answer before it has no `when` and is used in every call; put that one last"
             findings.add("warning", "never_answers", file, f"{place}.{name}[{index}]", message)
@@ -54,14 +54,14 @@ def accepted_inputs(package: Package) -> set[str]:
     return runtime.union(package.orchestrator.inputs)
 
 
-def names_that_ask(package: Package) -> set[str]:
+def find_asking_names(package: Package) -> set[str]:
     """Functions, and what their files ask for; what a file that they import asks for is not looked at."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
     asked = (read_code(file).ui_tools for file in dict.fromkeys(each.file for each in parts))
     return {each.function for each in parts}.union(*asked)
 
 
-def _required(package: Package) -> list[str]:
+def _required_names(package: Package) -> list[str]:
     inputs = [
         name
         for name, spec in package.orchestrator.inputs.items()
@@ -75,7 +75,7 @@ def _required(package: Package) -> list[str]:
     return list(dict.fromkeys([*inputs, *runtime]))
 
 
-def _supplied(spec: TriggerSpec) -> Collection[str]:
+def _supplied_names(spec: TriggerSpec) -> Collection[str]:
     if isinstance(spec, FormSpec) and not spec.input:  # then the form's own inputs are the run's
         return spec.inputs.keys()
     return [name for name, value in spec.input.items() if value is not None]

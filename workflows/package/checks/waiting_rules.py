@@ -13,20 +13,20 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from workflows.context.comparing import same
+from workflows.context.comparing import equals_strictly
 from workflows.context.conditions import ConditionPart, split_alternatives
-from workflows.package.checks.certain_rules import CertainRules, certain_rules
-from workflows.package.checks.conditions import compiled, named_variables
-from workflows.package.checks.known import agents_file, misread, routing_file, rule_place, shown
-from workflows.package.checks.possible_values import Domain, KnownValues, PossibleValues
-from workflows.package.checks.routing import possible_speakers
+from workflows.package.checks.certain_rules import CertainRules, find_certain_rules
+from workflows.package.checks.conditions import compiled_condition, referenced_variables
+from workflows.package.checks.known import agents_file, has_errors_in, routing_file, rule_place, display
+from workflows.package.checks.possible_values import ValueDomain, KnownValues, PossibleValues
+from workflows.package.checks.routing import find_possible_speakers
 from workflows.package.findings import Findings
 from workflows.package.models import Package
 
 MAX_ROUNDS = 200  # each adds an agent that may speak; a longer chain is not looked into
 MAX_COMBINATIONS = 200  # of values that one rule is tried with
 
-Ways = tuple[tuple[ConditionPart, ...], ...]
+Alternatives = tuple[tuple[ConditionPart, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRules:
+class UnsatisfiableRules:
     """`reasons` by the index of the rule in the package; none where the condition names nothing."""
 
     package: Package
@@ -49,66 +49,66 @@ class WaitingRules:
         """Names that the reasons are about."""
         return frozenset(reason.name for reasons in self.reasons.values() for reason in reasons)
 
-    def own_names(self) -> frozenset[str]:
+    def exclusive_names(self) -> frozenset[str]:
         """Those of them that no other rule depends on."""
         others = (rule for index, rule in enumerate(self.package.rules) if index not in self.reasons)
-        return self.names().difference(*map(named_variables, others))
+        return self.names().difference(*map(referenced_variables, others))
 
 
-def waiting_rules(package: Package, findings: Findings) -> WaitingRules:
-    if misread(findings, routing_file(package), agents_file(package)):
-        return WaitingRules(package)  # what a rule waits for may be in what was refused
+def find_unsatisfiable_rules(package: Package, findings: Findings) -> UnsatisfiableRules:
+    if has_errors_in(findings, routing_file(package), agents_file(package)):
+        return UnsatisfiableRules(package)  # what a rule waits for may be in what was refused
     ways = {
-        index: _ways(rule.condition or "") for index, rule in enumerate(package.rules) if compiled(rule) is not None
+        index: _alternatives(rule.condition or "") for index, rule in enumerate(package.rules) if compiled_condition(rule) is not None
     }
-    always = certain_rules(package, findings, production=False).always
+    always = find_certain_rules(package, findings, production=False).always_hold
     possible_values = PossibleValues(package, findings)
     never = set(ways)
     sizes: dict[int, list[int]] = {}
     for _ in range(MAX_ROUNDS):
-        values = possible_values.given(possible_speakers(package, CertainRules(always, frozenset(never))))
+        values = possible_values.values_for_speakers(find_possible_speakers(package, CertainRules(always, frozenset(never))))
         before, sizes = sizes, {index: _count_values(ways[index], values) for index in never}
         changed = [index for index in never if before.get(index) != sizes[index]]
         possible = {index for index in changed if any(_can_hold(way, values) for way in ways[index])}
         if not possible:
-            return WaitingRules(package, {index: tuple(_reasons(ways[index], values)) for index in sorted(never)})
+            return UnsatisfiableRules(package, {index: tuple(_explain_alternatives(ways[index], values)) for index in sorted(never)})
         never -= possible
-    return WaitingRules(package)
+    return UnsatisfiableRules(package)
 
 
-def check_waiting_rules(waiting: WaitingRules, findings: Findings) -> None:
-    package = waiting.package
-    for index, reasons in waiting.reasons.items():
+def check_unsatisfiable_rules(unsatisfiable: UnsatisfiableRules, findings: Findings) -> None:
+    package = unsatisfiable.package
+    for index, reasons in unsatisfiable.reasons.items():
         facts = dict.fromkeys(each.fact for each in reasons) or ("it compares nothing that a run sets",)
         remedies = dict.fromkeys(each.remedy for each in reasons) or ("correct it, or remove the rule",)
         message = f"this condition never holds: {' and '.join(facts)}; {', or '.join(remedies)}"
         findings.add("warning", "waits_for_ever", routing_file(package), rule_place(package, index), message)
 
 
-_ways = lru_cache(maxsize=4096)(split_alternatives)
+_alternatives = lru_cache(maxsize=4096)(split_alternatives)
 
 
-def _count_values(ways: Ways, values: KnownValues) -> list[int]:
+def _count_values(alternatives: Alternatives, values: KnownValues) -> list[int]:
     """They grow when the names of a rule have more values than before."""
-    return [len(domain.values) for way in ways for domain in _find_domains(way, values).values()]
+    return [len(domain.values) for way in alternatives for domain in _find_domains(way, values).values()]
 
 
-def _can_hold(way: Sequence[ConditionPart], values: KnownValues) -> bool:
-    if _find_contradiction(way) is not None:
+def _can_hold(alternative: Sequence[ConditionPart], values: KnownValues) -> bool:
+    if _find_contradiction(alternative) is not None:
         return False
-    decided = _decidable_parts(way, values)
-    together = _holds_for_some(decided, values)
+    decided = _decidable_parts(alternative, values)
+    together = _can_parts_hold(decided, values)
     if together is None:
-        return all(_holds_for_some([part], values) is not False for part in decided)
+        return all(_can_parts_hold([part], values) is not False for part in decided)
     return together
 
 
-def _decidable_parts(way: Sequence[ConditionPart], values: KnownValues) -> list[ConditionPart]:
+def _decidable_parts(alternative: Sequence[ConditionPart], values: KnownValues) -> list[ConditionPart]:
     """The parts that name nothing of which any value is possible."""
-    return [part for part in way if all(values.owner(name) for name in part.condition.names)]
+    return [part for part in alternative if all(values.find_owner(name) for name in part.condition.names)]
 
 
-def _holds_for_some(parts: Sequence[ConditionPart], values: KnownValues) -> bool | None:
+def _can_parts_hold(parts: Sequence[ConditionPart], values: KnownValues) -> bool | None:
     """None where there are too many values to try."""
     known = {name: domain.values for name, domain in _find_domains(parts, values).items() if domain.is_declared}
     if prod(map(len, known.values())) > MAX_COMBINATIONS:
@@ -119,35 +119,35 @@ def _holds_for_some(parts: Sequence[ConditionPart], values: KnownValues) -> bool
     )
 
 
-def _find_domains(parts: Sequence[ConditionPart], values: KnownValues) -> dict[str, Domain]:
-    owners = (values.owner(name) for part in parts for name in sorted(part.condition.names))
+def _find_domains(parts: Sequence[ConditionPart], values: KnownValues) -> dict[str, ValueDomain]:
+    owners = (values.find_owner(name) for part in parts for name in sorted(part.condition.names))
     return dict(owner for owner in owners if owner is not None)
 
 
-def _find_contradiction(way: Sequence[ConditionPart]) -> tuple[str, Any, Any] | None:
+def _find_contradiction(alternative: Sequence[ConditionPart]) -> tuple[str, Any, Any] | None:
     needed: dict[str, Any] = {}
-    for part in way:
+    for part in alternative:
         if part.equals is not None:
             name, value = part.equals
-            if not same(needed.setdefault(name, value), value):
+            if not equals_strictly(needed.setdefault(name, value), value):
                 return name, needed[name], value
     return None
 
 
-def _reasons(ways: Ways, values: KnownValues) -> Iterator[Reason]:
-    for way in ways:
+def _explain_alternatives(alternatives: Alternatives, values: KnownValues) -> Iterator[Reason]:
+    for way in alternatives:
         contradiction = _find_contradiction(way)
         if contradiction is not None:
             name, one, other = contradiction
-            yield Reason(name, f"{name} would have to be {shown(one)} and {shown(other)} at once", "correct it")
+            yield Reason(name, f"{name} would have to be {display(one)} and {display(other)} at once", "correct it")
         else:
-            yield from _reasons_of_values(way, values)
+            yield from _explain_values(way, values)
 
 
-def _reasons_of_values(way: Sequence[ConditionPart], values: KnownValues) -> Iterator[Reason]:
+def _explain_values(alternative: Sequence[ConditionPart], values: KnownValues) -> Iterator[Reason]:
     """Where parts never hold by themselves, only of those."""
-    decided = _decidable_parts(way, values)
-    impossible = [part for part in decided if _holds_for_some([part], values) is False]
+    decided = _decidable_parts(alternative, values)
+    impossible = [part for part in decided if _can_parts_hold([part], values) is False]
     for name, domain in _find_domains(impossible or decided, values).items():
         remedy = "correct it, or let a transition, a computation or a tool set what it needs"
         yield Reason(name, domain.fact, remedy if domain.is_declared else "declare it as a variable or an input")

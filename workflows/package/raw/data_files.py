@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from workflows.package.findings import Finding, PackageError
-from workflows.package.raw.yaml_events import MAX_DEPTH, MAX_NODES, Document, Note, read_yaml
+from workflows.package.raw.yaml_events import MAX_DEPTH, MAX_NODES, DataDocument, ReaderNote, read_yaml
 
 MAX_FILE_BYTES = 5 * 1024 * 1024
 _JSON_HINT = "JSON has double quotes only, no comments, and no comma before a closing bracket"
@@ -28,31 +28,31 @@ def read_data_file(path: Path) -> Any:
     return read_document(path).data
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> DataDocument:
     """As read_data_file, with the notes of the reader."""
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise _refuse("file_too_large", path, f"is larger than {MAX_FILE_BYTES // 1024 // 1024} MB; make it smaller")
+        raise _package_error("file_too_large", path, f"is larger than {MAX_FILE_BYTES // 1024 // 1024} MB; make it smaller")
     try:
-        document = parse(_decoded(path.read_bytes()), is_json=path.suffix == ".json")
+        document = parse_document(_decode(path.read_bytes()), is_json=path.suffix == ".json")
     except UnreadableError as error:
-        raise _refuse("unreadable", path, str(error)) from None
-    return document if document.data is not None else Document({}, document.notes)
+        raise _package_error("unreadable", path, str(error)) from None
+    return document if document.data is not None else DataDocument({}, document.notes)
 
 
-def parse(text: str, *, is_json: bool) -> Document:
+def parse_document(text: str, *, is_json: bool) -> DataDocument:
     try:
         return _parse_json(text) if is_json and text.strip() else read_yaml(text)
     except json.JSONDecodeError as error:
         raise UnreadableError(f"{error.msg}; {_JSON_HINT}", error.lineno, error.colno) from None
     except yaml.YAMLError as error:
-        raise _yaml_problem(error, text) from None
+        raise _yaml_error(error, text) from None
     except RecursionError:
         raise UnreadableError("is nested too deeply") from None
     except ValueError as error:  # a number of 5 000 digits
         raise UnreadableError(f"holds a value that cannot be read: {error}") from None
 
 
-def _decoded(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -60,7 +60,7 @@ def _decoded(raw: bytes) -> str:
         raise UnreadableError(message) from None
 
 
-def _parse_json(text: str) -> Document:
+def _parse_json(text: str) -> DataDocument:
     repeated: list[str] = []
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -71,10 +71,10 @@ def _parse_json(text: str) -> Document:
 
     data = json.loads(text, object_pairs_hook=mapping)
     _check_bounds(data)
-    return Document(data, _places(repeated, text) if repeated else ())
+    return DataDocument(data, _find_duplicate_keys(repeated, text) if repeated else ())
 
 
-def _places(repeated: list[str], text: str) -> tuple[Note, ...]:
+def _find_duplicate_keys(names: list[str], text: str) -> tuple[ReaderNote, ...]:
     """JSON is nearly always YAML too, whose reader knows where things stand."""
     try:
         notes = read_yaml(text).notes
@@ -82,7 +82,7 @@ def _places(repeated: list[str], text: str) -> tuple[Note, ...]:
         notes = ()
     found = tuple(each for each in notes if each.code == "duplicate_key")
     message = "stands here twice; the last one counts: remove one"
-    return found or tuple(Note("duplicate_key", name, 0, f"{name} {message}") for name in repeated)
+    return found or tuple(ReaderNote("duplicate_key", name, 0, f"{name} {message}") for name in names)
 
 
 def _check_bounds(data: Any) -> None:
@@ -102,7 +102,7 @@ def _check_bounds(data: Any) -> None:
     raise UnreadableError("is nested too deeply")
 
 
-def _yaml_problem(error: yaml.YAMLError, text: str) -> UnreadableError:
+def _yaml_error(error: yaml.YAMLError, text: str) -> UnreadableError:
     mark = getattr(error, "problem_mark", None)
     problem = " ".join(str(getattr(error, "problem", None) or error).split())
     if mark and isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError):
@@ -111,5 +111,5 @@ def _yaml_problem(error: yaml.YAMLError, text: str) -> UnreadableError:
     return UnreadableError(problem, mark.line + 1, mark.column + 1) if mark else UnreadableError(problem)
 
 
-def _refuse(code: str, path: Path, message: str) -> PackageError:
+def _package_error(code: str, path: Path, message: str) -> PackageError:
     return PackageError(Finding("error", code, path.name, "", message))

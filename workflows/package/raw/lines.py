@@ -14,25 +14,25 @@ from workflows.package.raw.files import WRAPPERS
 _INDEX = re.compile(r"\[(\d{1,9})\]")
 _NAMES = frozenset({"name", "agent_name", "agent", "id"})
 
-Step = tuple[int, yaml.Node]
+NodeLocation = tuple[int, yaml.Node]
 
 
-def with_lines(findings: Iterable[Finding], folder: Path) -> tuple[Finding, ...]:
+def locate_findings(findings: Iterable[Finding], folder: Path) -> tuple[Finding, ...]:
     """Each with the line that its path leads to, or of what comes nearest to it."""
-    places: dict[str, Places | None] = {}
+    places: dict[str, LineIndex | None] = {}
     located = []
     for each in findings:
         if each.line is None and each.path:
             if each.file not in places:
-                places[each.file] = _places(folder / each.file)
+                places[each.file] = _read_line_index(folder / each.file)
             found = places[each.file]
-            located.append(each if found is None else replace(each, line=found.line_of(each.path)))
+            located.append(each if found is None else replace(each, line=found.find_line(each.path)))
         else:
             located.append(each)
     return tuple(located)
 
 
-def _places(path: Path) -> "Places | None":
+def _read_line_index(path: Path) -> "LineIndex | None":
     """None for what is no data file of this package. JSON is read as the YAML that it nearly always is."""
     try:
         if path.suffix not in (".yaml", ".yml", ".json") or not path.is_file():
@@ -41,18 +41,18 @@ def _places(path: Path) -> "Places | None":
         root = yaml.compose(path.read_bytes().decode("utf-8-sig"), yaml.CSafeLoader)
     except (OSError, ValueError, PackageError, yaml.YAMLError):
         return None
-    return None if root is None else Places(root, path.stem)
+    return None if root is None else LineIndex(root, path.stem)
 
 
-class Places:
+class LineIndex:
     def __init__(self, root: yaml.Node, stem: str) -> None:
         self._root = root
         self._stem = stem
-        self._steps: dict[int, Mapping[str, Step]] = {}
+        self._steps: dict[int, Mapping[str, NodeLocation]] = {}
 
-    def line_of(self, path: str) -> int | None:
+    def find_line(self, path: str) -> int | None:
         """`path` as in findings: agents[2].name; names may have dots, entries of a list may be named."""
-        steps = self._from(self._root)
+        steps = self._steps_of(self._root)
         wrapped = [steps[key][1] for key in WRAPPERS.get(self._stem, (self._stem,)) if key in steps]
         starts = [self._root, *wrapped]
         found = [self._walk(start, path) for start in starts]
@@ -68,31 +68,31 @@ class Places:
             index = _INDEX.match(path)
             if index is not None:
                 length = index.end()
-                step = _item(node, int(index[1]))
+                step = _item_step(node, int(index[1]))
             else:
-                length, step = self._longest(node, path)
+                length, step = self._longest_step(node, path)
             if step is None:
                 break
             (line, node), path = step, path[length:].removeprefix(".")
         return line, len(path)
 
-    def _longest(self, node: yaml.Node, path: str) -> tuple[int, Step | None]:
-        steps = self._from(node)
+    def _longest_step(self, node: yaml.Node, path: str) -> tuple[int, NodeLocation | None]:
+        steps = self._steps_of(node)
         ends = [len(path), *(at.start() for at in re.finditer(r"[.\[]", path))]
         return next(((end, steps[path[:end]]) for end in sorted(ends, reverse=True) if path[:end] in steps), (0, None))
 
-    def _from(self, node: yaml.Node) -> Mapping[str, Step]:
+    def _steps_of(self, node: yaml.Node) -> Mapping[str, NodeLocation]:
         known = self._steps.get(id(node))
         if known is None:
-            known = self._steps[id(node)] = _named(node)
+            known = self._steps[id(node)] = _named_steps(node)
         return known
 
 
-def _named(node: yaml.Node) -> dict[str, Step]:
+def _named_steps(node: yaml.Node) -> dict[str, NodeLocation]:
     if isinstance(node, yaml.MappingNode):
         keys = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
         return {key.value: (key.start_mark.line + 1, value) for key, value in keys}
-    steps: dict[str, Step] = {}
+    steps: dict[str, NodeLocation] = {}
     for item in node.value if isinstance(node, yaml.SequenceNode) else ():
         for key, value in item.value if isinstance(item, yaml.MappingNode) else ():
             if key.value in _NAMES and isinstance(value, yaml.ScalarNode):
@@ -100,7 +100,7 @@ def _named(node: yaml.Node) -> dict[str, Step]:
     return steps
 
 
-def _item(node: yaml.Node, index: int) -> Step | None:
+def _item_step(node: yaml.Node, index: int) -> NodeLocation | None:
     if not isinstance(node, yaml.SequenceNode) or index >= len(node.value):
         return None
     item = node.value[index]

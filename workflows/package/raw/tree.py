@@ -13,21 +13,21 @@ from itertools import islice
 from pathlib import Path
 
 from workflows.package.findings import Finding
-from workflows.package.raw.files import SHARED
+from workflows.package.raw.files import SHARED_FOLDER
 
 MAX_FILES = 5_000
-MAX_FOLDERS_DEEP = 30
+MAX_FOLDER_DEPTH = 30
 MAX_TREE_BYTES = 256 * 1024 * 1024
 # No run uses them. Folders that begin with two dots are skipped too: a mounted ConfigMap links into them.
 SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", ".venv", "node_modules"})
-_SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system in use
-_KEPT_DIGESTS = 50_000
+_MIN_SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system in use
+_MAX_DIGESTS = 50_000
 
 Stamp = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TreeFile:
+class PackageTreeFile:
     """`name` does not depend on where the package lies."""
 
     name: str
@@ -42,10 +42,10 @@ class TreeFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class PackageTree:
     """`problems` is not empty when the files are not all there is."""
 
-    files: tuple[TreeFile, ...]
+    files: tuple[PackageTreeFile, ...]
     problems: tuple[Finding, ...] = ()
 
     @property
@@ -53,24 +53,24 @@ class Tree:
         return (*(each.stamp for each in self.files), *((str(each), 0, 0, 0) for each in self.problems))
 
 
-def read_tree(folder: Path) -> Tree:
+def read_tree(folder: Path) -> PackageTree:
     """The package and what it shares with its neighbours; a link that leaves them is a problem, not a file."""
     root = folder.resolve()
-    shared = root.parent / SHARED
-    walk = _Walk((root, shared))
-    files = [*walk.files(root, ""), *_Walk((shared,), count=walk.count).files(shared, f"../{SHARED}/")]
+    shared = root.parent / SHARED_FOLDER
+    walk = _TreeWalk((root, shared))
+    files = [*walk.collect_files(root, ""), *_TreeWalk((shared,), count=walk.count).collect_files(shared, f"../{SHARED_FOLDER}/")]
     problem = None
-    if len(files) > MAX_FILES or walk.too_many:
+    if len(files) > MAX_FILES or walk.has_too_many:
         problem = ("too_many_files", f"holds more than {MAX_FILES} files and folders")
     elif sum(each.size for each in files) > MAX_TREE_BYTES:
         problem = ("package_too_large", f"is larger than {MAX_TREE_BYTES >> 20} MB")
     if problem is not None:
-        message = f"{problem[1]}, with {SHARED} beside it; keep elsewhere what no run needs"
-        return Tree((), (Finding("error", problem[0], root.name, "", message),))
-    return Tree(tuple(files), tuple(walk.problems))
+        message = f"{problem[1]}, with {SHARED_FOLDER} beside it; keep elsewhere what no run needs"
+        return PackageTree((), (Finding("error", problem[0], root.name, "", message),))
+    return PackageTree(tuple(files), tuple(walk.problems))
 
 
-class _Walk:
+class _TreeWalk:
     """Each folder once, however many links lead to it; no more entries than a package may have."""
 
     def __init__(self, roots: tuple[Path, ...], *, count: int = 0) -> None:
@@ -79,29 +79,29 @@ class _Walk:
         self.problems: list[Finding] = []
 
     @property
-    def too_many(self) -> bool:
+    def has_too_many(self) -> bool:
         return self.count > MAX_FILES
 
-    def files(self, root: Path, prefix: str) -> list[TreeFile]:
-        found: list[TreeFile] = []
-        seen = _identity(root)  # links may lead round in circles
+    def collect_files(self, root: Path, prefix: str) -> list[PackageTreeFile]:
+        found: list[PackageTreeFile] = []
+        seen = _root_identity(root)  # links may lead round in circles
         folders = [(root, prefix)]
-        while folders and not self.too_many:
+        while folders and not self.has_too_many:
             folder, prefix = folders.pop()
-            for entry in self._entries(folder, prefix):
+            for entry in self._scan_folder(folder, prefix):
                 name = prefix + entry.name
-                facts = self._facts(entry, name)
+                facts = self._stat_entry(entry, name)
                 if facts is not None and stat.S_ISDIR(facts.st_mode):
                     identity = (facts.st_dev, facts.st_ino)
-                    if identity not in seen and self._is_walked(entry.name, name):
+                    if identity not in seen and self._should_enter(entry.name, name):
                         folders.append((Path(entry.path), f"{name}/"))
                         seen.add(identity)
                 elif facts is not None and stat.S_ISREG(facts.st_mode):
                     times = (facts.st_mtime_ns, facts.st_ctime_ns)
-                    found.append(TreeFile(name, Path(entry.path), facts.st_size, *times))
+                    found.append(PackageTreeFile(name, Path(entry.path), facts.st_size, *times))
         return sorted(found, key=lambda each: each.name)
 
-    def _entries(self, folder: Path, prefix: str) -> list[os.DirEntry[str]]:
+    def _scan_folder(self, folder: Path, prefix: str) -> list[os.DirEntry[str]]:
         """In the order of their names: of two ways to one folder, the same one names its files every time."""
         try:
             with os.scandir(folder) as listed:
@@ -115,25 +115,25 @@ class _Walk:
         self.count += len(entries)
         return entries
 
-    def _facts(self, entry: os.DirEntry[str], name: str) -> os.stat_result | None:
+    def _stat_entry(self, entry: os.DirEntry[str], name: str) -> os.stat_result | None:
         """None for what is no part of the package, and for links to nowhere: whoever needs the file says so."""
         try:
-            if entry.is_symlink() and not self._stays(Path(entry.path).resolve(strict=True), name):
+            if entry.is_symlink() and not self._is_inside(Path(entry.path).resolve(strict=True), name):
                 return None
             return entry.stat()
         except (OSError, RuntimeError):  # gone since, or links in a circle
             return None
 
-    def _is_walked(self, folder: str, name: str) -> bool:
+    def _should_enter(self, folder: str, name: str) -> bool:
         if folder in SKIPPED_FOLDERS or folder.startswith(".."):
             return False
-        if name.count("/") < MAX_FOLDERS_DEEP:
+        if name.count("/") < MAX_FOLDER_DEPTH:
             return True
-        message = f"lies more than {MAX_FOLDERS_DEEP} folders deep; keep elsewhere what no run needs"
+        message = f"lies more than {MAX_FOLDER_DEPTH} folders deep; keep elsewhere what no run needs"
         self.problems.append(Finding("error", "too_many_files", name, "", message))
         return False
 
-    def _stays(self, target: Path, name: str) -> bool:
+    def _is_inside(self, target: Path, name: str) -> bool:
         if any(target.is_relative_to(root) for root in self.roots):
             return True
         message = "is a link out of the package and not followed; copy what it names into the package"
@@ -141,7 +141,7 @@ class _Walk:
         return False
 
 
-def _identity(folder: Path) -> set[tuple[int, int]]:
+def _root_identity(folder: Path) -> set[tuple[int, int]]:
     try:
         facts = folder.stat()
     except OSError:  # there is no such folder
@@ -149,29 +149,29 @@ def _identity(folder: Path) -> set[tuple[int, int]]:
     return {(facts.st_dev, facts.st_ino)}
 
 
-def content_version(folder: Path) -> str:
+def compute_content_version(folder: Path) -> str:
     """Empty, as no version is, when there is more than can be read."""
     tree = read_tree(folder)
-    return "" if any(each.level == "error" for each in tree.problems) else version_of(tree)
+    return "" if any(each.level == "error" for each in tree.problems) else compute_version(tree)
 
 
-def version_of(tree: Tree) -> str:
+def compute_version(tree: PackageTree) -> str:
     """OSError when a file cannot be read."""
     digest = hashlib.sha256()
     for each in tree.files:
         digest.update(each.name.encode(errors="surrogateescape") + b"\0")
-        digest.update(_digests.of(each))
+        digest.update(_digests.digest_of(each))
     return digest.hexdigest()[:16]
 
 
-class _Digests:
+class _DigestCache:
     """What each file hashed to, as long as nothing touched it."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[Stamp, bytes]] = {}
         self._lock = threading.Lock()
 
-    def of(self, file: TreeFile) -> bytes:
+    def digest_of(self, file: PackageTreeFile) -> bytes:
         with self._lock:
             stamp, digest = self._known.get(file.path, (None, b""))
         if stamp == file.stamp:
@@ -179,15 +179,15 @@ class _Digests:
         with file.path.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").digest()
         # A file written a moment ago may be written again without its times moving on.
-        if time.time_ns() - file.ctime_ns > _SETTLED_NS:
-            self._keep(file, digest)
+        if time.time_ns() - file.ctime_ns > _MIN_SETTLED_NS:
+            self._remember(file, digest)
         return digest
 
-    def _keep(self, file: TreeFile, digest: bytes) -> None:
+    def _remember(self, file: PackageTreeFile, digest: bytes) -> None:
         with self._lock:
-            if len(self._known) >= _KEPT_DIGESTS:
+            if len(self._known) >= _MAX_DIGESTS:
                 self._known.clear()
             self._known[file.path] = (file.stamp, digest)
 
 
-_digests = _Digests()
+_digests = _DigestCache()

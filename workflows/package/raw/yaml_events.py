@@ -19,14 +19,14 @@ _NO_KEY = object()
 _BOOLEANS = yaml.constructor.SafeConstructor.bool_values
 
 # Dates stay text, as in JSON: a run document has no dates, and `2026-02-30` would not even load.
-_IMPLICIT = {
+_IMPLICIT_RESOLVERS = {
     first: [(tag.removeprefix(_TAG), pattern) for tag, pattern in resolvers if tag != _TAG + "timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ReaderNote:
     """What an author should know about how the text was read."""
 
     code: str
@@ -36,12 +36,12 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class DataDocument:
     data: Any
-    notes: tuple[Note, ...] = ()
+    notes: tuple[ReaderNote, ...] = ()
 
 
-class _Value(NamedTuple):
+class _YamlValue(NamedTuple):
     """`nodes`, `characters` and `depth` count with every alias written out."""
 
     value: Any
@@ -52,7 +52,7 @@ class _Value(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCollection:
     """A collection whose end has not come yet."""
 
     value: list[Any] | dict[Any, Any]
@@ -61,138 +61,138 @@ class _Open:
     characters: int = 0
     depth: int = 0
     key: Any = _NO_KEY
-    merged: list[Any] = field(default_factory=list)
+    merged_mappings: list[Any] = field(default_factory=list)
 
 
-class _Reader:
+class _YamlReader:
     def __init__(self) -> None:
-        self.root = _Open([], None)
+        self.root = _OpenCollection([], None)
         self.stack = [self.root]
-        self.notes: list[Note] = []
-        self.anchors: dict[str, _Value] = {}
-        self.plain: dict[str, _Value] = {}  # most words of a package stand there many times
+        self.notes: list[ReaderNote] = []
+        self.anchors: dict[str, _YamlValue] = {}
+        self.plain_scalars: dict[str, _YamlValue] = {}  # most words of a package stand there many times
 
-    def read(self, text: str) -> Document:
+    def read(self, text: str) -> DataDocument:
         for event in yaml.parse(text, yaml.CSafeLoader):
             if isinstance(event, yaml.ScalarEvent):
-                value = self._scalar(event)
+                value = self._read_scalar(event)
                 if event.anchor:
                     self.anchors[event.anchor] = value
-                self._add(value, event)
+                self._add_value(value, event)
             elif isinstance(event, yaml.CollectionStartEvent):
-                self._open(event)
+                self._open_collection(event)
             elif isinstance(event, yaml.CollectionEndEvent):
-                self._close(event)
+                self._close_collection(event)
             elif isinstance(event, yaml.AliasEvent):
-                self._add(self._alias(event), event)
+                self._add_value(self._resolve_alias(event), event)
             elif isinstance(event, yaml.DocumentStartEvent) and self.root.value:
-                raise _problem("holds a second document; keep one", event)
-        return Document(self.root.value[0] if self.root.value else None, tuple(self.notes))
+                raise _yaml_error("holds a second document; keep one", event)
+        return DataDocument(self.root.value[0] if self.root.value else None, tuple(self.notes))
 
-    def _open(self, event: Any) -> None:
+    def _open_collection(self, event: Any) -> None:
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", f"{_TAG}map" if is_mapping else f"{_TAG}seq"):
-            raise _problem(f"the tag {event.tag} is not read; write plain values", event)
-        self.stack.append(_Open({} if is_mapping else [], event.anchor))
+            raise _yaml_error(f"the tag {event.tag} is not read; write plain values", event)
+        self.stack.append(_OpenCollection({} if is_mapping else [], event.anchor))
         if len(self.stack) > MAX_DEPTH + 1:
-            raise _problem("is nested too deeply", event)
+            raise _yaml_error("is nested too deeply", event)
 
-    def _close(self, event: Any) -> None:
+    def _close_collection(self, event: Any) -> None:
         closed = self.stack.pop()
         value = closed.value
-        if closed.merged and isinstance(value, dict):  # what stands in the mapping itself wins
-            value = {key: item for each in [*reversed(closed.merged), value] for key, item in each.items()}
-        whole = _Value(value, closed.nodes, closed.characters, closed.depth + 1)
+        if closed.merged_mappings and isinstance(value, dict):  # what stands in the mapping itself wins
+            value = {key: item for each in [*reversed(closed.merged_mappings), value] for key, item in each.items()}
+        whole = _YamlValue(value, closed.nodes, closed.characters, closed.depth + 1)
         if closed.anchor:
             self.anchors[closed.anchor] = whole
-        self._add(whole, event)
+        self._add_value(whole, event)
 
-    def _alias(self, event: Any) -> _Value:
+    def _resolve_alias(self, event: Any) -> _YamlValue:
         if any(event.anchor == each.anchor for each in self.stack):
-            raise _problem(f"the alias {event.anchor} stands inside of what it names", event)
+            raise _yaml_error(f"the alias {event.anchor} stands inside of what it names", event)
         if event.anchor not in self.anchors:
-            raise _problem(f"the alias {event.anchor} names nothing above it", event)
+            raise _yaml_error(f"the alias {event.anchor} names nothing above it", event)
         return self.anchors[event.anchor]
 
-    def _add(self, value: _Value, event: Any) -> None:
+    def _add_value(self, value: _YamlValue, event: Any) -> None:
         parent = self.stack[-1]
         parent.nodes += value.nodes
         parent.characters += value.characters
         parent.depth = max(parent.depth, value.depth)
         if len(self.stack) + value.depth > MAX_DEPTH + 1:
-            raise _problem("is nested too deeply", event)
+            raise _yaml_error("is nested too deeply", event)
         if parent.nodes > MAX_NODES or parent.characters > MAX_CHARACTERS:
             limits = f"{MAX_NODES} values or {MAX_CHARACTERS >> 20} MB"
-            raise _problem(f"holds too much: more than {limits} once its aliases are written out", event)
+            raise _yaml_error(f"holds too much: more than {limits} once its aliases are written out", event)
         if isinstance(parent.value, list):
-            parent.value.append(_plain(value.value))
+            parent.value.append(_unmerge(value.value))
         elif parent.key is _NO_KEY:
-            parent.key = self._key(value, parent, event)
+            parent.key = self._read_key(value, parent, event)
         else:
-            self._set(parent, parent.value, _plain(value.value), event)
+            self._set_item(parent, parent.value, _unmerge(value.value), event)
             parent.key = _NO_KEY
 
-    def _key(self, value: _Value, parent: _Open, event: Any) -> Any:
+    def _read_key(self, value: _YamlValue, parent: _OpenCollection, event: Any) -> Any:
         key = value.value
         if isinstance(key, list | dict):
-            raise _problem("a key must be plain text; put text in quotes that begins with { or [", event)
+            raise _yaml_error("a key must be plain text; put text in quotes that begins with { or [", event)
         if value.written is not None:
             key = value.written
-            message = f"the key {key} means {_spoken(value.value)} in YAML; it is read as text: put it in quotes"
-            self._note("boolean_key", key, message, event)
+            message = f"the key {key} means {_boolean_word(value.value)} in YAML; it is read as text: put it in quotes"
+            self._add_note("boolean_key", key, message, event)
         if key is not _MERGE and key in parent.value:
-            self._note("duplicate_key", key, f"{key} stands here twice; the last one counts: remove one", event)
+            self._add_note("duplicate_key", key, f"{key} stands here twice; the last one counts: remove one", event)
         return key
 
-    def _set(self, parent: _Open, mapping: dict[Any, Any], value: Any, event: Any) -> None:
+    def _set_item(self, parent: _OpenCollection, mapping: dict[Any, Any], value: Any, event: Any) -> None:
         if parent.key is not _MERGE:
             mapping[parent.key] = value
             return
         several = value if isinstance(value, list) else [value]
         if not all(isinstance(each, dict) for each in several):
-            raise _problem("<< needs a mapping, or a list of them", event)
-        parent.merged += several
+            raise _yaml_error("<< needs a mapping, or a list of them", event)
+        parent.merged_mappings += several
 
-    def _note(self, code: str, key: Any, message: str, event: Any) -> None:
+    def _add_note(self, code: str, key: Any, message: str, event: Any) -> None:
         path = ""
         for each in self.stack[1:-1]:
             path += f"[{len(each.value)}]" if isinstance(each.value, list) else f".{each.key}"
-        self.notes.append(Note(code, f"{path}.{key}".lstrip("."), event.start_mark.line + 1, message))
+        self.notes.append(ReaderNote(code, f"{path}.{key}".lstrip("."), event.start_mark.line + 1, message))
 
-    def _scalar(self, event: Any) -> _Value:
+    def _read_scalar(self, event: Any) -> _YamlValue:
         if event.tag in (None, "!"):
             if not event.implicit[0]:
-                return _Value(event.value, characters=len(event.value))
-            known = self.plain.get(event.value)
+                return _YamlValue(event.value, characters=len(event.value))
+            known = self.plain_scalars.get(event.value)
             if known is None:
-                known = self.plain[event.value] = _typed(_implicit_kind(event.value), event)
+                known = self.plain_scalars[event.value] = _convert_scalar(_implicit_kind(event.value), event)
             return known
         kind = event.tag.removeprefix(_TAG)
         if kind not in _TYPES or kind == "merge":
-            raise _problem(f"the tag {event.tag} is not read; write plain values", event)
-        return _typed(kind, event)
+            raise _yaml_error(f"the tag {event.tag} is not read; write plain values", event)
+        return _convert_scalar(kind, event)
 
 
-def read_yaml(text: str) -> Document:
+def read_yaml(text: str) -> DataDocument:
     """yaml.YAMLError with a mark when it cannot be read."""
-    return _Reader().read(text)
+    return _YamlReader().read(text)
 
 
 def _implicit_kind(word: str) -> str:
-    return next((kind for kind, pattern in _IMPLICIT.get(word[:1], ()) if pattern.match(word)), "str")
+    return next((kind for kind, pattern in _IMPLICIT_RESOLVERS.get(word[:1], ()) if pattern.match(word)), "str")
 
 
-def _typed(kind: str, event: Any) -> _Value:
+def _convert_scalar(kind: str, event: Any) -> _YamlValue:
     word = event.value
     try:
         value = _TYPES[kind](word)
     except (ValueError, KeyError, IndexError):  # `!!int x`, `!!bool x`, numbers of 5 000 digits
-        raise _problem(f"{word[:40]!r} cannot be read as {kind}", event) from None
+        raise _yaml_error(f"{word[:40]!r} cannot be read as {kind}", event) from None
     written = word if isinstance(value, bool) and event.implicit[0] else None
-    return _Value(value, characters=len(word), written=written)
+    return _YamlValue(value, characters=len(word), written=written)
 
 
-def _number(kind: str) -> Callable[[str], Any]:
+def _number_constructor(kind: str) -> Callable[[str], Any]:
     constructor = yaml.constructor.SafeConstructor()
     construct = getattr(constructor, f"construct_yaml_{kind}")
     return lambda word: construct(yaml.ScalarNode(f"{_TAG}{kind}", word))
@@ -203,20 +203,20 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
     "value": str,  # a lone `=`
     "null": lambda _: None,
     "bool": lambda word: _BOOLEANS[word.lower()],
-    "int": _number("int"),
-    "float": _number("float"),
+    "int": _number_constructor("int"),
+    "float": _number_constructor("float"),
     "merge": lambda _: _MERGE,
 }
 
 
-def _plain(value: Any) -> Any:
+def _unmerge(value: Any) -> Any:
     """`<<` is a merge only where a key stands."""
     return "<<" if value is _MERGE else value
 
 
-def _spoken(value: bool) -> str:
+def _boolean_word(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _problem(message: str, event: Any) -> yaml.MarkedYAMLError:
+def _yaml_error(message: str, event: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)

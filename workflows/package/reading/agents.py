@@ -6,7 +6,7 @@ from typing import Any
 from workflows.package.models import DEFAULT_MODEL, TERMINATE, USER, Agent
 from workflows.package.reading.prompts import read_prompt
 from workflows.package.reading.section import Section
-from workflows.package.reading.spelling import speaker, spelled
+from workflows.package.reading.spelling import normalize_speaker, used_field_name
 
 _CAPABILITIES = (
     "sandbox_shell",
@@ -19,42 +19,42 @@ _CAPABILITIES = (
     "pending_turn_replay",
     "role",
 )
-_SIBLINGS = ("schema_version", "version", "description")
-_LONGEST_NAME = 64  # what model APIs take as the name of a speaker; so are the characters
-_NOT_IN_NAMES = frozenset('<>|\\/.$"')  # the dot and the dollar are for MongoDB, whose keys agents become
+_METADATA_FIELDS = ("schema_version", "version", "description")
+_MAX_LENGTH = 64  # what model APIs take as the name of a speaker; so are the characters
+_FORBIDDEN_CHARACTERS = frozenset('<>|\\/.$"')  # the dot and the dollar are for MongoDB, whose keys agents become
 
 
 def read_agents(section: Section) -> dict[str, Agent]:
     agents: dict[str, Agent] = {}
-    for one in _entries(section):
-        agent = _agent(one)
+    for one in _iter_entries(section):
+        agent = _read_agent(one)
         if agent.name in agents:
             message = f"{agent.name} is defined twice; rename one"
-            one.error("duplicate_agent", spelled(one, "name", "agent_name"), message)
+            one.error("duplicate_agent", used_field_name(one, "name", "agent_name"), message)
         if agent.name:
             agents[agent.name] = agent
-    if not agents and not _report_lost(section):
+    if not agents and not _report_misnamed_root(section):
         section.error("no_agents", "agents", "a package needs at least one agent")
     return agents
 
 
-def _report_lost(section: Section) -> bool:
+def _report_misnamed_root(section: Section) -> bool:
     """One error for `agnts: [...]`, instead of one for each field that is no agent."""
     lost = [key for key, value in section.body.items() if isinstance(value, list) and isinstance(key, str)]
-    if not _is_no_mapping_of_agents(section.body) or not lost:
+    if not _has_no_agents_mapping(section.body) or not lost:
         return False
-    hint = "did you mean agents?" if section.findings.near(lost[0], ["agents"]) else "write them under agents"
+    hint = "did you mean agents?" if section.findings.suggest_name(lost[0], ["agents"]) else "write them under agents"
     section.error("no_agents", lost[0], f"is not read, and a package needs at least one agent; {hint}")
     return True
 
 
-def _is_no_mapping_of_agents(body: Mapping[Any, Any]) -> bool:
+def _has_no_agents_mapping(body: Mapping[Any, Any]) -> bool:
     return "agents" not in body and not any(value is None or isinstance(value, Mapping) for value in body.values())
 
 
-def _entries(section: Section) -> Iterator[Section]:
+def _iter_entries(section: Section) -> Iterator[Section]:
     """A list of agents, or a mapping from name to agent, under `agents` or bare."""
-    if section.body and _is_no_mapping_of_agents(section.body):
+    if section.body and _has_no_agents_mapping(section.body):
         return
     body = section.body.get("agents", section.body)
     if isinstance(body, list):
@@ -63,15 +63,15 @@ def _entries(section: Section) -> Iterator[Section]:
             if isinstance(entry, Mapping):
                 yield one
     elif isinstance(body, Mapping):
-        yield from _named_entries(section, body, prefix="" if body is section.body else "agents.")
+        yield from _iter_named_entries(section, body, prefix="" if body is section.body else "agents.")
     else:
         section.error("wrong_type", "agents", "must be a list or a mapping of agents")
     if "agents" in section.body:
-        section.get("agents", *_SIBLINGS)
-        section.report_rest()
+        section.get("agents", *_METADATA_FIELDS)
+        section.report_unread()
 
 
-def _named_entries(section: Section, body: Mapping[Any, Any], *, prefix: str) -> Iterator[Section]:
+def _iter_named_entries(section: Section, body: Mapping[Any, Any], *, prefix: str) -> Iterator[Section]:
     for key, entry in body.items():
         if not isinstance(key, str):
             section.error("wrong_type", prefix.rstrip("."), "has an agent whose name is no text; put it in quotes")
@@ -79,44 +79,44 @@ def _named_entries(section: Section, body: Mapping[Any, Any], *, prefix: str) ->
             written = {field: value for field, value in (entry or {}).items() if value is not None}
             named = written if "name" in written or "agent_name" in written else {"name": key, **written}
             yield section.child(named, f"{prefix}{key}")
-        elif not (prefix == "" and key in _SIBLINGS):  # a sibling of the agents where `agents` is not written
+        elif not (prefix == "" and key in _METADATA_FIELDS):  # a sibling of the agents where `agents` is not written
             section.error("wrong_type", f"{prefix}{key}", "must be a mapping, as an agent is; or leave it out")
 
 
-def _agent(section: Section) -> Agent:
+def _read_agent(section: Section) -> Agent:
     _report_not_executed(section)
     agent = Agent(
-        name=_name(section),
+        name=_read_name(section),
         system_message=read_prompt(section),
         model=section.text("model") or DEFAULT_MODEL,
         description=section.text("description") or "",
-        max_consecutive_auto_reply=_auto_replies(section),
+        max_consecutive_auto_reply=_read_max_auto_replies(section),
         auto_tool_mode=section.flag("auto_tool_mode"),
         structured_outputs_required=section.flag("structured_outputs_required"),
         place=section.path,
     )
-    section.report_rest()
+    section.report_unread()
     return agent
 
 
-def _auto_replies(section: Section) -> int | None:
+def _read_max_auto_replies(section: Section) -> int | None:
     field = "max_consecutive_auto_reply"
     if section.get(field) is None:
         return None
-    most = section.integer(field, default=-1, least=0)
+    most = section.integer(field, default=-1, minimum=0)
     return None if most < 0 else most
 
 
-def _name(section: Section) -> str:
-    field = spelled(section, "name", "agent_name")
+def _read_name(section: Section) -> str:
+    field = used_field_name(section, "name", "agent_name")
     name = section.required_text(field)
-    if speaker(name) != name or name in (USER, TERMINATE):
+    if normalize_speaker(name) != name or name in (USER, TERMINATE):
         message = f"{name} means a person or the end of the chat, so that no hand-off reaches it; rename the agent"
         section.error("reserved_name", field, message)
     elif (
-        len(name) > _LONGEST_NAME or not name.isprintable() or any(map(str.isspace, name)) or _NOT_IN_NAMES & set(name)
+        len(name) > _MAX_LENGTH or not name.isprintable() or any(map(str.isspace, name)) or _FORBIDDEN_CHARACTERS & set(name)
     ):
-        message = f"use at most {_LONGEST_NAME} characters, without spaces and without any of < > | \\ / . $ and quotes"
+        message = f"use at most {_MAX_LENGTH} characters, without spaces and without any of < > | \\ / . $ and quotes"
         section.error("wrong_value", field, message)
     return name
 
@@ -124,14 +124,14 @@ def _name(section: Section) -> str:
 def _report_not_executed(section: Section) -> None:
     mode = section.text("human_input_mode")
     if mode is not None and mode.upper() != "NEVER":
-        section.ignored("human_input_mode", f"{mode} needs a person in the chat; NEVER is used")
+        section.report_ignored("human_input_mode", f"{mode} needs a person in the chat; NEVER is used")
     if section.get("llm_config_type"):
-        section.ignored("llm_config_type", "is not read; write model: with an alias of the models file")
+        section.report_ignored("llm_config_type", "is not read; write model: with an alias of the models file")
     for capability in _CAPABILITIES:
-        if _wanted(section.get(capability)):
+        if _is_enabled(section.get(capability)):
             message = "is a capability that agents do not have here; give the agent a tool for it, or leave it out"
             section.warning("capability_unsupported", capability, message)
 
 
-def _wanted(value: Any) -> bool:
+def _is_enabled(value: Any) -> bool:
     return bool(value) and not (isinstance(value, str) and value.strip().lower() in ("false", "no", "off", "none"))

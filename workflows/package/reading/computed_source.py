@@ -2,27 +2,27 @@
 
 from collections.abc import Mapping
 
-from workflows.package.reading.expressions import WHOLE_INPUT, names_of, read_expression
+from workflows.package.reading.expressions import WHOLE_INPUT, referenced_names, read_expression
 from workflows.package.reading.section import Section
 from workflows.package.reading.write_targets import read_write_target
 from workflows.package.sources import ComputedSource, WriteTarget
 
-NO_FUNCTION = (
+FUNCTION_HINT = (
     "if it is a function: a computation is a JMESPath expression over its inputs, such as sum([a, b]), and calls none"
     " of the package; let a tool or a lifecycle tool compute the value and set it"
 )
 
 
-def read_computed(source: Section) -> ComputedSource:
+def read_computed_source(source: Section) -> ComputedSource:
     """`persist_to` may name another variable: whoever has read them all resolves that."""
     computation = read_expression(source, "computation")
-    inputs = _inputs(source)
+    inputs = _read_inputs(source)
     if computation is not None:
-        inputs = _complete(source, inputs, names_of(computation), bare=computation.strip())
-    return ComputedSource(computation, inputs, _persist_to(source))
+        inputs = _complete_inputs(source, inputs, referenced_names(computation), expression=computation.strip())
+    return ComputedSource(computation, inputs, _read_persist_to(source))
 
 
-def _inputs(source: Section) -> Mapping[str, str]:
+def _read_inputs(source: Section) -> Mapping[str, str]:
     """A list of names, or what the expression calls them -> their names."""
     raw = source.get("inputs") or {}
     pairs = dict(raw) if isinstance(raw, Mapping) else None
@@ -34,22 +34,22 @@ def _inputs(source: Section) -> Mapping[str, str]:
     return pairs
 
 
-def _complete(source: Section, inputs: Mapping[str, str], names: frozenset[str], *, bare: str) -> Mapping[str, str]:
+def _complete_inputs(source: Section, inputs: Mapping[str, str], names: frozenset[str], *, expression: str) -> Mapping[str, str]:
     named = names - {WHOLE_INPUT}
     if not inputs:
         if WHOLE_INPUT in names:
             source.error("missing_field", "inputs", "is needed, since the expression takes all of its input as @")
         return {name: name for name in sorted(named)}
     missing = sorted(named - set(inputs))
-    if missing == [bare]:
-        source.error("unknown_input", "computation", f"{bare} is none of its inputs: add it there; {NO_FUNCTION}")
+    if missing == [expression]:
+        source.error("unknown_input", "computation", f"{expression} is none of its inputs: add it there; {FUNCTION_HINT}")
     elif missing:
         message = f"looks at {', '.join(missing)}, which inputs does not name; add it there"
         source.error("unknown_input", "computation", message)
     return inputs
 
 
-def _persist_to(source: Section) -> WriteTarget | None:
+def _read_persist_to(source: Section) -> WriteTarget | None:
     raw = source.get("persist_to")
     if raw is None or isinstance(raw, str):
         return None

@@ -11,58 +11,58 @@ from workflows.package.reading.placeholders import check_placeholders
 from workflows.package.reading.section import Section
 from workflows.package.sources import Authorization, ExternalSource
 
-LONGEST_TIMEOUT_S = 60.0
-WAITED_AT_MOST_S = 15.0  # whatever the package says: a run is not to wait longer for its context
+MAX_TIMEOUT_S = 60.0
+MAX_WAIT_S = 15.0  # whatever the package says: a run is not to wait longer for its context
 MAX_ATTEMPTS = 5
 _ADDRESS = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\$\{")
-_FILLED = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
+_PLACEHOLDER_EXPRESSION = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\0]+")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET_NAME = re.compile(r"authorization|cookie|api[-_]?key|token|secret|password|signature", re.IGNORECASE)
 _SCHEMES = {"bearer": "bearer", "basic": "basic", "header": "header", "api_key": "header", "apikey": "header"}
-_WRITE_A_REFERENCE = "write env:NAME or file:PATH, never the secret itself"
+_REFERENCE_HINT = "write env:NAME or file:PATH, never the secret itself"
 
 
-def read_external(source: Section) -> ExternalSource:
+def read_external_source(source: Section) -> ExternalSource:
     source.get("service", "operation", "response_schema")  # words for readers
     method = source.text("method")
     if method is not None and method.strip().upper() != "GET":
         source.error("unsupported", "method", "must be GET; let a tool make calls that change something")
     return ExternalSource(
-        url=_url(source),
-        headers=_headers(source),
-        authorization=_authorization(source),
-        timeout_s=_timeout_s(source),
-        attempts=_attempts(source),
-        cache_ttl_s=_cache_ttl_s(source),
+        url=_read_url(source),
+        headers=_read_headers(source),
+        authorization=_read_authorization(source),
+        timeout_s=_read_timeout_s(source),
+        attempts=_read_attempts(source),
+        cache_ttl_s=_read_cache_ttl_s(source),
         select=read_expression(source, "select"),
     )
 
 
-def _timeout_s(source: Section) -> float:
-    timeout_s = read_duration_s(source, "timeout", "timeout_s", default=5.0, longest_s=LONGEST_TIMEOUT_S)
-    if timeout_s > WAITED_AT_MOST_S:
-        source.ignored("timeout", f"a run waits {WAITED_AT_MOST_S:.0f}s at most; write no more than that")
+def _read_timeout_s(source: Section) -> float:
+    timeout_s = read_duration_s(source, "timeout", "timeout_s", default=5.0, max_s=MAX_TIMEOUT_S)
+    if timeout_s > MAX_WAIT_S:
+        source.report_ignored("timeout", f"a run waits {MAX_WAIT_S:.0f}s at most; write no more than that")
     return timeout_s
 
 
-def _url(source: Section) -> str:
+def _read_url(source: Section) -> str:
     url = source.required_text("url")
-    problem = _url_problem(url) if url else None
+    problem = _find_url_problem(url) if url else None
     if problem is not None:
         source.error("wrong_value", "url", problem)
-    elif any(_SECRET_NAME.search(name) and not _PLACEHOLDER.search(value) for name, value in _query(url)):
-        source.error("secret_in_clear", "url", f"holds a secret in its query; use auth, and {_WRITE_A_REFERENCE}")
+    elif any(_SECRET_NAME.search(name) and not _PLACEHOLDER.search(value) for name, value in _query_parameters(url)):
+        source.error("secret_in_clear", "url", f"holds a secret in its query; use auth, and {_REFERENCE_HINT}")
     check_placeholders(source, "url", url)
     return url
 
 
-def _query(url: str) -> list[tuple[str, str]]:
+def _query_parameters(url: str) -> list[tuple[str, str]]:
     return parse_qsl(urlsplit(url).query, max_num_fields=None) if url else []
 
 
-def _url_problem(url: str) -> str | None:
+def _find_url_problem(url: str) -> str | None:
     address = _ADDRESS.match(url)
     if address is None:
         return "must begin with https:// or http:// and a host"
@@ -71,7 +71,7 @@ def _url_problem(url: str) -> str | None:
         return "has a placeholder in its host; write the host out, placeholders stand in path and query"
     if "@" in host:
         return "holds a user or a password; use auth"
-    plain = _FILLED.sub("", url)  # placeholders may hold spaces
+    plain = _PLACEHOLDER_EXPRESSION.sub("", url)  # placeholders may hold spaces
     if any(character.isspace() or not character.isprintable() or character == "\\" for character in plain):
         return "holds spaces or control characters"
     try:
@@ -82,7 +82,7 @@ def _url_problem(url: str) -> str | None:
     return None if valid else "names no host that can be called"
 
 
-def _headers(source: Section) -> Mapping[str, str]:
+def _read_headers(source: Section) -> Mapping[str, str]:
     headers: Mapping[Any, Any] = source.mapping("headers")
     section = source.child(headers, "headers")
     kept: dict[str, str] = {}
@@ -91,7 +91,7 @@ def _headers(source: Section) -> Mapping[str, str]:
         if not isinstance(name, str) or not isinstance(text, str) or not _is_header(name, text):
             section.error("wrong_value", str(name), "is no HTTP header; write its name and one line of plain text")
         elif _SECRET_NAME.search(name):
-            section.error("secret_in_clear", name, f"holds a secret; use auth, and {_WRITE_A_REFERENCE}")
+            section.error("secret_in_clear", name, f"holds a secret; use auth, and {_REFERENCE_HINT}")
         elif _PLACEHOLDER.search(text):
             section.error("wrong_value", name, "has a placeholder, which only path and query of the url may have")
         else:
@@ -103,7 +103,7 @@ def _is_header(name: str, value: str) -> bool:
     return _HEADER_NAME.fullmatch(name) is not None and value.isascii() and value.isprintable()
 
 
-def _authorization(source: Section) -> Authorization | None:
+def _read_authorization(source: Section) -> Authorization | None:
     raw = source.get("auth", "authorization")
     if raw is None:
         return None
@@ -113,19 +113,19 @@ def _authorization(source: Section) -> Authorization | None:
     word = (section.text("type", "scheme") or "bearer").lower()
     secret = section.text("secret", "secret_ref", "token", "key")
     name = section.text("header", "header_name")
-    section.report_rest()
+    section.report_unread()
     if word == "none" or not section.body:
         return None
     if word not in _SCHEMES:
         section.error("wrong_value", "type", f"must be one of {', '.join(_SCHEMES)}, none")
     elif secret is None:
-        section.error("missing_field", "secret", f"is needed; {_WRITE_A_REFERENCE}")
+        section.error("missing_field", "secret", f"is needed; {_REFERENCE_HINT}")
     elif _is_reference(section, "secret", secret):
-        return _scheme(section, word, secret, name)
+        return _make_authorization(section, word, secret, name)
     return None
 
 
-def _scheme(section: Section, word: str, secret: str, name: str | None) -> Authorization | None:
+def _make_authorization(section: Section, word: str, secret: str, name: str | None) -> Authorization | None:
     default = "X-API-Key" if word in ("api_key", "apikey") else "Authorization"
     if name is not None and not _HEADER_NAME.fullmatch(name):
         section.error("wrong_value", "header", "is no name of an HTTP header")
@@ -143,24 +143,24 @@ def _is_reference(section: Section, field: str, text: str) -> bool:
     """The text itself is not repeated: it may be the secret."""
     if _REFERENCE.fullmatch(text):
         return True
-    section.error("secret_in_clear", field, f"is no reference to a secret; {_WRITE_A_REFERENCE}")
+    section.error("secret_in_clear", field, f"is no reference to a secret; {_REFERENCE_HINT}")
     return False
 
 
-def _attempts(source: Section) -> int:
+def _read_attempts(source: Section) -> int:
     raw = source.get("retry", "attempts")
     if raw is None:
         return 2
     section = source.child(raw if isinstance(raw, Mapping) else {"attempts": raw}, "retry")
     attempts = section.integer("attempts", "max_attempts", default=2)
-    section.report_rest("is not executed: the wait between attempts is this worker's")
+    section.report_unread("is not executed: the wait between attempts is this worker's")
     if attempts > MAX_ATTEMPTS:
         section.error("wrong_value", "attempts", f"must be at most {MAX_ATTEMPTS}")
         return MAX_ATTEMPTS
     return attempts
 
 
-def _cache_ttl_s(source: Section) -> float:
+def _read_cache_ttl_s(source: Section) -> float:
     raw = source.get("cache")
     if raw is None or raw is False or raw == 0:
         return 0.0
@@ -169,5 +169,5 @@ def _cache_ttl_s(source: Section) -> float:
         return 0.0
     section.get("enabled")
     ttl_s = read_duration_s(section, "ttl", "ttl_s", "ttl_seconds", default=0.0)
-    section.report_rest()
+    section.report_unread()
     return ttl_s

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from workflows.context.bounds import MAX_VALUE_BYTES
-from workflows.context.fitting import MisfitError, fit, unstorable
+from workflows.context.fitting import MisfitError, coerce, find_unstorable
 from workflows.context.value_types import ValueType
-from workflows.package.raw.data_files import UnreadableError, parse
-from workflows.package.raw.files import SHARED
+from workflows.package.raw.data_files import UnreadableError, parse_document
+from workflows.package.raw.files import SHARED_FOLDER
 from workflows.package.reading.section import Section
 from workflows.package.sources import FileSource
 
@@ -19,7 +19,7 @@ _ENCODINGS = {
 }
 
 
-def read_file(source: Section, *, folder: Path, declared: ValueType) -> FileSource:
+def read_file_source(source: Section, *, folder: Path, declared_type: ValueType) -> FileSource:
     path = source.required_text("path")
     encoding = (source.text("encoding") or "utf-8").lower()
     form = (source.text("format") or _FORMATS.get(Path(path).suffix.lower(), "text")).lower()
@@ -28,30 +28,30 @@ def read_file(source: Section, *, folder: Path, declared: ValueType) -> FileSour
     elif encoding not in _ENCODINGS:
         source.error("wrong_value", "encoding", f"must be one of {', '.join(_ENCODINGS)}")
     elif path:
-        raw = _bytes(source, path, folder)
+        raw = _read_bytes(source, path, folder)
         if raw is not None:
-            return FileSource(path, _content(source, raw, form, _ENCODINGS[encoding] or encoding, declared))
+            return FileSource(path, _parse_content(source, raw, form, _ENCODINGS[encoding] or encoding, declared_type))
     return FileSource(path)
 
 
-def _bytes(source: Section, path: str, folder: Path) -> bytes | None:
+def _read_bytes(source: Section, path: str, folder: Path) -> bytes | None:
     if "\\" in path or "\0" in path:
         source.error("wrong_value", "path", "must be a path inside the package, with / between folders")
         return None
     try:
         file = (folder / path).resolve()
-        if not any(file.is_relative_to(root) for root in (folder.resolve(), (folder.parent / SHARED).resolve())):
-            source.error("leaves_package", "path", f"leads out of the package; put the file there, or in ../{SHARED}")
+        if not any(file.is_relative_to(root) for root in (folder.resolve(), (folder.parent / SHARED_FOLDER).resolve())):
+            source.error("leaves_package", "path", f"leads out of the package; put the file there, or in ../{SHARED_FOLDER}")
         elif any(part.lower().startswith(".env") for part in (*Path(path).parts, file.name)):
             source.error("forbidden_file", "path", "holds secrets by its name, and is never read; use another file")
         else:
-            return _read(source, file)
+            return _read_bounded(source, file)
     except OSError as error:
         source.error("unreadable", "path", f"cannot be read: {error.strerror or error}")
     return None
 
 
-def _read(source: Section, file: Path) -> bytes | None:
+def _read_bounded(source: Section, file: Path) -> bytes | None:
     try:
         status = file.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -72,23 +72,23 @@ def _read(source: Section, file: Path) -> bytes | None:
     return raw
 
 
-def _content(source: Section, raw: bytes, form: str, encoding: str, declared: ValueType) -> Any:
+def _parse_content(source: Section, raw: bytes, file_format: str, encoding: str, declared_type: ValueType) -> Any:
     try:
-        value = _parsed(raw.decode(encoding), form)
+        value = _parse_text(raw.decode(encoding), file_format)
     except (ValueError, UnreadableError) as error:
         reason = " ".join(str(error).split())[:200]
-        source.error("unreadable", "path", f"is not {form} in {encoding}: {reason}")
+        source.error("unreadable", "path", f"is not {file_format} in {encoding}: {reason}")
         return None
-    problem = unstorable(value)
+    problem = find_unstorable(value)
     if problem is not None:
         source.error("unreadable", "path", f"{problem}; a context holds plain JSON")
         return None
     try:
-        return fit(value, declared)
+        return coerce(value, declared_type)
     except MisfitError:
-        source.warning("wrong_type_of_value", "path", f"holds no {declared}, which the variable is declared as")
+        source.warning("wrong_type_of_value", "path", f"holds no {declared_type}, which the variable is declared as")
         return value
 
 
-def _parsed(text: str, form: str) -> Any:
-    return text if form == "text" else parse(text, is_json=form == "json").data
+def _parse_text(text: str, file_format: str) -> Any:
+    return text if file_format == "text" else parse_document(text, is_json=file_format == "json").data

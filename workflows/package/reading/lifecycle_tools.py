@@ -7,15 +7,15 @@ from workflows.package.models import LifecycleTool, Moment
 from workflows.package.reading.code import PackageCode
 from workflows.package.reading.section import Section
 from workflows.package.reading.tool_entries import (
-    known_agent,
+    check_agent,
     means_every_agent,
     report_integration,
-    tool_code,
-    tool_entries,
+    read_tool_code,
+    iter_tool_entries,
 )
 
-KEY = "lifecycle_tools"
-NEEDS_PERSON = (
+LIFECYCLE_TOOLS_FIELD = "lifecycle_tools"
+PERSON_NEEDED_TEXT = (
     "needs a person at a user interface: the run ends there as needs_human, unless its trigger answers"
     " with ui_responses: {tool: {key: value}}"
 )
@@ -23,29 +23,29 @@ MOMENTS: dict[str, Moment] = {moment: moment for moment in get_args(Moment)} | {
     "workflow_start": "on_start",
     "workflow_end": "on_complete",
 }
-AROUND_A_TURN: tuple[Moment, ...] = ("before_agent", "after_agent")
+TURN_MOMENTS: tuple[Moment, ...] = ("before_agent", "after_agent")
 _KINDS = {"lifecycletool", "agenttool", "uitool", "uisurface"}
 
 
-def read_lifecycle_tools(section: Section, *, code: PackageCode, agents: frozenset[str]) -> tuple[LifecycleTool, ...]:
-    tools = [_lifecycle_tool(one, owner, code=code, agents=agents) for one, owner in tool_entries(section, KEY)]
+def read_lifecycle_tools(section: Section, *, package_code: PackageCode, agents: frozenset[str]) -> tuple[LifecycleTool, ...]:
+    tools = [_read_lifecycle_tool(one, owner, package_code=package_code, agents=agents) for one, owner in iter_tool_entries(section, LIFECYCLE_TOOLS_FIELD)]
     return tuple(tool for tool in tools if tool is not None)
 
 
-def _lifecycle_tool(
-    section: Section, owner: str | None, *, code: PackageCode, agents: frozenset[str]
+def _read_lifecycle_tool(
+    section: Section, owner: str | None, *, package_code: PackageCode, agents: frozenset[str]
 ) -> LifecycleTool | None:
     """`owner`: the older form groups them by agent; some group them by the moment."""
     moment = read_moment(section, owner)
-    agent = _agent(section, None if owner in MOMENTS else owner, agents)
+    agent = _read_agent(section, None if owner in MOMENTS else owner, agents)
     if agent is not None and section.get("agent") and moment is not None:
-        report_agent_of_no_turn(section, "agent", moment)
-    found = tool_code(section, code, also_in=("hooks",))
+        report_agent_without_turn(section, "agent", moment)
+    found = read_tool_code(section, package_code, extra_folders=("hooks",))
     _report_kind(section)
     _report_not_executed(section)
     report_integration(section)
     section.get("description", "id", "kind", "name", "tool_id")
-    section.report_rest()
+    section.report_unread()
     if moment is None or found is None:
         return None
     return LifecycleTool(moment, agent, *found)
@@ -61,40 +61,40 @@ def read_moment(section: Section, owner: str | None = None) -> Moment | None:
     return moment
 
 
-def report_agent_of_no_turn(section: Section, field: str, moment: Moment) -> None:
-    if moment not in AROUND_A_TURN:
-        section.ignored(field, f"{moment} belongs to no agent's turn; leave it out")
+def report_agent_without_turn(section: Section, field: str, moment: Moment) -> None:
+    if moment not in TURN_MOMENTS:
+        section.report_ignored(field, f"{moment} belongs to no agent's turn; leave it out")
 
 
-def _agent(section: Section, owner: str | None, agents: frozenset[str]) -> str | None:
+def _read_agent(section: Section, owner: str | None, agents: frozenset[str]) -> str | None:
     name = section.text("agent") or owner
     if not name or means_every_agent(name, agents):
         return None
-    return name if known_agent(section, "agent", name, agents) else None
+    return name if check_agent(section, "agent", name, agents) else None
 
 
 def _report_not_executed(section: Section) -> None:
     """Generators write `ui: {component: null, mode: null}` to every entry, which says nothing."""
     ui = section.get("ui")
     says_something = any(each is not None for each in ui.values()) if isinstance(ui, Mapping) else ui is not None
-    if says_something and not _is_for_people(section):
-        section.ignored("ui", "is for a tool of a user interface, and this is none; leave it out")
+    if says_something and not _is_ui_tool(section):
+        section.report_ignored("ui", "is for a tool of a user interface, and this is none; leave it out")
     for field in ("auto_invoke", "auto_tool_call"):
         if section.get(field) is not None and not section.flag(field):
-            section.ignored(field, "a lifecycle tool is always called at its moment; remove it if it must not be")
+            section.report_ignored(field, "a lifecycle tool is always called at its moment; remove it if it must not be")
 
 
 def _report_kind(section: Section) -> None:
     raw = section.text("tool_type") or "Lifecycle_Tool"
-    if _kind(raw) not in _KINDS:
+    if _normalize_kind(raw) not in _KINDS:
         section.error("wrong_value", "tool_type", "must be Lifecycle_Tool, Agent_Tool, UI_Tool or UI_Surface")
-    elif _is_for_people(section):
-        section.warning("ui_tool_headless", "tool_type", f"{raw} {NEEDS_PERSON}")
+    elif _is_ui_tool(section):
+        section.warning("ui_tool_headless", "tool_type", f"{raw} {PERSON_NEEDED_TEXT}")
 
 
-def _is_for_people(section: Section) -> bool:
-    return _kind(section.text("tool_type") or "").startswith("ui")
+def _is_ui_tool(section: Section) -> bool:
+    return _normalize_kind(section.text("tool_type") or "").startswith("ui")
 
 
-def _kind(written: str) -> str:
+def _normalize_kind(written: str) -> str:
     return written.strip().replace("_", "").lower()

@@ -6,13 +6,13 @@ from typing import Any
 from workflows.package.reading.section import Section
 
 
-def named_entries(section: Section, key: str) -> Iterator[tuple[str, Section]]:
+def read_named_entries(section: Section, key: str) -> Iterator[tuple[str, Section]]:
     """A mapping by name, or a list of mappings with a `name`; a type alone may stand for its mapping."""
     raw = section.get(key)
     if isinstance(raw, list):
-        yield from _listed_entries(section, key, raw)
+        yield from _read_listed_entries(section, key, raw)
         return
-    for name, body in _entries(section, key):
+    for name, body in _mapping_items(section, key):
         if not isinstance(name, str) or not name.strip():
             section.error("wrong_type", key, f"has the key {name!r}, where a name is needed; write it in quotes")
             continue
@@ -21,7 +21,7 @@ def named_entries(section: Section, key: str) -> Iterator[tuple[str, Section]]:
             yield name, one
 
 
-def _listed_entries(section: Section, key: str, entries: list[Any]) -> Iterator[tuple[str, Section]]:
+def _read_listed_entries(section: Section, key: str, entries: list[Any]) -> Iterator[tuple[str, Section]]:
     seen: set[str] = set()
     for index, body in enumerate(entries):
         one = section.child(body, f"{key}[{index}]")
@@ -35,7 +35,7 @@ def _listed_entries(section: Section, key: str, entries: list[Any]) -> Iterator[
             yield name, one
 
 
-def required_names(section: Section, fields: Mapping[str, Section]) -> frozenset[str] | None:
+def read_required_names(section: Section, fields: Mapping[str, Section]) -> frozenset[str] | None:
     """The model's own list of the fields that must be there; None when it has none, so that all must."""
     raw = section.get("required")
     if not isinstance(raw, list):
@@ -47,6 +47,6 @@ def required_names(section: Section, fields: Mapping[str, Section]) -> frozenset
     return frozenset(name for name in raw if isinstance(name, str))
 
 
-def _entries(section: Section, key: str) -> Iterable[tuple[Any, Any]]:
+def _mapping_items(section: Section, key: str) -> Iterable[tuple[Any, Any]]:
     """YAML has keys that are no text: `on` is true."""
     return section.mapping(key).items()

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workflows.compat.names import FOREIGN_WORKFLOWS
-from workflows.package.raw.files import SHARED
-from workflows.package.reading.parsed_code import FOR_TOOLS, OUR_PACKAGES, OWN_ROOT
+from workflows.package.raw.files import SHARED_FOLDER
+from workflows.package.reading.parsed_code import TOOL_MODULES, OUR_PACKAGES, OWN_ROOT
 
-_MOST_PARTS = 20
-_LONGEST_NAME = 200
+_MAX_PARTS = 20
+_MAX_NAME_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class ResolvedModule:
     """`place` is the folder in which the first part of the name stands. `file` is None for a folder that is no
     package, and when the rest of the name leads nowhere, which `exists` tells apart."""
 
@@ -32,28 +32,28 @@ class Neighbour:
     exists: bool
 
 
-def find_neighbour(name: str, file: Path, root: Path) -> Neighbour | None:
+def resolve_absolute(name: str, file: Path, root: Path) -> ResolvedModule | None:
     """What `file` means by the absolute `name`; None when nothing of the package `root` is called so."""
     parts = tuple(name.split("."))
-    if not _is_sane(name, parts) or parts[0] in sys.stdlib_module_names:
+    if not _is_valid_name(name, parts) or parts[0] in sys.stdlib_module_names:
         return None
     if name.startswith(f"{FOREIGN_WORKFLOWS}."):
         parts = parts[1:]
     if parts[0] == OWN_ROOT:
-        own = parts[1:2] in ((SHARED,), (root.name,)) and ".".join(parts[:2]) not in FOR_TOOLS
-        return next(_found([root.parent], parts[1:], None, root), None) if own else None
-    places = [file.parent, root, *([root.parent] if parts[0] == SHARED else [])]
-    found = list(_found(places, parts, file, root))
+        own = parts[1:2] in ((SHARED_FOLDER,), (root.name,)) and ".".join(parts[:2]) not in TOOL_MODULES
+        return next(_iter_resolved([root.parent], parts[1:], None, root), None) if own else None
+    places = [file.parent, root, *([root.parent] if parts[0] == SHARED_FOLDER else [])]
+    found = list(_iter_resolved(places, parts, file, root))
     return next((each for each in found if each.exists), next(iter(found), None))
 
 
-def find_relative(name: str, file: Path, root: Path) -> Neighbour | None:
+def resolve_relative(name: str, file: Path, root: Path) -> ResolvedModule | None:
     """What `file` means by `.helper` or `..tools.helper`; None when that is nothing of the package."""
     parts = tuple(part for part in name.lstrip(".").split(".") if part)
     above = len(name) - len(name.lstrip(".")) - 1
-    if not _is_sane(name, parts):
+    if not _is_valid_name(name, parts):
         return None
-    return next(_found(list(file.parents)[above : above + 1], parts, None, root), None)
+    return next(_iter_resolved(list(file.parents)[above : above + 1], parts, None, root), None)
 
 
 def is_installed(name: str, root: Path) -> bool:
@@ -84,7 +84,7 @@ def has_module(name: str) -> bool:
     return spec is not None
 
 
-def can_be_found(name: str) -> bool:
+def is_importable(name: str) -> bool:
     """Whether Python knows the first part of this name, be it only as a folder. Looked up, not imported."""
     try:
         return importlib.util.find_spec(name.partition(".")[0]) is not None
@@ -92,9 +92,9 @@ def can_be_found(name: str) -> bool:
         return True  # it is there, and says odd things about itself
 
 
-def packages_above(file: Path, root: Path) -> Iterator[Path]:
+def find_parent_packages(file: Path, root: Path) -> Iterator[Path]:
     """The `__init__.py` of each folder that Python runs before the file."""
-    top = root if file.is_relative_to(root) else root.parent / SHARED
+    top = root if file.is_relative_to(root) else root.parent / SHARED_FOLDER
     for folder in file.parents:
         if not folder.is_relative_to(top):
             return
@@ -103,24 +103,24 @@ def packages_above(file: Path, root: Path) -> Iterator[Path]:
             yield init
 
 
-def is_allowed(path: Path, root: Path) -> bool:
-    return path.is_relative_to(root) or path.is_relative_to(root.parent / SHARED)
+def is_in_package(path: Path, root: Path) -> bool:
+    return path.is_relative_to(root) or path.is_relative_to(root.parent / SHARED_FOLDER)
 
 
-def _is_sane(name: str, parts: tuple[str, ...]) -> bool:
+def _is_valid_name(name: str, parts: tuple[str, ...]) -> bool:
     return (
-        bool(parts) and len(name) <= _LONGEST_NAME and len(parts) <= _MOST_PARTS and all(map(str.isidentifier, parts))
+        bool(parts) and len(name) <= _MAX_NAME_CHARACTERS and len(parts) <= _MAX_PARTS and all(map(str.isidentifier, parts))
     )
 
 
-def _found(places: list[Path], parts: tuple[str, ...], asking: Path | None, root: Path) -> Iterator[Neighbour]:
+def _iter_resolved(places: list[Path], parts: tuple[str, ...], importing_file: Path | None, root: Path) -> Iterator[ResolvedModule]:
     """One for each place that has something under the first part of the name."""
     for place in places:
         first = find_module(place / parts[0], root)
-        if first is None or first == asking:
+        if first is None or first == importing_file:
             continue
         whole = find_module(place.joinpath(*parts), root)
-        yield Neighbour(place, parts, whole if whole is not None and whole.is_file() else None, whole is not None)
+        yield ResolvedModule(place, parts, whole if whole is not None and whole.is_file() else None, whole is not None)
 
 
 def find_module(path: Path, root: Path) -> Path | None:
@@ -128,5 +128,5 @@ def find_module(path: Path, root: Path) -> Path | None:
     for each in (path / "__init__.py", path.with_name(f"{path.name}.py")):
         if each.is_file():
             file = each.resolve()
-            return file if is_allowed(file, root) else None
-    return path if path.is_dir() and is_allowed(path.resolve(), root) else None
+            return file if is_in_package(file, root) else None
+    return path if path.is_dir() and is_in_package(path.resolve(), root) else None

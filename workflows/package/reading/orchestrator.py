@@ -7,8 +7,8 @@ from workflows.package.models import TERMINATE, Limits, Orchestrator, Pattern, S
 from workflows.package.reading.inputs import read_inputs
 from workflows.package.reading.requirements import read_required_environment
 from workflows.package.reading.section import Section
-from workflows.package.reading.spelling import speaker, spelled
-from workflows.package.trigger_specs.values import NAME
+from workflows.package.reading.spelling import normalize_speaker, used_field_name
+from workflows.package.trigger_specs.values import NAME_PATTERN
 
 _PATTERNS: Mapping[str, Pattern] = {name.lower(): name for name in get_args(Pattern)}
 _STARTUP_MODES: Mapping[str, StartupMode] = {name.lower(): name for name in get_args(StartupMode)}
@@ -28,54 +28,54 @@ def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
     section.flag("entry_point")
     _report_not_executed(section)
     orchestrator = Orchestrator(
-        workflow_name=_workflow_name(section, folder_name),
-        initial_agent=_first_speaker(section),
-        pattern=_pattern(section),
-        startup_mode=_startup_mode(section),
-        human_in_the_loop=section.flag(spelled(section, "human_in_the_loop", "human_in_loop")),
+        workflow_name=_read_workflow_name(section, folder_name),
+        initial_agent=_read_initial_agent(section),
+        pattern=_read_pattern(section),
+        startup_mode=_read_startup_mode(section),
+        human_in_the_loop=section.flag(used_field_name(section, "human_in_the_loop", "human_in_loop")),
         initial_message=section.text("initial_message"),
         failure_message_key=section.text("failure_message_key"),
         inputs=read_inputs(section),
-        limits=_limits(section),
+        limits=_read_limits(section),
         required_environment=read_required_environment(section),
     )
-    section.report_rest()
+    section.report_unread()
     return orchestrator
 
 
-def _workflow_name(section: Section, folder_name: str) -> str:
+def _read_workflow_name(section: Section, folder_name: str) -> str:
     name = section.text("workflow_name")
     if section.get("workflow_name") is None:
         section.warning("no_workflow_name", "workflow_name", f"is missing; the directory's name {folder_name} is used")
         name = folder_name
-    if name is not None and not NAME.fullmatch(name):  # it stands in addresses and in the keys that make runs unique
+    if name is not None and not NAME_PATTERN.fullmatch(name):  # it stands in addresses and in the keys that make runs unique
         message = "use letters, digits, dots, dashes and underscores, at most 100, a letter or digit first"
         section.error("wrong_value", "workflow_name", message)
     return name or folder_name
 
 
-def _first_speaker(section: Section) -> str:
-    field = spelled(section, "initial_agent", "recipient", "initiating_agent")
-    first = speaker(section.required_text(field))
+def _read_initial_agent(section: Section) -> str:
+    field = used_field_name(section, "initial_agent", "recipient", "initiating_agent")
+    first = normalize_speaker(section.required_text(field))
     if first == TERMINATE:
         section.error("wrong_value", field, "would end the chat before it begins; name an agent, or user")
         return ""
     return first
 
 
-def _pattern(section: Section) -> Pattern:
+def _read_pattern(section: Section) -> Pattern:
     field = "orchestration_pattern"
     written = section.text(field)
     if written is None:
         return "DefaultPattern"
     pattern = _PATTERNS.get(written.lower())
     if pattern is None:
-        section.error("unknown_pattern", field, f"{written} is not one of {_listed(_PATTERNS.values())}")
+        section.error("unknown_pattern", field, f"{written} is not one of {_join_names(_PATTERNS.values())}")
         return "DefaultPattern"
     return pattern
 
 
-def _startup_mode(section: Section) -> StartupMode:
+def _read_startup_mode(section: Section) -> StartupMode:
     modes: dict[str, StartupMode] = {}
     for field in ("startup_mode", "workflow_startup_mode"):
         written = section.text(field)
@@ -83,18 +83,18 @@ def _startup_mode(section: Section) -> StartupMode:
         if mode is not None:
             modes[field] = mode
         elif written is not None:
-            section.error("wrong_value", field, f"{written} is not one of {_listed(_STARTUP_MODES.values())}")
+            section.error("wrong_value", field, f"{written} is not one of {_join_names(_STARTUP_MODES.values())}")
     if len(set(modes.values())) > 1:
         message = "says something else than startup_mode, which means the same; keep one of them"
         section.error("conflicting_fields", "workflow_startup_mode", message)
     if "UserDriven" in modes.values():
-        place = section.at(next(iter(modes)))
+        place = section.path_of(next(iter(modes)))
         message = "waits for a user's first message; here the trigger's message, or initial_message, is the first"
         section.findings.add("info", "starts_without_user", section.file, place, message)
     return next(iter(modes.values()), "BackendOnly")
 
 
-def _limits(section: Section) -> Limits:
+def _read_limits(section: Section) -> Limits:
     limits = section.child(section.mapping("limits"), "limits")
     defaults = Limits()
     # `max_turns` stands beside `limits` in packages as they exist, and inside it in ours.
@@ -107,22 +107,22 @@ def _limits(section: Section) -> Limits:
         tokens=limits.integer("tokens", default=0) or None,
         usd=limits.number("usd", default=0) or None,
     )
-    limits.report_rest(f"is not a limit; use one of {_listed(Limits.__slots__)}")
+    limits.report_unread(f"is not a limit; use one of {_join_names(Limits.__slots__)}")
     return read
 
 
 def _report_not_executed(section: Section) -> None:
     for field, why in _NOT_EXECUTED.items():
         if section.get(field):
-            section.ignored(field, why)
+            section.report_ignored(field, why)
     if section.get("runtime_extensions"):
         message = "is code for a server; a worker never runs it; start it where that server runs"
         section.warning("ignored_in_worker", "runtime_extensions", message)
     fields: list[Any] = list(section.body)
     for field in (name for name in fields if isinstance(name, str) and name.startswith("ui_")):
         if section.get(field):
-            section.ignored(field, "is for a user interface; there is none here")
+            section.report_ignored(field, "is for a user interface; there is none here")
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

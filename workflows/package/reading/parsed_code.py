@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workflows.compat.names import FOREIGN_WORKFLOWS, is_served_within
-from workflows.package.reading.plain_functions import plain_functions
+from workflows.package.reading.plain_functions import find_plain_functions
 
 MAX_CODE_BYTES = 1024 * 1024
-KEPT_FILES = 2048
+MAX_CACHED_FILES = 2048
 ANY_NAME = "*"  # what `from x import *` defines: known only to who imports it
 
 FOREIGN_ROOTS = frozenset({"mozaiks", "mozaiksai", "core", "logs", "factory_app", "autogen"})
@@ -20,8 +20,8 @@ OWN_ROOT = "workflows"  # ours has the same name as the other runtime's folder o
 # Importable in a worker, and none of a package's business: its own file of such a name is meant.
 OUR_PACKAGES = frozenset({"accounting", "ops", "triggers", "unattended", "workers"})
 _FOLDERS = frozenset({OWN_ROOT, FOREIGN_WORKFLOWS})  # modules are taken from these, not names
-TOOLS = "workflows.tools"
-FOR_TOOLS = (TOOLS, "workflows.context")
+TOOLS_MODULE = "workflows.tools"
+TOOL_MODULES = (TOOLS_MODULE, "workflows.context")
 _OWN_FOLDER = Path(__file__).resolve().parents[2]
 _IMPORTING_CALLS = frozenset({"import_module", "__import__"})
 _LITERALS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set)
@@ -34,8 +34,8 @@ class Import:
     cannot be loaded without those that are in `names_at_load`."""
 
     module: str
-    at_load: bool
-    called: bool = False
+    is_at_load: bool
+    is_by_call: bool = False
     names: tuple[str, ...] = ()
     names_at_load: frozenset[str] = frozenset()
 
@@ -47,23 +47,23 @@ class Import:
     def is_foreign(self) -> bool:
         """Of another runtime."""
         root, dot, _ = self.module.partition(".")
-        return root in FOREIGN_ROOTS or (root == OWN_ROOT and bool(dot) and not self._is_for_tools)
+        return root in FOREIGN_ROOTS or (root == OWN_ROOT and bool(dot) and not self._is_tool_module)
 
     @property
     def is_missing_here(self) -> bool:
         """For tools, and no file of ours: asked of the disk, since importing it would run code."""
-        if not self._is_for_tools:
+        if not self._is_tool_module:
             return False
         file = _OWN_FOLDER.joinpath(*self.module.split(".")[1:])
         return not (file.is_dir() or file.with_suffix(".py").is_file())
 
     @property
-    def _is_for_tools(self) -> bool:
-        return any(f"{self.module}.".startswith(f"{allowed}.") for allowed in FOR_TOOLS)
+    def _is_tool_module(self) -> bool:
+        return any(f"{self.module}.".startswith(f"{allowed}.") for allowed in TOOL_MODULES)
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class ParsedCode:
     """`names` are what the module defines at its top; `fault` says why it cannot be parsed.
 
     `extends_path`: it says itself where else Python looks for modules. `ui_tools`: what it asks people for, as far as
@@ -74,74 +74,74 @@ class Code:
     fault: str | None = None
     extends_path: bool = False
     ui_tools: frozenset[str] = frozenset()
-    plain: frozenset[str] = frozenset()
+    plain_functions: frozenset[str] = frozenset()
 
     def defines(self, name: str) -> bool:
         return name in self.names or ANY_NAME in self.names
 
 
-class _ParsedCode:
+class _CodeCache:
     """By content: packages share files, reload often, and an edit may keep size and time. Safe in threads."""
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, Code] = {}
+        self._code_by_digest: dict[bytes, ParsedCode] = {}
         self._lock = threading.Lock()
 
-    def get(self, content: bytes) -> Code:
+    def get(self, content: bytes) -> ParsedCode:
         key = hashlib.sha256(content).digest()
         with self._lock:  # parsing holds the interpreter anyway
-            code = self._kept.pop(key, None) or _parse(content)
-            self._kept[key] = code  # moved to the end: the one used last is dropped last
-            while len(self._kept) > KEPT_FILES:
-                del self._kept[next(iter(self._kept))]
+            code = self._code_by_digest.pop(key, None) or _parse(content)
+            self._code_by_digest[key] = code  # moved to the end: the one used last is dropped last
+            while len(self._code_by_digest) > MAX_CACHED_FILES:
+                del self._code_by_digest[next(iter(self._code_by_digest))]
         return code
 
 
-_parsed = _ParsedCode()
-_parsing = threading.Lock()  # `warnings` is not safe in threads
+_code_cache = _CodeCache()
+_parse_lock = threading.Lock()  # `warnings` is not safe in threads
 
 
-def read_code(file: Path) -> Code:
+def read_code(file: Path) -> ParsedCode:
     try:
         with file.open("rb") as source:
             content = source.read(MAX_CODE_BYTES + 1)
     except OSError as error:
-        return Code(fault=error.strerror or "it cannot be read")
+        return ParsedCode(fault=error.strerror or "it cannot be read")
     if len(content) > MAX_CODE_BYTES:
-        return Code(fault=f"it is larger than {MAX_CODE_BYTES // 1024 // 1024} MB")
-    return _parsed.get(content)
+        return ParsedCode(fault=f"it is larger than {MAX_CODE_BYTES // 1024 // 1024} MB")
+    return _code_cache.get(content)
 
 
 def read_tool_names(module: str) -> frozenset[str] | None:
     """What our module for tools has, read off its file. None for any other module."""
-    return read_code(_OWN_FOLDER / "tools.py").names if module == TOOLS else None
+    return read_code(_OWN_FOLDER / "tools.py").names if module == TOOLS_MODULE else None
 
 
 def parse_module(content: bytes) -> ast.Module:
     """SyntaxError, ValueError, RecursionError or MemoryError for what is no module."""
-    with _parsing, warnings.catch_warnings():
+    with _parse_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the author's style: an escape such as \d in a plain string
         return ast.parse(content)
 
 
-def _parse(content: bytes) -> Code:
+def _parse(content: bytes) -> ParsedCode:
     try:
         tree = parse_module(content)
     except SyntaxError as error:
-        return Code(fault=f"line {error.lineno}: {error.msg}" if error.lineno else error.msg)
+        return ParsedCode(fault=f"line {error.lineno}: {error.msg}" if error.lineno else error.msg)
     except (ValueError, RecursionError, MemoryError) as error:
-        return Code(fault=str(error) if isinstance(error, ValueError) else "it is nested too deeply")
+        return ParsedCode(fault=str(error) if isinstance(error, ValueError) else "it is nested too deeply")
     names: set[str] = set()
     defined: list[tuple[ast.stmt, frozenset[str]]] = []
     imports: dict[tuple[str, bool], bool] = {}
     taken: dict[str, dict[str, bool]] = {}  # names by module, and whether the file cannot be loaded without them
     calls = any(each.encode() in content for each in _IMPORTING_CALLS)  # expressions are far more than statements
-    for statement, top, at_load in _statements(tree):
+    for statement, top, at_load in _iter_statements(tree):
         if top:
-            defined.append((statement, frozenset(_defined(statement))))
+            defined.append((statement, frozenset(_iter_defined_names(statement))))
             names.update(defined[-1][1])
-        named = [(module, False) for module in _imported(statement)]
-        named += _imported_by_calls(statement) if calls else []
+        named = [(module, False) for module in _iter_imported_modules(statement)]
+        named += _iter_called_imports(statement) if calls else []
         for each in named:
             imports[each] = imports.get(each, False) or at_load
         for module, name in _list_taken_names(statement):
@@ -151,22 +151,22 @@ def _parse(content: bytes) -> Code:
         _make_import(module, at_load, called, {} if called else taken.get(module, {}))
         for (module, called), at_load in imports.items()
     )
-    asked = frozenset(_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
-    return Code(
+    asked = frozenset(_iter_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
+    return ParsedCode(
         frozenset(names),
         found,
         extends_path=b"sys.path" in content,
         ui_tools=asked,
-        plain=frozenset() if ANY_NAME in names else plain_functions(defined),
+        plain_functions=frozenset() if ANY_NAME in names else find_plain_functions(defined),
     )
 
 
-def _make_import(module: str, at_load: bool, called: bool, names: Mapping[str, bool]) -> Import:
+def _make_import(module: str, is_at_load: bool, is_by_call: bool, names: Mapping[str, bool]) -> Import:
     needed = frozenset(name for name, is_needed in names.items() if is_needed)
-    return Import(module, at_load, called, tuple(names), needed)
+    return Import(module, is_at_load, is_by_call, tuple(names), needed)
 
 
-def _ui_tools(tree: ast.Module) -> Iterator[str]:
+def _iter_ui_tools(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and "use_ui_tool" in (
             getattr(node.func, "id", ""),
@@ -176,7 +176,7 @@ def _ui_tools(tree: ast.Module) -> Iterator[str]:
             yield from (each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str))
 
 
-def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
+def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
     """Every statement, in order; whether it stands in the module's own scope, and whether it runs at load.
 
     Statements only: imports and definitions are none of an expression's parts, of which there are far more."""
@@ -189,13 +189,13 @@ def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
         elif isinstance(statement, ast.ClassDef):
             top = False
         if hasattr(statement, "body") or isinstance(statement, ast.Match):  # most have no blocks
-            for body, runs in reversed(list(_bodies(statement, at_load=at_load))):
+            for body, runs in reversed(list(_iter_bodies(statement, at_load=at_load))):
                 waiting.extend((each, top, at_load and runs) for each in reversed(body))
 
 
-def _bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.stmt], bool]]:
+def _iter_bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.stmt], bool]]:
     """The blocks inside a statement, and whether each one surely runs, unguarded, when the statement does."""
-    guarded = at_load and isinstance(statement, ast.If) and _never_at_load(statement.test)
+    guarded = at_load and isinstance(statement, ast.If) and _is_false_at_load(statement.test)
     if isinstance(statement, ast.Try | ast.TryStar):
         guarded = any(_catches_import_errors(handler) for handler in statement.handlers)
         for handler in statement.handlers:
@@ -208,7 +208,7 @@ def _bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.st
         yield getattr(statement, name, []), True
 
 
-def _never_at_load(test: ast.expr) -> bool:
+def _is_false_at_load(test: ast.expr) -> bool:
     names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(test)}
     return bool(names & {"TYPE_CHECKING", "__name__"})
 
@@ -220,7 +220,7 @@ def _catches_import_errors(handler: ast.ExceptHandler) -> bool:
     return bool(names & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
-def _defined(statement: ast.stmt) -> Iterator[str]:
+def _iter_defined_names(statement: ast.stmt) -> Iterator[str]:
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield statement.name
     elif isinstance(statement, ast.Import | ast.ImportFrom):
@@ -228,18 +228,18 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
     elif isinstance(statement, ast.Assign):
         for target in statement.targets:
             if not (isinstance(target, ast.Name) and isinstance(statement.value, _LITERALS)):
-                yield from _names(target)
+                yield from _iter_target_names(target)
     elif isinstance(statement, ast.AnnAssign) and not isinstance(statement.value, (*_LITERALS, type(None))):
-        yield from _names(statement.target)
+        yield from _iter_target_names(statement.target)
 
 
-def _names(target: ast.expr) -> Iterator[str]:
+def _iter_target_names(target: ast.expr) -> Iterator[str]:
     for node in ast.walk(target):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
 
 
-def _imported(statement: ast.stmt) -> Iterator[str]:
+def _iter_imported_modules(statement: ast.stmt) -> Iterator[str]:
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names)
     elif isinstance(statement, ast.ImportFrom):
@@ -260,7 +260,7 @@ def _list_taken_names(statement: ast.stmt) -> Iterator[tuple[str, str]]:
         yield from ((statement.module, alias.name) for alias in statement.names if alias.name != ANY_NAME)
 
 
-def _imported_by_calls(statement: ast.stmt) -> Iterator[tuple[str, bool]]:
+def _iter_called_imports(statement: ast.stmt) -> Iterator[tuple[str, bool]]:
     """`importlib.import_module("a.b")`, as far as the name stands there. `__import__` does what a statement does."""
     for expression in (each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.expr)):
         for node in ast.walk(expression):

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workflows.context.queries import PLACEHOLDER, QueryError, fill_query, placeholders
+from workflows.context.queries import PLACEHOLDER, QueryError, fill_query, find_placeholders
 from workflows.package.reading.section import Section
 
 _BRACES = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
 
 
 def check_placeholders(section: Section, field: str, template: Any) -> None:
-    for text in dict.fromkeys(_not_understood(template)):
+    for text in dict.fromkeys(_find_unknown_placeholders(template)):
         message = (
             f"{text[:100]} is not filled, but taken as it stands; write {{{{name}}}} of a fact of the run, an input"
             " or a runtime variable"
@@ -19,15 +19,15 @@ def check_placeholders(section: Section, field: str, template: Any) -> None:
         section.warning("unknown_placeholder", field, message)
 
 
-def _not_understood(template: Any) -> Iterator[str]:
-    for text in _texts(template):
-        yield from (found[0] for found in _BRACES.finditer(text) if not placeholders(found[0]))
+def _find_unknown_placeholders(template: Any) -> Iterator[str]:
+    for text in _iter_texts(template):
+        yield from (found[0] for found in _BRACES.finditer(text) if not find_placeholders(found[0]))
 
 
-def never_filled(query: Mapping[str, Any]) -> str | None:
+def find_unfillable_reason(query: Mapping[str, Any]) -> str | None:
     """Why no run can send this query, whatever its values are."""
     facts: dict[str, Any] = {}
-    for text in _texts(query):
+    for text in _iter_texts(query):
         for match in PLACEHOLDER.finditer(text):
             *mappings, name = (match[1] or match[2]).split(".")
             inner = facts
@@ -42,9 +42,9 @@ def never_filled(query: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _texts(template: Any) -> Iterator[str]:
+def _iter_texts(template: Any) -> Iterator[str]:
     if isinstance(template, str):
         yield template
     elif isinstance(template, Mapping | list):
         for value in template.values() if isinstance(template, Mapping) else template:
-            yield from _texts(value)
+            yield from _iter_texts(value)

@@ -10,7 +10,7 @@ _PLAIN_TYPES = frozenset(
 )
 
 
-def plain_functions(statements: Iterable[tuple[ast.stmt, Iterable[str]]]) -> frozenset[str]:
+def find_plain_functions(statements: Iterable[tuple[ast.stmt, Iterable[str]]]) -> frozenset[str]:
     """`statements` of the module's own scope, each with the names that it defines. A name that is defined in two ways
     is none."""
     plain: set[str] = set()
@@ -35,14 +35,14 @@ def _is_plain_hint(hint: ast.expr | None) -> bool:
     """Whether each name in it is one of a plain type: any other may stand for the context."""
     waiting = [] if hint is None else [hint]
     while waiting:  # not by recursion: a union of thousands of types is nested as deeply
-        parts = _parts(waiting.pop())
+        parts = _hint_parts(waiting.pop())
         if parts is None:
             return False
         waiting += parts
     return True
 
 
-def _parts(hint: ast.expr) -> Sequence[ast.expr] | None:
+def _hint_parts(hint: ast.expr) -> Sequence[ast.expr] | None:
     """The hints that this one is made of, none for a plain type; None for anything else."""
     match hint:
         case ast.Constant(value=value):

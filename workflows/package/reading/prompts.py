@@ -20,9 +20,9 @@ _SECTION_ORDER = (
     "output_format",
 )
 _SECTIONS = ("prompt_sections", "prompt_sections_custom")
-_WORDS = tuple(field.replace("_", "") for field in ("system_message", *_SECTIONS))
-_OTHER_WORDS = frozenset({"system", "systemmsg", "sysmessage", "message", "messages"})
-_MAX_UNREAD = 100  # fields of one mapping that are compared; comparing takes time
+_PROMPT_WORDS = tuple(field.replace("_", "") for field in ("system_message", *_SECTIONS))
+_FOREIGN_PROMPT_WORDS = frozenset({"system", "systemmsg", "sysmessage", "message", "messages"})
+_MAX_COMPARED_FIELDS = 100  # fields of one mapping that are compared; comparing takes time
 
 
 def read_prompt(section: Section) -> str:
@@ -31,8 +31,8 @@ def read_prompt(section: Section) -> str:
     texts = [
         text
         for field in _SECTIONS
-        for place, entry in _ordered(section, field)
-        if (text := _text(place, entry, parts, section))
+        for place, entry in _iter_ordered(section, field)
+        if (text := _read_part(place, entry, parts, section))
     ]
     system_message = section.text("system_message") or ""
     if texts and system_message.strip():
@@ -42,38 +42,38 @@ def read_prompt(section: Section) -> str:
     if not prompt.strip():
         _report_misspelt(section, parts)
     for part in parts:
-        part.report_rest("is not part of the prompt; write heading and content")
+        part.report_unread("is not part of the prompt; write heading and content")
     return prompt
 
 
 def _report_misspelt(section: Section, parts: Iterable[Section]) -> None:
     for part in parts:
-        for name in _unread_texts(part, str):
-            _report(part, name, "content")
-    for name in _unread_texts(section, str | list | Mapping):
-        if _means_prompt(name):
-            _report(section, name, "system_message" if isinstance(section.body[name], str) else "prompt_sections")
+        for name in _find_unread_texts(part, str):
+            _report_misspelt_field(part, name, "content")
+    for name in _find_unread_texts(section, str | list | Mapping):
+        if _looks_like_prompt(name):
+            _report_misspelt_field(section, name, "system_message" if isinstance(section.body[name], str) else "prompt_sections")
 
 
-def _report(section: Section, name: str, meant: str) -> None:
+def _report_misspelt_field(section: Section, name: str, intended: str) -> None:
     section.get(name)  # said once: not also as a field that is not executed
-    section.error("misspelt_prompt", name, f"is not read, and the agent has no other prompt; did you mean {meant}?")
+    section.error("misspelt_prompt", name, f"is not read, and the agent has no other prompt; did you mean {intended}?")
 
 
-def _unread_texts(section: Section, kind: type[Any] | UnionType) -> list[str]:
-    unread = section.unread()[:_MAX_UNREAD]
+def _find_unread_texts(section: Section, kind: type[Any] | UnionType) -> list[str]:
+    unread = section.unread_fields()[:_MAX_COMPARED_FIELDS]
     return [name for name in unread if isinstance(name, str) and isinstance(section.body[name], kind)]
 
 
-def _means_prompt(name: str) -> bool:
+def _looks_like_prompt(name: str) -> bool:
     """Near to a field's name, or what other frameworks call it."""
     word = re.sub(r"[^a-z]", "", name[:100].lower())
-    if "prompt" in word or "instruction" in word or word in _OTHER_WORDS:
+    if "prompt" in word or "instruction" in word or word in _FOREIGN_PROMPT_WORDS:
         return True
-    return bool(difflib.get_close_matches(word, _WORDS, n=1, cutoff=0.75))
+    return bool(difflib.get_close_matches(word, _PROMPT_WORDS, n=1, cutoff=0.75))
 
 
-def _ordered(section: Section, field: str) -> Iterator[tuple[str, object]]:
+def _iter_ordered(section: Section, field: str) -> Iterator[tuple[str, object]]:
     """Each section with its place. A mapping has a fixed order, whatever the order in the file."""
     raw = section.get(field)
     if isinstance(raw, list):
@@ -86,7 +86,7 @@ def _ordered(section: Section, field: str) -> Iterator[tuple[str, object]]:
         section.error("wrong_type", field, "must be a list or a mapping of sections")
 
 
-def _text(place: str, entry: object, parts: list[Section], section: Section) -> str:
+def _read_part(place: str, entry: object, parts: list[Section], section: Section) -> str:
     """Adds what is a mapping to `parts`."""
     if entry is None or isinstance(entry, str):
         return entry or ""

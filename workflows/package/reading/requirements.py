@@ -4,9 +4,9 @@ import re
 
 from workflows.package.reading.section import Section
 
-MAX_NAMES = 100
-MAX_NAME = 200  # characters
-NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}", re.ASCII)
+MAX_REQUIRED_NAMES = 100
+MAX_ENVIRONMENT_NAME_CHARACTERS = 200  # characters
+ENVIRONMENT_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_ENVIRONMENT_NAME_CHARACTERS - 1}}}", re.ASCII)
 
 
 def read_required_environment(section: Section) -> tuple[str, ...]:
@@ -15,14 +15,14 @@ def read_required_environment(section: Section) -> tuple[str, ...]:
         return ()
     requires = section.child(section.mapping("requires"), "requires")
     names: list[str] = []
-    for index, each in enumerate(requires.sequence("env")[: MAX_NAMES + 1]):
+    for index, each in enumerate(requires.sequence("env")[: MAX_REQUIRED_NAMES + 1]):
         place = f"env[{index}]"
-        if index == MAX_NAMES:
-            requires.error("wrong_value", place, f"is one too many; a package may require {MAX_NAMES} variables")
-        elif isinstance(each, str) and NAME.fullmatch(each):
+        if index == MAX_REQUIRED_NAMES:
+            requires.error("wrong_value", place, f"is one too many; a package may require {MAX_REQUIRED_NAMES} variables")
+        elif isinstance(each, str) and ENVIRONMENT_NAME.fullmatch(each):
             names.append(each)
         else:
             message = "is not the name of an environment variable; write its name only, such as SLACK_WEBHOOK_URL"
             requires.error("wrong_value", place, message)
-    requires.report_rest("cannot be required; write env: with the names of environment variables")
+    requires.report_unread("cannot be required; write env: with the names of environment variables")
     return tuple(dict.fromkeys(names))

@@ -7,42 +7,42 @@ from workflows.package.models import Rule
 from workflows.package.reading.section import Section
 
 
-def in_order(read: Sequence[tuple[Rule, float]], *, strict: bool) -> tuple[Rule, ...]:
+def order_rules(ranked_rules: Sequence[tuple[Rule, float]], *, is_strict: bool) -> tuple[Rule, ...]:
     """By priority; `strict`: the first rule that holds is taken, with or without a condition."""
-    if all(priority == math.inf for _, priority in read):
-        return tuple(rule for rule, _ in read)
-    ranked = sorted(read, key=lambda each: each[1])
-    if strict:
+    if all(priority == math.inf for _, priority in ranked_rules):
+        return tuple(rule for rule, _ in ranked_rules)
+    ranked = sorted(ranked_rules, key=lambda each: each[1])
+    if is_strict:
         return tuple(rule for rule, _ in ranked)
     # Of several rules without a condition the last one is taken: so the lowest priority goes to the end.
-    unconditional = sorted((each for each in read if _unconditional(each[0])), key=lambda each: -each[1])
-    conditional = [each for each in ranked if not _unconditional(each[0])]
+    unconditional = sorted((each for each in ranked_rules if _is_unconditional(each[0])), key=lambda each: -each[1])
+    conditional = [each for each in ranked if not _is_unconditional(each[0])]
     return tuple(rule for rule, _ in [*conditional, *unconditional])
 
 
-def report_unreached(rules: Sequence[Rule], section: Section, *, strict: bool) -> None:
+def report_unreachable(rules: Sequence[Rule], section: Section, *, is_strict: bool) -> None:
     for source in dict.fromkeys(rule.source for rule in rules):
         certain: Rule | None = None
-        for rule in _asked([rule for rule in rules if rule.source == source], strict=strict):
+        for rule in _evaluation_order([rule for rule in rules if rule.source == source], is_strict=is_strict):
             if certain is not None:
-                _report(rule, certain, section, strict=strict)
+                _report_rule(rule, certain, section, is_strict=is_strict)
             elif rule.condition in (None, "True"):
                 certain = rule
 
 
-def _asked(rules: Iterable[Rule], *, strict: bool) -> list[Rule]:
+def _evaluation_order(rules: Iterable[Rule], *, is_strict: bool) -> list[Rule]:
     """A model judges during the reply, so what it judges hides no rule and is hidden by none."""
-    plain = [rule for rule in rules if rule.judged is None]
+    plain = [rule for rule in rules if rule.judgement is None]
     before = [rule for rule in plain if rule.scope == "pre"]
     after = [rule for rule in plain if rule.scope == "post"]
-    if strict:
+    if is_strict:
         return [*before, *after]
-    fallbacks = [rule for rule in after if _unconditional(rule)]
-    return [*before, *(rule for rule in after if not _unconditional(rule)), *reversed(fallbacks)]
+    fallbacks = [rule for rule in after if _is_unconditional(rule)]
+    return [*before, *(rule for rule in after if not _is_unconditional(rule)), *reversed(fallbacks)]
 
 
-def _report(rule: Rule, certain: Rule, section: Section, *, strict: bool) -> None:
-    if not strict and _unconditional(rule) and _unconditional(certain):
+def _report_rule(rule: Rule, certain: Rule, section: Section, *, is_strict: bool) -> None:
+    if not is_strict and _is_unconditional(rule) and _is_unconditional(certain):
         message = f"is never taken: of the rules of {rule.source} without a condition {certain.place} is; keep one"
         section.findings.add("warning", "shadowed_rule", section.file, rule.place, message)
     else:
@@ -50,5 +50,5 @@ def _report(rule: Rule, certain: Rule, section: Section, *, strict: bool) -> Non
         section.findings.add("warning", "unreachable_rule", section.file, rule.place, message)
 
 
-def _unconditional(rule: Rule) -> bool:
-    return rule.condition is None and rule.judged is None
+def _is_unconditional(rule: Rule) -> bool:
+    return rule.condition is None and rule.judgement is None

@@ -5,59 +5,59 @@ from typing import Any
 
 from workflows.package.findings import Findings
 
-LARGEST = 1e9  # of any limit; also keeps infinity and NaN out of clocks
+MAX_NUMBER = 1e9  # of any limit; also keeps infinity and NaN out of clocks
 
-_TRUE = {"true", "yes", "1", "on"}
-_FALSE = {"false", "no", "0", "off"}
+_TRUE_WORDS = {"true", "yes", "1", "on"}
+_FALSE_WORDS = {"false", "no", "0", "off"}
 
 
 class Section:
     """Remembers which fields were read, so that `report_rest()` can name the ones nobody understood."""
 
     def __init__(
-        self, body: Any, *, file: str, path: str, findings: Findings, beside: Collection[str] = frozenset()
+        self, body: Any, *, file: str, path: str, findings: Findings, siblings: Collection[str] = frozenset()
     ) -> None:
         """`beside`: fields that stand in the file beside what is at `path`, and not in it."""
         self.file = file
         self.path = path
         self.findings = findings
         self.body: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
-        self._read: set[str] = set()
-        self._beside = beside
+        self._read_fields: set[str] = set()
+        self._siblings = siblings
         if not isinstance(body, Mapping):
             self.error("wrong_type", "", f"is {_type_name(body)}, where a mapping is needed")
 
     def error(self, code: str, field: str, message: str) -> None:
-        self.findings.add("error", code, self.file, self.at(field), message)
+        self.findings.add("error", code, self.file, self.path_of(field), message)
 
     def warning(self, code: str, field: str, message: str) -> None:
-        self.findings.add("warning", code, self.file, self.at(field), message)
+        self.findings.add("warning", code, self.file, self.path_of(field), message)
 
     def info(self, code: str, field: str, message: str) -> None:
-        self.findings.add("info", code, self.file, self.at(field), message)
+        self.findings.add("info", code, self.file, self.path_of(field), message)
 
-    def ignored(self, field: str, why: str) -> None:
-        self.findings.ignored(self.file, self.at(field), why)
+    def report_ignored(self, field: str, why: str) -> None:
+        self.findings.add_ignored(self.file, self.path_of(field), why)
 
-    def blocks(self, code: str, field: str, message: str) -> None:
-        self.findings.blocks(code, self.file, self.at(field), message)
+    def report_blocking(self, code: str, field: str, message: str) -> None:
+        self.findings.add_blocking(code, self.file, self.path_of(field), message)
 
     def child(self, body: Any, field: str) -> "Section":
         """A part of this section, by its place in it: `source`, `transitions[2]`."""
-        return Section(body, file=self.file, path=self.at(field), findings=self.findings)
+        return Section(body, file=self.file, path=self.path_of(field), findings=self.findings)
 
-    def at(self, field: str) -> str:
-        if self._beside and field.partition(".")[0].partition("[")[0] in self._beside:
+    def path_of(self, field: str) -> str:
+        if self._siblings and field.partition(".")[0].partition("[")[0] in self._siblings:
             return field
         return ".".join(part for part in (self.path, field) if part)
 
     def get(self, *names: str) -> Any:
         """The first of these names (aliases) that is present and not null."""
-        self._read.update(names)
+        self._read_fields.update(names)
         return next((self.body[name] for name in names if self.body.get(name) is not None), None)
 
     def text(self, *names: str) -> str | None:
-        value: str | None = self._typed(names, str, "text")
+        value: str | None = self._get_typed(names, str, "text")
         return value
 
     def required_text(self, *names: str) -> str:
@@ -67,12 +67,12 @@ class Section:
             return ""
         return value.strip()
 
-    def integer(self, *names: str, default: int, least: int = 1) -> int:
-        value = self._typed(names, int, "a whole number")
+    def integer(self, *names: str, default: int, minimum: int = 1) -> int:
+        value = self._get_typed(names, int, "a whole number")
         if value is None:
             return default
-        if isinstance(value, bool) or not least <= value <= LARGEST:
-            self.error("wrong_value", names[0], f"must be a whole number from {least} to {LARGEST:,.0f}")
+        if isinstance(value, bool) or not minimum <= value <= MAX_NUMBER:
+            self.error("wrong_value", names[0], f"must be a whole number from {minimum} to {MAX_NUMBER:,.0f}")
             return default
         return int(value)
 
@@ -80,8 +80,8 @@ class Section:
         value = self.get(*names)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
-            self.error("wrong_value", names[0], f"must be a number above 0, at most {LARGEST:,.0f}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_NUMBER:
+            self.error("wrong_value", names[0], f"must be a number above 0, at most {MAX_NUMBER:,.0f}")
             return default
         return float(value)
 
@@ -90,39 +90,39 @@ class Section:
         if value is None or isinstance(value, bool):
             return default if value is None else value
         word = str(value).strip().lower()
-        if word in _TRUE | _FALSE:
-            return word in _TRUE
+        if word in _TRUE_WORDS | _FALSE_WORDS:
+            return word in _TRUE_WORDS
         self.error("wrong_value", names[0], "must be true or false")
         return default
 
     def mapping(self, *names: str) -> Mapping[str, Any]:
-        return self._typed(names, Mapping, "a mapping") or {}
+        return self._get_typed(names, Mapping, "a mapping") or {}
 
     def sequence(self, *names: str) -> list[Any]:
-        return self._typed(names, list, "a list") or []
+        return self._get_typed(names, list, "a list") or []
 
-    def report_rest(self, why: str = "is not executed; check the spelling, or leave it out") -> None:
-        for name in self.unread():
+    def report_unread(self, why: str = "is not executed; check the spelling, or leave it out") -> None:
+        for name in self.unread_fields():
             # YAML has keys that are no text: `on` is true
-            self.ignored(str(name), self._with_hint(str(name), why))
+            self.report_ignored(str(name), self._with_hint(str(name), why))
 
-    def unread(self) -> list[Any]:
+    def unread_fields(self) -> list[Any]:
         """The names of fields that say something and were not read."""
-        return [name for name, value in self.body.items() if name not in self._read and not _says_nothing(value)]
+        return [name for name, value in self.body.items() if name not in self._read_fields and not _is_empty(value)]
 
     def _with_hint(self, name: str, why: str) -> str:
-        near = self.findings.near(name, (known for known in self._read if known not in self.body))
+        near = self.findings.suggest_name(name, (known for known in self._read_fields if known not in self.body))
         return why if near is None else f"{why.partition(';')[0]}; did you mean {near}?"
 
-    def _typed(self, names: tuple[str, ...], kind: type[Any], wanted: str) -> Any:
+    def _get_typed(self, names: tuple[str, ...], kind: type[Any], expected: str) -> Any:
         value = self.get(*names)
         if value is None or isinstance(value, kind):
             return value
-        self.error("wrong_type", names[0], f"is {_type_name(value)}, where {wanted} is needed")
+        self.error("wrong_type", names[0], f"is {_type_name(value)}, where {expected} is needed")
         return None
 
 
-def _says_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     """Generators write out every field of a form: `ui: {component: null, mode: null}`."""
     if isinstance(value, Mapping):
         return all(each is None for each in value.values())

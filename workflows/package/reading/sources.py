@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from workflows.context.fitting import unstorable
+from workflows.context.fitting import find_unstorable
 from workflows.context.queries import SERVER_CODE
-from workflows.context.value_types import ValueType, type_named
-from workflows.package.reading.computed_source import read_computed
-from workflows.package.reading.external_source import read_external
-from workflows.package.reading.file_source import read_file
-from workflows.package.reading.placeholders import check_placeholders, never_filled
+from workflows.context.value_types import ValueType, parse_type_name
+from workflows.package.reading.computed_source import read_computed_source
+from workflows.package.reading.external_source import read_external_source
+from workflows.package.reading.file_source import read_file_source
+from workflows.package.reading.placeholders import check_placeholders, find_unfillable_reason
 from workflows.package.reading.section import Section
 from workflows.package.reading.transitions import read_transitions
 from workflows.package.reading.write_targets import (
-    COLLECTION_NAMES,
-    DATABASE_NAMES,
+    COLLECTION_FIELDS,
+    DATABASE_FIELDS,
     FIELD_NAME,
-    read_place,
-    search_by,
-    write_strategy,
+    read_collection_place,
+    read_search_by,
+    read_write_strategy,
 )
 from workflows.package.sources import (
     DatabaseSource,
@@ -34,8 +34,8 @@ from workflows.package.sources import (
     WriteTarget,
 )
 
-_READ_ONCE = ("once", "on_start", "never", "startup")
-_READ_AGAIN = "per_turn"
+_ONCE_STRATEGIES = ("once", "on_start", "never", "startup")
+_PER_TURN = "per_turn"
 _PERSIST_KEYS: Mapping[str, PersistKey] = {key: key for key in get_args(PersistKey)}
 
 
@@ -46,46 +46,46 @@ class SourceContext:
     folder: Path
     type: ValueType
     database: str | None = None
-    legacy: bool = False
+    is_legacy: bool = False
 
 
-def read_source(source: Section, given: SourceContext) -> Source:
+def read_source(source: Section, context: SourceContext) -> Source:
     raw = source.required_text("type").lower()
-    read = SOURCES.get(raw)
+    read = SOURCE_READERS.get(raw)
     if read is not None:
-        return read(source, given)
+        return read(source, context)
     if raw:
         source.get(*source.body)  # what belongs to which source is not known
-        source.error("unknown_source", "type", f"{raw} is not one of {', '.join(sorted(SOURCES))}")
+        source.error("unknown_source", "type", f"{raw} is not one of {', '.join(sorted(SOURCE_READERS))}")
     return StateSource()
 
 
-def _environment(source: Section) -> Source:
+def _read_environment(source: Section) -> Source:
     name = source.required_text("env_var")
     if "=" in name or "\0" in name:
         source.error("wrong_value", "env_var", "must be the name of an environment variable, without =")
     return EnvSource(name)
 
 
-def _database(source: Section, given: SourceContext) -> Source:
+def _read_database(source: Section, context: SourceContext) -> Source:
     """`search_by: user_id` means the query {user_id: {{runtime.user_id}}}."""
-    query = _query(source)
-    fields = _fields(source)
+    query = _read_query(source)
+    fields = _read_fields(source)
     _check_provider(source)
-    is_refreshed = _is_refreshed(source)
-    if given.legacy and not (given.database or source.text(*DATABASE_NAMES)):
+    is_refreshed = _read_is_refreshed(source)
+    if context.is_legacy and not (context.database or source.text(*DATABASE_FIELDS)):
         message = "is not named, so nothing is read and the default holds; add database_name"
         source.warning("no_database", "database_name", message)
-        source.required_text(*COLLECTION_NAMES)
+        source.required_text(*COLLECTION_FIELDS)
         return StateSource()
-    database, collection = read_place(source, database=given.database)
+    database, collection = read_collection_place(source, database=context.database)
     return DatabaseSource(database, collection, query, fields, is_refreshed)
 
 
-def _query(source: Section) -> Mapping[str, Any]:
+def _read_query(source: Section) -> Mapping[str, Any]:
     """Alternatives in one name: `query` is a filter, or the field to search by."""
     template = source.body.get("query_template") or source.body.get("query") or {}
-    by = search_by(source, "search_by") or (search_by(source, "query") if isinstance(template, str) else None)
+    by = read_search_by(source, "search_by") or (read_search_by(source, "query") if isinstance(template, str) else None)
     query = {} if isinstance(template, str) else dict(source.mapping("query_template", "query"))
     if by is not None:
         query.setdefault(by, f"{{{{runtime.{by}}}}}")
@@ -97,24 +97,24 @@ def _query(source: Section) -> Mapping[str, Any]:
 
 def _check_query(source: Section, query: Mapping[str, Any]) -> None:
     field = "query_template" if "query_template" in source.body else "query"
-    problem = unstorable(query)
+    problem = find_unstorable(query)
     if problem is not None:
         source.error("wrong_value", field, problem)
-    for operator in sorted(_keys(query) & SERVER_CODE):
+    for operator in sorted(_nested_keys(query) & SERVER_CODE):
         source.error("forbidden_operator", field, f"{operator} runs code in the database; compare fields instead")
     check_placeholders(source, field, query)
-    reason = never_filled(query)
+    reason = find_unfillable_reason(query)
     if reason is not None:
         source.error("bad_placeholder", field, reason)
 
 
-def _keys(value: Any) -> set[str]:
+def _nested_keys(value: Any) -> set[str]:
     if isinstance(value, Mapping):
-        return {str(key) for key in value} | set().union(*(_keys(item) for item in value.values()))
-    return set().union(*(_keys(item) for item in value)) if isinstance(value, list) else set()
+        return {str(key) for key in value} | set().union(*(_nested_keys(item) for item in value.values()))
+    return set().union(*(_nested_keys(item) for item in value)) if isinstance(value, list) else set()
 
 
-def _fields(source: Section) -> tuple[str, ...]:
+def _read_fields(source: Section) -> tuple[str, ...]:
     """`schema` describes a document: a mapping of fields to types, or a JSON Schema with properties."""
     names: Any = source.get("fields", "field")
     if names is None:
@@ -134,12 +134,12 @@ def _fields(source: Section) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _check_types(source: Section, described: Mapping[Any, Any]) -> None:
+def _check_types(source: Section, types: Mapping[Any, Any]) -> None:
     """Each a word, or a JSON Schema; null says nothing of it."""
-    for name, said in described.items():
+    for name, said in types.items():
         words = said.get("type") if isinstance(said, Mapping) else said
         for word in words if isinstance(words, list) else [words]:
-            if word not in (None, "null") and type_named(word) is None:
+            if word not in (None, "null") and parse_type_name(word) is None:
                 known = ", ".join(get_args(ValueType))
                 message = f"{name} is of type {str(word)[:100]}, which is not one of {known}"
                 source.error("unknown_type", "schema", message[:300])
@@ -151,36 +151,36 @@ def _check_provider(source: Section) -> None:
         source.error("unsupported", "db_type", f"{kind} is not read; only mongodb is")
 
 
-def _is_refreshed(source: Section) -> bool:
-    strategy = (source.text("refresh_strategy") or _READ_ONCE[0]).strip().lower()
-    if strategy not in (*_READ_ONCE, _READ_AGAIN):
+def _read_is_refreshed(source: Section) -> bool:
+    strategy = (source.text("refresh_strategy") or _ONCE_STRATEGIES[0]).strip().lower()
+    if strategy not in (*_ONCE_STRATEGIES, _PER_TURN):
         why = f"{strategy[:100]} is not executed: the value is read once, when the run starts; write per_turn or once"
-        source.ignored("refresh_strategy", why)
-    return strategy == _READ_AGAIN
+        source.report_ignored("refresh_strategy", why)
+    return strategy == _PER_TURN
 
 
-def _entity(source: Section, given: SourceContext) -> Source:
+def _read_entity(source: Section, context: SourceContext) -> Source:
     """`data_entity`: without a write_strategy it is only read."""
-    database, collection = read_place(source, database=given.database)
-    query = _query(source) if source.body.get("query_template") or source.body.get("query") else None
-    by = search_by(source, "search_by") if query is None else _written_key(source, query)
+    database, collection = read_collection_place(source, database=context.database)
+    query = _read_query(source) if source.body.get("query_template") or source.body.get("query") else None
+    by = read_search_by(source, "search_by") if query is None else _find_write_key(source, query)
     if by is None and not source.text("search_by") and query is None:
         message = "is needed: the run's own value that finds the document; or query_template"
         source.error("missing_field", "search_by", message)
-    fields = _fields(source)
+    fields = _read_fields(source)
     _check_provider(source)
-    if _is_refreshed(source):
+    if _read_is_refreshed(source):
         why = (
             "an entity is read once, since what the run makes of it is written back; use a data_reference to read again"
         )
-        source.ignored("refresh_strategy", why)
-    strategy = write_strategy(source, default=None)
+        source.report_ignored("refresh_strategy", why)
+    strategy = read_write_strategy(source, default=None)
     value = None if query is None or by is None else query[by]
     write = WriteTarget(database, collection, by or "", strategy, value=value) if strategy is not None else None
     return EntitySource(database, collection, by or "", fields, write, query)
 
 
-def _written_key(source: Section, query: Mapping[str, Any]) -> str | None:
+def _find_write_key(source: Section, query: Mapping[str, Any]) -> str | None:
     """The field of the query that finds the document again when it is written back: `search_by`, or the only one."""
     by = source.text("search_by") or (next(iter(query)) if len(query) == 1 else "_id" if "_id" in query else None)
     field = "query_template" if "query_template" in source.body else "query"
@@ -200,15 +200,15 @@ def _written_key(source: Section, query: Mapping[str, Any]) -> str | None:
     return by
 
 
-def _state(source: Section, given: SourceContext) -> Source:
-    return StateSource(read_transitions(source, given.type), _persist_key(source))
+def _read_state(source: Section, context: SourceContext) -> Source:
+    return StateSource(read_transitions(source, context.type), _read_persist_key(source))
 
 
-def _persist_key(source: Section) -> PersistKey | None:
+def _read_persist_key(source: Section) -> PersistKey | None:
     written = source.text("persist_key")
     if not source.flag("persist"):
         if written is not None:
-            source.ignored("persist_key", "keeps nothing without persist: true")
+            source.report_ignored("persist_key", "keeps nothing without persist: true")
         return None
     key = _PERSIST_KEYS.get((written or "none").strip().lower())
     if key is None:
@@ -216,25 +216,25 @@ def _persist_key(source: Section) -> PersistKey | None:
     return key or "none"
 
 
-def _file(source: Section, given: SourceContext) -> Source:
-    return read_file(source, folder=given.folder, declared=given.type)
+def _read_file(source: Section, context: SourceContext) -> Source:
+    return read_file_source(source, folder=context.folder, declared_type=context.type)
 
 
-ReadSource = Callable[[Section, SourceContext], Source]
+SourceReader = Callable[[Section, SourceContext], Source]
 
 
-def _alone(read: Callable[[Section], Source]) -> ReadSource:
+def _without_context(read: Callable[[Section], Source]) -> SourceReader:
     return lambda source, _: read(source)
 
 
-SOURCES: Mapping[str, ReadSource] = {
-    **dict.fromkeys(("environment", "config"), _alone(_environment)),
-    **dict.fromkeys(("database", "data_reference"), _database),
-    "data_entity": _entity,
-    "static": _alone(lambda _: StaticSource()),
-    **dict.fromkeys(("derived", "state"), _state),
-    "computed": _alone(read_computed),
-    "external": _alone(read_external),
-    "file": _file,
-    **dict.fromkeys(("runtime", "build_context"), _alone(lambda _: RuntimeSource())),
+SOURCE_READERS: Mapping[str, SourceReader] = {
+    **dict.fromkeys(("environment", "config"), _without_context(_read_environment)),
+    **dict.fromkeys(("database", "data_reference"), _read_database),
+    "data_entity": _read_entity,
+    "static": _without_context(lambda _: StaticSource()),
+    **dict.fromkeys(("derived", "state"), _read_state),
+    "computed": _without_context(read_computed_source),
+    "external": _without_context(read_external_source),
+    "file": _read_file,
+    **dict.fromkeys(("runtime", "build_context"), _without_context(lambda _: RuntimeSource())),
 }

@@ -7,7 +7,7 @@ _USER_WORDS = frozenset({USER, "user_proxy", "userproxy", "human", "reverttouser
 _TERMINATE_WORDS = frozenset({TERMINATE, "end", "stop"})
 
 
-def speaker(name: str) -> str:
+def normalize_speaker(name: str) -> str:
     """The agent's name, or USER and TERMINATE for the words that mean a person and the end."""
     word = name.lower()
     if word in _USER_WORDS:
@@ -15,11 +15,11 @@ def speaker(name: str) -> str:
     return TERMINATE if word in _TERMINATE_WORDS else name
 
 
-def optional_name(section: Section, *names: str) -> str | None:
+def read_optional_name(section: Section, *names: str) -> str | None:
     """None where it is left out, or blank."""
     return (section.text(*names) or "").strip() or None
 
 
-def spelled(section: Section, *names: str) -> str:
+def used_field_name(section: Section, *names: str) -> str:
     """The name under which this section has the field, or the first: findings name what the author wrote."""
     return next((name for name in names if section.body.get(name) is not None), names[0])

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from workflows.package.reading.named_entries import named_entries
-from workflows.package.reading.output_types import OutputTypes
+from workflows.package.reading.named_entries import read_named_entries
+from workflows.package.reading.output_types import OutputTypeReader
 from workflows.package.reading.section import Section
 from workflows.package.structured import ModelRef, OutputModel, OutputType, StructuredOutputs, UnionOf
 
@@ -14,30 +14,30 @@ def read_structured_outputs(
     section: Section, *, agents: frozenset[str], required: frozenset[str] = frozenset()
 ) -> StructuredOutputs:
     """`required` are the agents that say that they answer with a model."""
-    written = dict(named_entries(section, "models"))
-    types = OutputTypes(frozenset(written))
-    models = {name: _model(one, name, types) for name, one in written.items()}
+    written = dict(read_named_entries(section, "models"))
+    types = OutputTypeReader(frozenset(written))
+    models = {name: _read_model(one, name, types) for name, one in written.items()}
     _check_aliases(section, models)
-    registry = _registry(section, agents, models, types)
+    registry = _read_registry(section, agents, models, types)
     for agent in sorted(required - registry.keys()):
         message = f"names no model for {agent}, which has structured_outputs_required: true; add {agent}: <model>"
         section.error("missing_model", "registry", message)
     section.get("schema_version", "version", "description", "NOTE")
-    section.report_rest()
+    section.report_unread()
     return StructuredOutputs(models, {agent: model for agent, model in registry.items() if model in models})
 
 
-def _model(section: Section, name: str, types: OutputTypes) -> OutputModel:
-    body = types.type_of(section)
+def _read_model(section: Section, name: str, types: OutputTypeReader) -> OutputModel:
+    body = types.read_type(section)
     description = section.text("description") or ""
     section.get("name", "NOTE", "schema_version")
-    section.report_rest()
+    section.report_unread()
     return OutputModel(name, body, description)
 
 
 def _check_aliases(section: Section, models: Mapping[str, OutputModel]) -> None:
     """A model may contain itself, since its fields stand between; an alias of itself says nothing."""
-    aliases = {name: set(_aliased(model.body)) for name, model in models.items()}
+    aliases = {name: set(_iter_aliased(model.body)) for name, model in models.items()}
     sorter = TopologicalSorter(aliases)
     try:
         sorter.prepare()
@@ -52,7 +52,7 @@ def _check_aliases(section: Section, models: Mapping[str, OutputModel]) -> None:
             section.error("endless_type", f"models.{name}", message)
 
 
-def _aliased(body: OutputType) -> Iterator[str]:
+def _iter_aliased(body: OutputType) -> Iterator[str]:
     waiting = [body]
     while waiting:
         kind = waiting.pop()
@@ -62,12 +62,12 @@ def _aliased(body: OutputType) -> Iterator[str]:
             waiting.extend(kind.variants)
 
 
-def _registry(
-    section: Section, agents: frozenset[str], models: Mapping[str, OutputModel], types: OutputTypes
+def _read_registry(
+    section: Section, agents: frozenset[str], models: Mapping[str, OutputModel], types: OutputTypeReader
 ) -> dict[str, str]:
     """Also what is wrong, after saying so: the author did name a model."""
     registry: dict[str, str] = {}
-    for one, agent, field in _registrations(section):
+    for one, agent, field in _iter_registrations(section):
         if agent not in agents:
             message = f"{agent[:100]} is not an agent of this package; remove it, or add the agent"
             one.error("unknown_agent", field if field == agent else "agent", message)
@@ -75,7 +75,7 @@ def _registry(
         if model is None:
             continue
         if model not in models:
-            hint = types.suggestion(model, frozenset(models)) or "define it under models"
+            hint = types.suggest_name(model, frozenset(models)) or "define it under models"
             one.error("unknown_model", field, f"{model[:100]} is not a model of this file; {hint}")
         if registry.get(agent, model) != model:
             one.error("duplicate_name", "agent", f"{agent} is given two models; keep one")
@@ -83,7 +83,7 @@ def _registry(
     return registry
 
 
-def _registrations(section: Section) -> Iterator[tuple[Section, str, str]]:
+def _iter_registrations(section: Section) -> Iterator[tuple[Section, str, str]]:
     """The section that names the model, the agent, and the field in which the model stands."""
     raw = section.get("registry")
     if not isinstance(raw, list):
@@ -100,6 +100,6 @@ def _registrations(section: Section) -> Iterator[tuple[Section, str, str]]:
         if isinstance(entry, Mapping):
             agent = one.required_text("agent")
             one.get("model", "description", "NOTE")
-            one.report_rest()
+            one.report_unread()
             if agent:
                 yield one, agent, "model"

@@ -12,21 +12,21 @@ from workflows.package.reading.section import Section
 _EVERY_AGENT = {ALL_AGENTS, "all_agents"}
 
 
-def tool_entries(section: Section, key: str) -> Iterator[tuple[Section, str | None]]:
+def iter_tool_entries(section: Section, key: str) -> Iterator[tuple[Section, str | None]]:
     """Each entry, and the key above it when the entries are grouped by agent."""
     raw = section.get(key)
     if not isinstance(raw, Mapping):
-        yield from ((entry, None) for entry in _mappings(section, key, section.sequence(key)))
+        yield from ((entry, None) for entry in _iter_mappings(section, key, section.sequence(key)))
         return
     grouped = section.child(raw, key)
     for owner in raw:
         if not isinstance(owner, str):
             section.error("wrong_type", key, f"has the key {owner!r}, where the name of an agent is needed")
             continue
-        yield from ((entry, owner) for entry in _mappings(grouped, owner, grouped.sequence(owner)))
+        yield from ((entry, owner) for entry in _iter_mappings(grouped, owner, grouped.sequence(owner)))
 
 
-def _mappings(section: Section, key: str, entries: list[Any]) -> Iterator[Section]:
+def _iter_mappings(section: Section, key: str, entries: list[Any]) -> Iterator[Section]:
     for index, entry in enumerate(entries):
         one = section.child(entry, f"{key}[{index}]")
         if isinstance(entry, Mapping):  # what is none has been said
@@ -37,14 +37,14 @@ def means_every_agent(name: str, agents: frozenset[str]) -> bool:
     return name not in agents and name.casefold() in _EVERY_AGENT
 
 
-def known_agent(section: Section, field: str, name: str, agents: frozenset[str]) -> bool:
+def check_agent(section: Section, field: str, name: str, agents: frozenset[str]) -> bool:
     if name not in agents:
         message = f"{name} is not an agent of this package; name one of agents, or add it there"
         section.error("unknown_agent", field, message)
     return name in agents
 
 
-def tool_code(section: Section, code: PackageCode, *, also_in: tuple[str, ...] = ()) -> tuple[Path, str] | None:
+def read_tool_code(section: Section, package_code: PackageCode, *, extra_folders: tuple[str, ...] = ()) -> tuple[Path, str] | None:
     """`file` and `function`, or the older `path: workflows.<Name>.tools.module.function`."""
     path = section.text("path")
     if path is None or section.get("file") is not None:
@@ -53,20 +53,20 @@ def tool_code(section: Section, code: PackageCode, *, also_in: tuple[str, ...] =
         fields = ("file", "function")
     else:
         section.get("function")
-        name, function = _dotted(path)
+        name, function = _parse_dotted_path(path)
         fields = ("path", "path")
         if not name:
             section.error("wrong_value", "path", "must be workflows.<Name>.tools.<module>.<function>")
-    file = code.locate(section, name, function, fields=fields, also_in=also_in) if name else None
+    file = package_code.locate(section, name, function, fields=fields, extra_folders=extra_folders) if name else None
     return (file, function) if file is not None and function else None
 
 
 def report_integration(section: Section) -> None:
     if section.get("integration"):
-        section.ignored("integration", "connects nothing by itself; let the code call the service")
+        section.report_ignored("integration", "connects nothing by itself; let the code call the service")
 
 
-def _dotted(path: str) -> tuple[str, str]:
+def _parse_dotted_path(path: str) -> tuple[str, str]:
     """The file inside the package, and the function: `workflows.Any.tools.mail.send` is send in tools/mail.py."""
     *module, function = path.strip().removeprefix("factory_app.").replace(":", ".").split(".")
     if "tools" in module:

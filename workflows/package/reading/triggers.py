@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from workflows.package.findings import Findings
 from workflows.package.reading.section import Section
-from workflows.package.trigger_specs.kinds import CRON_FIELDS, NOT_OURS, SPEC_BY_TYPE, UNSUPPORTED, TriggerSpec
-from workflows.package.trigger_specs.problems import problems_of
+from workflows.package.trigger_specs.kinds import CRON_FIELDS, CHAT_TYPES, SPEC_BY_TYPE, UNSUPPORTED_TYPES, TriggerSpec
+from workflows.package.trigger_specs.problems import list_problems
 from workflows.package.trigger_specs.run_finished import RunFinishedSpec
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 from workflows.package.trigger_specs.webhook import WebhookSpec
@@ -17,16 +17,16 @@ _ADDRESS_FIELDS = ("endpoint", "path", "method")
 
 
 def read_triggers(
-    entries: Any, *, file: str, findings: Findings, path: str = "", beside: frozenset[str] = frozenset()
+    entries: Any, *, file: str, findings: Findings, path: str = "", siblings: frozenset[str] = frozenset()
 ) -> dict[str, TriggerSpec]:
     """By their places, such as triggers[1]. `entries` are at `path`, or in the mapping there under `triggers`."""
     written_out = isinstance(entries, Mapping) and not ("type" in entries and "triggers" not in entries)
     body = entries if written_out else {"triggers": entries}
-    root = Section(body, file=file, path=path, findings=findings, beside=beside)
+    root = Section(body, file=file, path=path, findings=findings, siblings=siblings)
     specs: dict[str, TriggerSpec] = {}
-    for index, entry in enumerate(_list(root)):
+    for index, entry in enumerate(_read_list(root)):
         section = root.child(entry, f"triggers[{index}]")
-        spec = _read_one(section, index=index) if isinstance(entry, Mapping) else None
+        spec = _read_trigger(section, index=index) if isinstance(entry, Mapping) else None
         if spec is None:
             continue
         if any(spec.name == other.name for other in specs.values()):
@@ -35,37 +35,37 @@ def read_triggers(
     return specs
 
 
-def _list(root: Section) -> list[Any]:
+def _read_list(root: Section) -> list[Any]:
     entries = root.get("triggers")
     root.get("schema_version", "version", "description")
-    root.report_rest("is not read here; write a list under triggers")
+    root.report_unread("is not read here; write a list under triggers")
     if entries is None or isinstance(entries, list):
         return entries or []
     root.error("wrong_type", "triggers", "must be a list of triggers, each with a dash before it")
     return []
 
 
-def _read_one(section: Section, *, index: int) -> TriggerSpec | None:
-    kind = _kind(section)
-    if kind in NOT_OURS:
+def _read_trigger(section: Section, *, index: int) -> TriggerSpec | None:
+    kind = _read_kind(section)
+    if kind in CHAT_TYPES:
         message = f"a {kind} trigger needs a person in the chat; it starts nothing here"
         section.findings.add("info", "not_ours", section.file, section.path, message)
         return None
-    if kind in UNSUPPORTED:
-        section.warning("unsupported_trigger", "", f"{UNSUPPORTED[kind]}; as it is, it starts nothing")
+    if kind in UNSUPPORTED_TYPES:
+        section.warning("unsupported_trigger", "", f"{UNSUPPORTED_TYPES[kind]}; as it is, it starts nothing")
         return None
     model = SPEC_BY_TYPE.get(kind)
     if model is None:
         known = ", ".join(sorted(SPEC_BY_TYPE))
         section.error("unknown_trigger", "type", f"{kind or 'nothing'} is not one of {known}")
         return None
-    spec = _validated(section, model, index=index)
+    spec = _validate_spec(section, model, index=index)
     if spec is not None:
-        _report_without_effect(spec, section)
+        _report_ineffective(spec, section)
     return spec
 
 
-def _kind(section: Section) -> str:
+def _read_kind(section: Section) -> str:
     """Triggers of domain events and of endpoints may go without a type."""
     written = section.get("type")
     if written is None:
@@ -77,49 +77,49 @@ def _kind(section: Section) -> str:
     return "manual" if kind == "endpoint" and section.get("verify") is None else kind
 
 
-def _validated(section: Section, model: type[TriggerSpec], *, index: int) -> TriggerSpec | None:
+def _validate_spec(section: Section, model: type[TriggerSpec], *, index: int) -> TriggerSpec | None:
     canonical = str(model.model_fields["type"].default)
     # null is how authors leave out
     given = {field: value for field, value in section.body.items() if value is not None}
-    cron = _one_cron(section, given) if model is ScheduleSpec else "cron"
+    cron = _merge_cron_fields(section, given) if model is ScheduleSpec else "cron"
     if model is WebhookSpec:
         _report_addresses(section, given)
     try:
         return model.model_validate({"name": f"{canonical}-{index}", **given, "type": canonical})
     except ValidationError as error:
-        _report(error, section, model, cron)
+        _report_validation(error, section, model, cron)
         return None
 
 
-def _one_cron(section: Section, given: dict[str, Any]) -> str:
+def _merge_cron_fields(section: Section, fields: dict[str, Any]) -> str:
     """The name that its author gave it."""
-    written = [field for field in CRON_FIELDS if field in given]
+    written = [field for field in CRON_FIELDS if field in fields]
     for second in written[1:]:
-        if given[second] != given[written[0]]:
+        if fields[second] != fields[written[0]]:
             section.error("bad_trigger", second, f"says something else than {written[0]}; keep one of them")
-    values = [given.pop(field) for field in written]
+    values = [fields.pop(field) for field in written]
     if values:
-        given["cron"] = values[0]
+        fields["cron"] = values[0]
     return written[0] if written else "cron"
 
 
-def _report_addresses(section: Section, given: dict[str, Any]) -> None:
+def _report_addresses(section: Section, fields: dict[str, Any]) -> None:
     for field in _ADDRESS_FIELDS:
-        if field in given:
-            del given[field]
-            section.ignored(field, "every webhook is a POST to /hooks/APP/WORKFLOW/NAME; leave it out")
+        if field in fields:
+            del fields[field]
+            section.report_ignored(field, "every webhook is a POST to /hooks/APP/WORKFLOW/NAME; leave it out")
 
 
-def _report(error: ValidationError, section: Section, model: type[TriggerSpec], cron: str) -> None:
-    for problem in problems_of(error):
+def _report_validation(error: ValidationError, section: Section, model: type[TriggerSpec], cron_field: str) -> None:
+    for problem in list_problems(error):
         message = problem.message
         if problem.is_unknown_field:
-            near = section.findings.near(problem.place, model.model_fields.keys() - section.body.keys())
+            near = section.findings.suggest_name(problem.place, model.model_fields.keys() - section.body.keys())
             message = message if near is None else f"is not a field of this trigger; did you mean {near}?"
-        section.error("bad_trigger", cron if problem.place == "cron" else problem.place, message)
+        section.error("bad_trigger", cron_field if problem.place == "cron" else problem.place, message)
 
 
-def _report_without_effect(spec: TriggerSpec, section: Section) -> None:
+def _report_ineffective(spec: TriggerSpec, section: Section) -> None:
     needs_apps = not isinstance(spec, RunFinishedSpec)  # the run that has ended has one
     if needs_apps and not spec.apps and spec.app_id is None:
         section.warning("inactive_trigger", "", "names no apps, so it starts nothing; add apps: [...]")

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from workflows.context.fitting import fitted
-from workflows.context.value_types import ValueType, type_named
+from workflows.context.fitting import coerce_or_keep
+from workflows.context.value_types import ValueType, parse_type_name
 from workflows.package.reading.section import Section
 
-_BY_VALUE: Mapping[type, ValueType] = {
+_TYPE_BY_PYTHON: Mapping[type, ValueType] = {
     bool: "boolean",
     int: "integer",
     float: "number",
@@ -21,9 +21,9 @@ def read_type(section: Section, default: Any) -> tuple[ValueType, tuple[Any, ...
     raw = section.get("type")
     if isinstance(raw, list):  # as JSON Schema says "or nothing"
         raw = next((each for each in raw if each != "null"), None)
-    declared = _BY_VALUE.get(type(default), "string")
+    declared = _TYPE_BY_PYTHON.get(type(default), "string")
     if raw not in (None, "null"):
-        declared = type_named(raw) or "string"
-        if type_named(raw) is None:
+        declared = parse_type_name(raw) or "string"
+        if parse_type_name(raw) is None:
             section.error("wrong_value", "type", f"{str(raw)[:100]} is not one of {', '.join(get_args(ValueType))}")
-    return declared, tuple(fitted(each, declared) for each in section.sequence("enum", "allowed_values"))
+    return declared, tuple(coerce_or_keep(each, declared) for each in section.sequence("enum", "allowed_values"))

@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from workflows.context.facts import FIXED_NAMES
-from workflows.context.fitting import MisfitError, fit, unstorable
+from workflows.context.fitting import MisfitError, coerce, find_unstorable
 from workflows.context.observing import Unset, captured_group
 from workflows.context.value_types import ValueType, is_one_of
 from workflows.package.models import Variable
-from workflows.package.reading.context_roots import LISTED_TYPES, Definition, Exposure, definitions, exposures
+from workflows.package.reading.context_roots import LISTED_TYPES, VariableDefinition, Exposure, read_definitions, read_exposures
 from workflows.package.reading.section import Section
 from workflows.package.reading.sources import SourceContext, read_source
 from workflows.package.reading.value_types import read_type
-from workflows.package.reading.write_targets import written_field
+from workflows.package.reading.write_targets import check_written_field
 from workflows.package.sources import ComputedSource, EntitySource, Source, SourceKind, StateSource, WriteTarget
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")  # a key of run documents, and what ${name} can say
-_NOT_ENFORCED = ("authority_class", "writer_ids", "persisted")
-_DEFAULTS = ("default", "default_value", "initial", "value")
+_UNENFORCED_FIELDS = ("authority_class", "writer_ids", "persisted")
+_DEFAULT_FIELDS = ("default", "default_value", "initial", "value")
 # In early forms the fields of the source stand on the definition, beside these.
-_OF_THE_DEFINITION = frozenset(
-    {"name", "type", "description", "enum", "allowed_values", "required", "model_visible", *_NOT_ENFORCED}
+_DEFINITION_FIELDS = frozenset(
+    {"name", "type", "description", "enum", "allowed_values", "required", "model_visible", *_UNENFORCED_FIELDS}
 )
 # What a definition without a source is, by the field that tells.
-_BARE: Mapping[str, str] = {
+_SOURCE_TYPE_BY_FIELD: Mapping[str, str] = {
     "env_var": "environment",
     "computation": "computed",
     "triggers": "derived",
@@ -36,56 +36,56 @@ _BARE: Mapping[str, str] = {
     "collection": "database",
     "value": "static",
 }
-_NEVER_MISSING: frozenset[SourceKind] = frozenset({"static", "state", "computed"})
+_ALWAYS_PRESENT_KINDS: frozenset[SourceKind] = frozenset({"static", "state", "computed"})
 
 
 def read_variables(root: Section, *, folder: Path) -> tuple[dict[str, Variable], dict[str, tuple[str, ...]]]:
     variables: dict[str, Variable] = {}
     sections: dict[str, Section] = {}
     hidden: set[str] = set()
-    for one in definitions(root):
+    for one in read_definitions(root):
         if one.name in variables:
             one.section.error("duplicate_variable", "", f"{one.name} is defined twice; remove one")
         _check_name(one)
-        variables[one.name] = _variable(one, folder, root.body.get("database_name"))
+        variables[one.name] = _read_variable(one, folder, root.body.get("database_name"))
         sections[one.name] = one.section
         if not one.section.flag("model_visible", default=True):
             hidden.add(one.name)
-        one.section.get(*_NOT_ENFORCED)
-        one.section.report_rest()
+        one.section.get(*_UNENFORCED_FIELDS)
+        one.section.report_unread()
     for name, section in sections.items():
-        variables[name] = _persisted(variables[name], section, variables)
-    _tell_what_is_not_enforced(root, sections)
-    exposed = _exposed(root, hidden)
-    root.report_rest()
+        variables[name] = _resolve_persist_to(variables[name], section, variables)
+    _report_unenforced(root, sections)
+    exposed = _read_exposed(root, hidden)
+    root.report_unread()
     return variables, exposed
 
 
-def _check_name(one: Definition) -> None:
-    if not _NAME.fullmatch(one.name):
-        message = f"{one.name[:100]!r} cannot be used; use letters, digits, dashes and underscores"
-        one.section.error("wrong_value", "name", message)
-    if one.name in FIXED_NAMES:
-        one.section.warning("base_name", "", f"{one.name} is the run's own, and its value wins; choose another name")
+def _check_name(definition: VariableDefinition) -> None:
+    if not _NAME.fullmatch(definition.name):
+        message = f"{definition.name[:100]!r} cannot be used; use letters, digits, dashes and underscores"
+        definition.section.error("wrong_value", "name", message)
+    if definition.name in FIXED_NAMES:
+        definition.section.warning("base_name", "", f"{definition.name} is the run's own, and its value wins; choose another name")
 
 
-def _variable(one: Definition, folder: Path, database: Any) -> Variable:
-    section = one.section
-    given, legacy = _source_section(one)
-    default = _default(section, given)
+def _read_variable(definition: VariableDefinition, folder: Path, database: Any) -> Variable:
+    section = definition.section
+    given, legacy = _source_section(definition)
+    default = _read_default(section, given)
     declared, enum = read_type(section, default)
-    context = SourceContext(folder, declared, database if isinstance(database, str) else None, legacy=legacy)
+    context = SourceContext(folder, declared, database if isinstance(database, str) else None, is_legacy=legacy)
     source = read_source(given, context)
     required = given.flag("required") or section.flag("required")
-    if required and source.kind in _NEVER_MISSING:
+    if required and source.kind in _ALWAYS_PRESENT_KINDS:
         given.warning("not_executed", "required", f"means nothing here: a {source.kind} variable has its default")
-    given.report_rest()
+    given.report_unread()
     _check_values(given, source, enum)
     return Variable(
-        name=one.name,
+        name=definition.name,
         type=declared,
         source=source,
-        default=_typed(given, default, declared, enum),
+        default=_fit_default(given, default, declared, enum),
         required=required,
         description=section.text("description") or "",
         place=section.path,
@@ -93,65 +93,65 @@ def _variable(one: Definition, folder: Path, database: Any) -> Variable:
     )
 
 
-def _source_section(one: Definition) -> tuple[Section, bool]:
+def _source_section(definition: VariableDefinition) -> tuple[Section, bool]:
     """`source: {..}`; or, in early forms, under `database` (then the flag is true) or on the definition itself."""
-    section, body = one.section, one.section.body
+    section, body = definition.section, definition.section.body
     raw = section.get("source")
-    if isinstance(raw, Mapping) and raw.get("type") is None and one.source_type in LISTED_TYPES:
-        return section.child({**raw, "type": one.source_type}, "source"), False
+    if isinstance(raw, Mapping) and raw.get("type") is None and definition.source_type in LISTED_TYPES:
+        return section.child({**raw, "type": definition.source_type}, "source"), False
     if raw is not None:
         given = section.child(raw, "source")
-        return given if isinstance(raw, Mapping) else section.child({"type": one.source_type}, "source"), False
+        return given if isinstance(raw, Mapping) else section.child({"type": definition.source_type}, "source"), False
     nested = body.get("database")
     if isinstance(nested, Mapping):
         section.get("database")
         return section.child({**nested, "type": "database"}, "database"), True
-    fields = {name: value for name, value in body.items() if name not in _OF_THE_DEFINITION}
+    fields = {name: value for name, value in body.items() if name not in _DEFINITION_FIELDS}
     section.get(*fields)
-    return section.child({**fields, "type": _bare_type(one)}, ""), False
+    return section.child({**fields, "type": _infer_source_type(definition)}, ""), False
 
 
-def _bare_type(one: Definition) -> str:
-    if one.source_type in LISTED_TYPES:
-        return one.source_type
-    return next((kind for field, kind in _BARE.items() if one.section.body.get(field) is not None), one.source_type)
+def _infer_source_type(definition: VariableDefinition) -> str:
+    if definition.source_type in LISTED_TYPES:
+        return definition.source_type
+    return next((kind for field, kind in _SOURCE_TYPE_BY_FIELD.items() if definition.section.body.get(field) is not None), definition.source_type)
 
 
-def _default(section: Section, given: Section) -> Any:
+def _read_default(section: Section, source_section: Section) -> Any:
     """A constant is its `value` before its `default`; what the source leaves out may stand beside it."""
-    static = given.body.get("type") == "static"
-    names = ("value", *_DEFAULTS) if static else _DEFAULTS
-    value = given.get(*names)
+    static = source_section.body.get("type") == "static"
+    names = ("value", *_DEFAULT_FIELDS) if static else _DEFAULT_FIELDS
+    value = source_section.get(*names)
     return section.get(*names) if value is None else value
 
 
-def _typed(given: Section, default: Any, declared: ValueType, enum: tuple[Any, ...]) -> Any:
-    problem = unstorable(default)
+def _fit_default(source_section: Section, default: Any, declared_type: ValueType, enum: tuple[Any, ...]) -> Any:
+    problem = find_unstorable(default)
     if problem is not None:
-        given.error("wrong_value", "default", problem)
+        source_section.error("wrong_value", "default", problem)
         return None
     try:
-        value = fit(default, declared)
+        value = coerce(default, declared_type)
     except MisfitError:
-        message = f"is no {declared}, which the variable is declared as; conditions compare it as it is"
-        given.warning("wrong_default", "default", message)
+        message = f"is no {declared_type}, which the variable is declared as; conditions compare it as it is"
+        source_section.warning("wrong_default", "default", message)
         return default
     if enum and value is not None and not is_one_of(value, enum):
-        given.warning("wrong_default", "default", "is none of the values that enum allows")
+        source_section.warning("wrong_default", "default", "is none of the values that enum allows")
     return value
 
 
-def _check_values(given: Section, source: Source, enum: tuple[Any, ...]) -> None:
+def _check_values(source_section: Section, source: Source, enum: tuple[Any, ...]) -> None:
     if not enum or not isinstance(source, StateSource):
         return
     for transition in source.transitions:
         for to in (transition.to, transition.from_):
             known = isinstance(to, Unset) or to is None or captured_group(to) is not None
             if not known and not is_one_of(to, enum):
-                given.warning("not_in_enum", "transitions", f"use {str(to)[:100]!r}, which enum does not allow")
+                source_section.warning("not_in_enum", "transitions", f"use {str(to)[:100]!r}, which enum does not allow")
 
 
-def _persisted(variable: Variable, section: Section, variables: Mapping[str, Variable]) -> Variable:
+def _resolve_persist_to(variable: Variable, section: Section, variables: Mapping[str, Variable]) -> Variable:
     """`persist_to: entity` or `entity.field`: into the document of that data_entity variable."""
     source = variable.source
     raw = section.body.get("source")
@@ -165,37 +165,37 @@ def _persisted(variable: Variable, section: Section, variables: Mapping[str, Var
         message = f"{name[:100]} is no data_entity variable; name one, or write database, collection, search_by, field"
         place.error("unknown_variable", "persist_to", message)
         return variable
-    written = written_field(place, "persist_to", field or variable.name)
+    written = check_written_field(place, "persist_to", field or variable.name)
     strategy = entity.write.strategy if entity.write is not None else "on_success"
     value = entity.query.get(entity.search_by) if entity.query else None
     target = WriteTarget(entity.database, entity.collection, entity.search_by, strategy, written, value)
     return replace(variable, source=replace(source, persist_to=target))
 
 
-def _tell_what_is_not_enforced(root: Section, sections: Mapping[str, Section]) -> None:
+def _report_unenforced(root: Section, sections: Mapping[str, Section]) -> None:
     """Once for the file: some have hundreds."""
     told: set[str] = set()
     count = 0
     for section in sections.values():
-        found = {name for name in _NOT_ENFORCED if section.get(name) not in (None, True, [], "")}
+        found = {name for name in _UNENFORCED_FIELDS if section.get(name) not in (None, True, [], "")}
         told |= found
         count += bool(found)
     if told:
         message = f"{', '.join(sorted(told))} of {count} variables are not enforced: any tool of the run may write them"
-        root.findings.add("info", "not_enforced", root.file, root.at("definitions"), message)
+        root.findings.add("info", "not_enforced", root.file, root.path_of("definitions"), message)
 
 
-def _exposed(root: Section, hidden: Collection[str]) -> dict[str, tuple[str, ...]]:
+def _read_exposed(root: Section, hidden: Collection[str]) -> dict[str, tuple[str, ...]]:
     exposed: dict[str, tuple[str, ...]] = {}
-    for one in exposures(root):
+    for one in read_exposures(root):
         for name in one.names:
             if name in hidden:
-                _tell_hidden(root, one, name)
+                _report_hidden(root, one, name)
         shown = (*exposed.get(one.agent, ()), *(name for name in one.names if name not in hidden))
         exposed[one.agent] = tuple(dict.fromkeys(shown))
     return exposed
 
 
-def _tell_hidden(root: Section, one: Exposure, name: str) -> None:
-    message = f"{name} is model_visible: false, so {one.agent} does not see it; remove one of the two"
-    root.findings.add("warning", "not_visible", root.file, one.path, message)
+def _report_hidden(root: Section, exposure: Exposure, name: str) -> None:
+    message = f"{name} is model_visible: false, so {exposure.agent} does not see it; remove one of the two"
+    root.findings.add("warning", "not_visible", root.file, exposure.path, message)

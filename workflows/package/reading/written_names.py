@@ -6,23 +6,23 @@ from pathlib import Path
 
 from workflows.package.reading.parsed_code import MAX_CODE_BYTES, parse_module
 
-_ASKS = b"use_ui_tool"
-_SHORT_NAMES = frozenset({"ctx", "cv"})
-_SETTERS = frozenset({"set", "setdefault"})
+_ASKING_CALL = b"use_ui_tool"
+_SHORT_CONTEXT_NAMES = frozenset({"ctx", "cv"})
+_SETTER_METHODS = frozenset({"set", "setdefault"})
 
 
-def names_written_alone(file: Path) -> frozenset[str]:
+def find_names_set_without_asking(file: Path) -> frozenset[str]:
     """Names that the code writes without asking a person; none of a file that asks, or cannot be parsed."""
     try:
         with file.open("rb") as source:
             content = source.read(MAX_CODE_BYTES)
-        tree = parse_module(b"" if _ASKS in content else content)
+        tree = parse_module(b"" if _ASKING_CALL in content else content)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
-    return frozenset(name for node in ast.walk(tree) for name in _written(node))
+    return frozenset(name for node in ast.walk(tree) for name in _iter_set_names(node))
 
 
-def _written(node: ast.AST) -> Iterator[str]:
+def _iter_set_names(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.Subscript(value=target, slice=ast.Constant(value=str() as name), ctx=ast.Store()):
             yield from (name,) if _is_context(target) else ()
@@ -32,15 +32,15 @@ def _written(node: ast.AST) -> Iterator[str]:
         ):
             yield name
         case ast.Call(func=ast.Attribute(attr=method, value=target)) if _is_context(target):
-            yield from _written_by(method, node)
+            yield from _iter_names_set_by_call(method, node)
 
 
-def _written_by(method: str, call: ast.Call) -> Iterator[str]:
+def _iter_names_set_by_call(method: str, call: ast.Call) -> Iterator[str]:
     if method == "update":
         given = (key for each in call.args if isinstance(each, ast.Dict) for key in each.keys)
         yield from (key.value for key in given if isinstance(key, ast.Constant) and isinstance(key.value, str))
         yield from (each.arg for each in call.keywords if each.arg is not None)
-    elif method in _SETTERS and call.args:
+    elif method in _SETTER_METHODS and call.args:
         name = getattr(call.args[0], "value", None)
         yield from (name,) if isinstance(name, str) else ()
 
@@ -51,4 +51,4 @@ def _is_context(target: ast.expr) -> bool:
     inner = getattr(target, "value", None)
     if name == "data" and isinstance(inner, ast.expr):
         return _is_context(inner)
-    return "context" in name.lower() or name in _SHORT_NAMES
+    return "context" in name.lower() or name in _SHORT_CONTEXT_NAMES

@@ -7,20 +7,20 @@ from pydantic import TypeAdapter
 
 from workflows.models_file import models_file_schema as models_file
 from workflows.operator_file import operator_file_schema as operator_file
-from workflows.package.schemas.agents import agents
-from workflows.package.schemas.batches import task_batches, ui_config
-from workflows.package.schemas.context_variables import context_variables
-from workflows.package.schemas.orchestrator import orchestrator
-from workflows.package.schemas.routing import routing
-from workflows.package.schemas.structured_outputs import structured_outputs
-from workflows.package.schemas.tools import hooks, middleware, tools
+from workflows.package.schemas.agents import agents_schema
+from workflows.package.schemas.batches import task_batches_schema, ui_config_schema
+from workflows.package.schemas.context_variables import context_variables_schema
+from workflows.package.schemas.orchestrator import orchestrator_schema
+from workflows.package.schemas.routing import routing_schema
+from workflows.package.schemas.structured_outputs import structured_outputs_schema
+from workflows.package.schemas.tools import hooks_schema, middleware_schema, tools_schema
 from workflows.package.schemas.vocabulary import Schema
 from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
 
 DRAFT = "http://json-schema.org/draft-07/schema#"  # the one that editors' YAML support knows best
 
 
-def triggers() -> Schema:
+def triggers_schema() -> Schema:
     """From the specs themselves, so that it cannot fall behind them."""
     definitions: dict[str, Any] = {}
     variants = []
@@ -38,23 +38,23 @@ def triggers() -> Schema:
 
 
 _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
-    "orchestrator": orchestrator,
-    "agents": agents,
-    "context_variables": context_variables,
-    "handoffs": routing,
-    "transition_graph": routing,
-    "tools": tools,
-    "structured_outputs": structured_outputs,
-    "hooks": hooks,
-    "middleware": middleware,
-    "triggers": triggers,
-    "task_batches": task_batches,
-    "ui_config": ui_config,
+    "orchestrator": orchestrator_schema,
+    "agents": agents_schema,
+    "context_variables": context_variables_schema,
+    "handoffs": routing_schema,
+    "transition_graph": routing_schema,
+    "tools": tools_schema,
+    "structured_outputs": structured_outputs_schema,
+    "hooks": hooks_schema,
+    "middleware": middleware_schema,
+    "triggers": triggers_schema,
+    "task_batches": task_batches_schema,
+    "ui_config": ui_config_schema,
     "models": models_file,
     "unattended": operator_file,
 }
 SCHEMA_NAMES = tuple(_SCHEMAS)
 
 
-def schema_of(name: str) -> Schema:
+def build_schema(name: str) -> Schema:
     return {"$schema": DRAFT, "title": f"Unattended: {name}", **_SCHEMAS[name]()}

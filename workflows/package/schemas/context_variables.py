@@ -5,8 +5,8 @@ from typing import get_args
 from workflows.context.value_types import TYPE_NAMES
 from workflows.package.reading.lifecycle_tools import MOMENTS
 from workflows.package.schemas.vocabulary import (
-    ANYTHING,
-    VERSION,
+    ANY_VALUE,
+    VERSION_FIELDS,
     Schema,
     by_name,
     either,
@@ -16,23 +16,23 @@ from workflows.package.schemas.vocabulary import (
     names,
     nullable_text,
     one_of,
-    read_only,
+    read_only_fields,
     ref,
     text,
     whole,
 )
 from workflows.package.sources import PersistKey
 
-_SOURCES = (
+_SOURCE_TYPES = (
     *("environment", "config", "database", "data_reference", "data_entity", "static", "derived", "state"),
     *("computed", "runtime", "build_context", "external", "file"),
 )
-_TRIGGERS = ("agent_text", "user_text", "ui_response", "agent_turn_count", "tool_response", "timer_expired")
-_EVENTS = ("tool_call", "handoff", "lifecycle")
+_TRIGGER_TYPES = ("agent_text", "user_text", "ui_response", "agent_turn_count", "tool_response", "timer_expired")
+_EVENT_TYPES = ("tool_call", "handoff", "lifecycle")
 _REFERENCE = text("env:NAME or file:PATH, never the secret itself", pattern="^(env|file):.+")
 
 
-def _trigger() -> Schema:
+def _trigger_schema() -> Schema:
     match = {
         "equals": {"description": "The whole reply or answer, without the blanks around it"},
         "contains": text("A part of the reply"),
@@ -43,7 +43,7 @@ def _trigger() -> Schema:
     return mapping(
         "What sets the variable",
         {
-            "type": {"enum": [*_TRIGGERS, *_EVENTS], "description": "What it waits for"},
+            "type": {"enum": [*_TRIGGER_TYPES, *_EVENT_TYPES], "description": "What it waits for"},
             "agent": nullable_text("Whose words, turns, calls or moments count"),
             "event": one_of(tuple(MOMENTS), "Of lifecycle: the moment whose steps are over"),
             "from": {"description": "Of handoff: the agent that hands over, or user; of others a guard"},
@@ -62,13 +62,13 @@ def _trigger() -> Schema:
             **{name: whole("Fires at this number of turns") for name in ("count", "turns", "n")},
             "status": one_of(("success", "error", "any"), "How the tool must have ended; default success"),
             "after": {"type": ["string", "number"], "description": "Work of the run until it fires, such as 10m"},
-            **read_only("ui_hidden"),
+            **read_only_fields("ui_hidden"),
         },
         required=["type"],
     )
 
 
-def _transition() -> Schema:
+def _transition_schema() -> Schema:
     return mapping(
         "A change of state",
         {
@@ -80,7 +80,7 @@ def _transition() -> Schema:
     )
 
 
-def _place() -> dict[str, Schema]:
+def _place_fields() -> dict[str, Schema]:
     return {
         "database_name": text("The database"),
         "database": text("Another name of database_name"),
@@ -92,7 +92,7 @@ def _place() -> dict[str, Schema]:
     }
 
 
-def _authorization() -> Schema:
+def _authorization_schema() -> Schema:
     schemes = one_of(("bearer", "basic", "header", "api_key"), "Default bearer")
     fields = {
         "type": schemes,
@@ -103,7 +103,7 @@ def _authorization() -> Schema:
     return either(_REFERENCE, mapping("A scheme and a secret", fields, required=["secret"]))
 
 
-def _external() -> dict[str, Schema]:
+def _external_fields() -> dict[str, Schema]:
     seconds = {"type": ["string", "number", "null"], "description": "Such as 5s; for all attempts together"}
     return {
         "url": text("http or https; placeholders in path and query only", pattern="^https?://"),
@@ -111,7 +111,7 @@ def _external() -> dict[str, Schema]:
         "service": nullable_text("For readers"),
         "operation": nullable_text("For readers"),
         "headers": by_name({"type": "string"}),
-        "auth": _authorization(),
+        "auth": _authorization_schema(),
         "timeout": seconds,
         "retry": {"type": ["integer", "object", "null"], "description": "A number of attempts, or {attempts: 3}"},
         "cache": {"type": ["string", "number", "object", "null"], "description": "A duration, or {ttl: 60s}"},
@@ -119,19 +119,19 @@ def _external() -> dict[str, Schema]:
     }
 
 
-def _source() -> Schema:
+def _source_schema() -> Schema:
     query = {"type": ["object", "null"], "description": "With placeholders such as {{runtime.app_id}}"}
-    persist = mapping("Where the value is written", {**_place(), "field": text("The field that is set")})
+    persist = mapping("Where the value is written", {**_place_fields(), "field": text("The field that is set")})
     return mapping(
         "Where the value comes from; docs/package-format.md says which fields belong to which type",
         {
-            "type": {"enum": list(_SOURCES)},
+            "type": {"enum": list(_SOURCE_TYPES)},
             "default": {"description": "Without another value"},
             **{name: {"description": "Another name of default"} for name in ("default_value", "initial")},
             "value": {"description": "The constant of a static variable"},
             "required": flag("No value: the run fails before any model call"),
             "env_var": text("The environment variable; absent in production"),
-            **_place(),
+            **_place_fields(),
             **dict.fromkeys(("query_template", "query"), query),
             "db_type": {"enum": ["mongodb", None]},
             "field": text("The field to read"),
@@ -140,7 +140,7 @@ def _source() -> Schema:
             "computation": nullable_text("A JMESPath expression over the inputs"),
             "inputs": either(names("Variables"), by_name({"type": "string"}), description="What it sees"),
             "persist_to": either({"type": ["string", "null"]}, persist, description="An entity, or a place"),
-            **_external(),
+            **_external_fields(),
             "triggers": items(ref("trigger")),
             "transitions": items(ref("transition")),
             "trigger": either(ref("trigger"), {"type": "null"}),
@@ -155,7 +155,7 @@ def _source() -> Schema:
     )
 
 
-def _definition() -> Schema:
+def _definition_schema() -> Schema:
     early = ("default", "default_value", "value", "database", "enum")
     return mapping(
         "A context variable",
@@ -165,13 +165,13 @@ def _definition() -> Schema:
             "description": nullable_text("For readers"),
             "source": ref("source"),
             "triggers": items(ref("trigger")),
-            **dict.fromkeys(early, ANYTHING),
-            **read_only("authority_class", "writer_ids", "persisted", "model_visible"),
+            **dict.fromkeys(early, ANY_VALUE),
+            **read_only_fields("authority_class", "writer_ids", "persisted", "model_visible"),
         },
     )
 
 
-def context_variables() -> Schema:
+def context_variables_schema() -> Schema:
     entries = either(by_name(ref("definition")), items(ref("definition")))
     lists = ("database_variables", "environment_variables", "declarative_variables", "derived_variables")
     seen = mapping(
@@ -183,16 +183,16 @@ def context_variables() -> Schema:
         },
     )
     fields = {
-        **VERSION,
+        **VERSION_FIELDS,
         **dict.fromkeys(("definitions", "variables", *lists), entries),
         "agents": either(by_name(either(names("Variables"), seen)), items(seen), description="Who sees which"),
-        **read_only("schema_overview"),
+        **read_only_fields("schema_overview"),
         "context_variables": {"type": ["object", "null"], "description": "The same content, wrapped"},
     }
     definitions = {
-        "trigger": _trigger(),
-        "transition": _transition(),
-        "source": _source(),
-        "definition": _definition(),
+        "trigger": _trigger_schema(),
+        "transition": _transition_schema(),
+        "source": _source_schema(),
+        "definition": _definition_schema(),
     }
     return {**mapping("What a run knows, and which agent sees it", fields), "definitions": definitions}

@@ -4,10 +4,10 @@ from typing import get_args
 
 from workflows.context.value_types import TYPE_NAMES
 from workflows.package.models import Pattern, StartupMode
-from workflows.package.reading.requirements import MAX_NAMES
-from workflows.package.reading.requirements import NAME as VARIABLE
+from workflows.package.reading.requirements import MAX_REQUIRED_NAMES
+from workflows.package.reading.requirements import ENVIRONMENT_NAME as VARIABLE
 from workflows.package.schemas.vocabulary import (
-    VERSION,
+    VERSION_FIELDS,
     Schema,
     above_zero,
     by_name,
@@ -17,11 +17,11 @@ from workflows.package.schemas.vocabulary import (
     mapping,
     nullable_text,
     one_of,
-    read_only,
+    read_only_fields,
     text,
     whole,
 )
-from workflows.package.trigger_specs.values import NAME
+from workflows.package.trigger_specs.values import NAME_PATTERN
 
 _INPUT = mapping(
     "What a run takes from its trigger under this name",
@@ -57,17 +57,17 @@ _REQUIRES = mapping(
         "env": {
             "type": ["array", "null"],
             "items": text("A name, never a value", pattern=f"^{VARIABLE.pattern}$"),
-            "maxItems": MAX_NAMES,
+            "maxItems": MAX_REQUIRED_NAMES,
             "description": "Environment variables that must be set where the worker is started",
         }
     },
 )
 
 
-def orchestrator() -> Schema:
+def orchestrator_schema() -> Schema:
     fields = {
-        **VERSION,
-        "workflow_name": text("Identity of the workflow; default: the directory's name", pattern=f"^{NAME.pattern}$"),
+        **VERSION_FIELDS,
+        "workflow_name": text("Identity of the workflow; default: the directory's name", pattern=f"^{NAME_PATTERN.pattern}$"),
         "description": nullable_text("For readers"),
         "orchestration_pattern": one_of(get_args(Pattern), "Who decides on the next speaker; default DefaultPattern"),
         "startup_mode": one_of(get_args(StartupMode), "Nobody is in the chat: the first message starts it anyway"),
@@ -88,7 +88,7 @@ def orchestrator() -> Schema:
             **by_name(either(_INPUT, {"type": "null"})),
             "description": "What a run may take from its trigger; no other field reaches a prompt or a query",
         },
-        **read_only("entry_point", "outputs", "metadata"),
+        **read_only_fields("entry_point", "outputs", "metadata"),
         "runtime_extensions": {"type": ["array", "null"], "description": "Ignored by a worker, with a finding"},
         "visual_agents": {"type": ["array", "null"], "description": "For a user interface; not executed"},
         "triggers": items({"type": "object", "description": "As in triggers.yaml; keep them in one place"}),

@@ -1,16 +1,16 @@
 """The schema of the handoffs and transition_graph files."""
 
 from workflows.package.schemas.vocabulary import (
-    VERSION,
+    VERSION_FIELDS,
     Schema,
     either,
     items,
     mapping,
     names,
-    not_executed,
+    not_executed_fields,
     nullable_text,
     one_of,
-    read_only,
+    read_only_fields,
     ref,
     text,
 )
@@ -20,7 +20,7 @@ _CONDITION_TYPES = ("expression", "context_expression", "context", "context_equa
 _SCOPES = ("pre", "post", "after", "before_reply", "immediate", "context_pre", "")
 
 
-def _rule() -> Schema:
+def _rule_schema() -> Schema:
     source, target = "The agent that spoke, or user", "An agent, user, terminate, or stay: the source itself"
     return mapping(
         "Who speaks after whom",
@@ -45,19 +45,19 @@ def _rule() -> Schema:
             "termination_reason": nullable_text("workflow_failed fails the run"),
             "priority": {"type": ["number", "null"], "description": "Lower is asked first"},
             "description": nullable_text("For readers"),
-            **not_executed("trigger"),
+            **not_executed_fields("trigger"),
             "after_turn": nullable_text("The early form: the agent that spoke"),
             "terminate_if": {"type": ["object", "null"], "description": "The early form: {variable, equals}"},
         },
     )
 
 
-def routing() -> Schema:
+def routing_schema() -> Schema:
     rules = items(ref("rule"))
     inner = {"type": "object", "properties": {"handoff_rules": rules, "transition_rules": rules, "transitions": rules}}
     fields = {
-        **VERSION,
-        **read_only("max_turns"),
+        **VERSION_FIELDS,
+        **read_only_fields("max_turns"),
         "handoff_rules": rules,
         "transition_rules": rules,
         "transitions": rules,
@@ -65,4 +65,4 @@ def routing() -> Schema:
         "transition_graph": either(rules, inner),
     }
     body = either({"type": "object", "properties": fields}, rules, description="Who speaks after whom, in file order")
-    return {**body, "definitions": {"rule": _rule()}}
+    return {**body, "definitions": {"rule": _rule_schema()}}

@@ -1,7 +1,7 @@
 """The schema of the structured_outputs file."""
 
 from workflows.package.schemas.vocabulary import (
-    VERSION,
+    VERSION_FIELDS,
     Schema,
     by_name,
     either,
@@ -14,14 +14,14 @@ from workflows.package.schemas.vocabulary import (
     text,
 )
 
-_TYPE = "str, int, float, bool, dict, list, literal, union, optional_str, optional_list …, or the name of a model"
+_TYPE_HELP = "str, int, float, bool, dict, list, literal, union, optional_str, optional_list …, or the name of a model"
 
 
-def _field() -> Schema:
+def _field_schema() -> Schema:
     return mapping(
         "A field of a model",
         {
-            "type": text(_TYPE),
+            "type": text(_TYPE_HELP),
             "description": nullable_text("What the model is told"),
             "default": {},
             "required": flag("false: it may be null"),
@@ -36,7 +36,7 @@ def _field() -> Schema:
     )
 
 
-def _model() -> Schema:
+def _model_schema() -> Schema:
     return mapping(
         "A model, or a name for a literal or a union",
         {
@@ -51,7 +51,7 @@ def _model() -> Schema:
     )
 
 
-def structured_outputs() -> Schema:
+def structured_outputs_schema() -> Schema:
     entry = mapping("An entry", {"agent": text("An agent"), "model": nullable_text("A model")})
     models = either(by_name(ref("model")), items(ref("model")), description="By name, or a list of models with a name")
     registry = either(
@@ -59,7 +59,7 @@ def structured_outputs() -> Schema:
         items(entry),
         description="Which agent answers with which model; its answers are checked, and it gets one second chance",
     )
-    fields = {**VERSION, "models": models, "registry": registry}
+    fields = {**VERSION_FIELDS, "models": models, "registry": registry}
     wrapped = {"type": ["object", "null"], "properties": fields, "description": "The same content, wrapped"}
     body = mapping("What agents answer with", {**fields, "structured_outputs": wrapped})
-    return {**body, "definitions": {"field": _field(), "model": _model()}}
+    return {**body, "definitions": {"field": _field_schema(), "model": _model_schema()}}

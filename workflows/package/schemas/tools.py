@@ -5,7 +5,7 @@ from typing import get_args
 from workflows.package.models import HookKind, OnError, ToolKind
 from workflows.package.reading.lifecycle_tools import MOMENTS
 from workflows.package.schemas.vocabulary import (
-    VERSION,
+    VERSION_FIELDS,
     Schema,
     by_name,
     either,
@@ -13,16 +13,16 @@ from workflows.package.schemas.vocabulary import (
     items,
     mapping,
     names,
-    not_executed,
+    not_executed_fields,
     nullable_text,
     one_of,
-    read_only,
+    read_only_fields,
     ref,
     text,
 )
 
-_FILE = "In the package, its tools folder, or ../_shared beside the package"
-_FILE_OR_HOOK = "In the package, its tools or hooks folder, or ../_shared beside the package"
+_FILE_HELP = "In the package, its tools folder, or ../_shared beside the package"
+_HOOK_FILE_HELP = "In the package, its tools or hooks folder, or ../_shared beside the package"
 _OWNERS = either({"type": ["string", "null"]}, names("Agents"), description="The agent, or agents, that may call it")
 _TIMEOUT = {
     "type": ["number", "string", "null"],
@@ -33,7 +33,7 @@ _TOOL = mapping(
     {
         "agent": _OWNERS,
         "agents": _OWNERS,
-        "file": text(_FILE),
+        "file": text(_FILE_HELP),
         "function": text("A function that the file defines"),
         "description": nullable_text("What the model is told"),
         "name": nullable_text("The agent knows a tool by its function's name"),
@@ -57,7 +57,7 @@ _TOOL = mapping(
             get_args(OnError),
             "What a failed call does: the model is told, or the run fails as tool_error; default tell",
         ),
-        **read_only("ui", "ui_contract", "display", "outcome", "constraints", "integration"),
+        **read_only_fields("ui", "ui_contract", "display", "outcome", "constraints", "integration"),
     },
     required=["file", "function"],
 )
@@ -66,27 +66,27 @@ _LIFECYCLE = mapping(
     {
         "trigger": one_of(tuple(MOMENTS), "When it is called"),
         "agent": nullable_text("Of before_agent and after_agent; null: every agent"),
-        "file": text(_FILE_OR_HOOK),
+        "file": text(_HOOK_FILE_HELP),
         "function": text("A function that the file defines"),
         "description": nullable_text("For readers"),
-        **read_only("tool_type", "ui", "auto_invoke"),
-        **not_executed("integration"),
+        **read_only_fields("tool_type", "ui", "auto_invoke"),
+        **not_executed_fields("integration"),
     },
     required=["trigger", "file", "function"],
 )
-_EARLY = mapping(
+_EARLY_TOOL = mapping(
     "The early form of a tool",
     {"path": text("workflows.Name.tools.module.function"), "description": nullable_text("What the model is told")},
 )
-_ABSENT = {"type": "null", "description": "Not beside the other: an entry is a hook or a lifecycle tool"}
+_ABSENT_FIELD = {"type": "null", "description": "Not beside the other: an entry is a hook or a lifecycle tool"}
 _CODE = {"content": {"type": ["string", "null"], "description": "Not executed: the code stands in the file"}}
 _HOOK = mapping(
     "A function that changes what an agent is told, or what it says",
     {
         "hook_type": one_of(get_args(HookKind), "When it is called"),
-        "trigger": _ABSENT,
+        "trigger": _ABSENT_FIELD,
         "hook_agent": text("An agent, or all"),
-        "filename": nullable_text(_FILE_OR_HOOK),
+        "filename": nullable_text(_HOOK_FILE_HELP),
         "function": text("A function that the file defines; module:function is the early form"),
         "files": items(mapping("The early form of filename", {"filename": text("A file of the package")})),
         **_CODE,
@@ -97,14 +97,14 @@ _LIFECYCLE_HOOK = mapping(
     "A lifecycle tool: a function that is called at a moment of the run",
     {
         "trigger": {"enum": list(MOMENTS), "description": "When it is called"},
-        "hook_type": _ABSENT,
+        "hook_type": _ABSENT_FIELD,
         "hook_agent": nullable_text("Of before_agent and after_agent: an agent; absent or all: every agent"),
         "agent": nullable_text("Another name of hook_agent"),
-        "filename": nullable_text(_FILE_OR_HOOK),
+        "filename": nullable_text(_HOOK_FILE_HELP),
         "function": nullable_text("A function that the file defines; absent: it is called as the file is"),
         "files": items(mapping("The early form of filename", {"filename": text("A file of the package")})),
         **_CODE,
-        **not_executed("integration"),
+        **not_executed_fields("integration"),
     },
     required=["trigger"],
 )
@@ -112,7 +112,7 @@ _MIDDLEWARE = mapping(
     "A hook of type update_agent_state",
     {
         "agent": text("An agent, or all"),
-        "filename": nullable_text(_FILE_OR_HOOK),
+        "filename": nullable_text(_HOOK_FILE_HELP),
         "function": text("A function that the file defines"),
         **_CODE,
     },
@@ -120,30 +120,30 @@ _MIDDLEWARE = mapping(
 )
 
 
-def tools() -> Schema:
+def tools_schema() -> Schema:
     listed, early = items(ref("tool")), by_name(items(ref("early")))
     fields = {
-        **VERSION,
+        **VERSION_FIELDS,
         "tools": listed,
         "lifecycle_tools": either(items(ref("lifecycle")), early),
         "backend_tools": early,
         "ui_tools": early,
     }
     body = either({"type": "object", "properties": fields}, listed, description="What agents can do")
-    return {**body, "definitions": {"tool": _TOOL, "lifecycle": _LIFECYCLE, "early": _EARLY}}
+    return {**body, "definitions": {"tool": _TOOL, "lifecycle": _LIFECYCLE, "early": _EARLY_TOOL}}
 
 
-def hooks() -> Schema:
+def hooks_schema() -> Schema:
     entries = items(either(ref("hook"), ref("lifecycle")))
-    fields = {**VERSION, "hooks": entries, "hook_files": entries, "prompt_middleware": items(ref("middleware"))}
+    fields = {**VERSION_FIELDS, "hooks": entries, "hook_files": entries, "prompt_middleware": items(ref("middleware"))}
     described = "Functions around an agent's reply, and at moments of the run"
     body = either({"type": "object", "properties": fields}, entries, description=described)
     return {**body, "definitions": {"hook": _HOOK, "lifecycle": _LIFECYCLE_HOOK, "middleware": _MIDDLEWARE}}
 
 
-def middleware() -> Schema:
+def middleware_schema() -> Schema:
     entries = items(ref("entry"))
-    fields = {**VERSION, "prompt_middleware": entries}
+    fields = {**VERSION_FIELDS, "prompt_middleware": entries}
     body = either(
         {"type": "object", "properties": fields}, entries, description="Functions that add to an agent's prompt"
     )

@@ -6,8 +6,8 @@ from typing import Any
 Schema = dict[str, Any]
 
 
-def text(description: str, **more: Any) -> Schema:
-    return {"type": "string", "description": description, **more}
+def text(description: str, **keywords: Any) -> Schema:
+    return {"type": "string", "description": description, **keywords}
 
 
 def nullable_text(description: str) -> Schema:
@@ -18,8 +18,8 @@ def flag(description: str) -> Schema:
     return {"type": ["boolean", "string", "integer", "null"], "description": description}
 
 
-def whole(description: str, *, least: int = 1) -> Schema:
-    return {"type": ["integer", "null"], "minimum": least, "description": description}
+def whole(description: str, *, minimum: int = 1) -> Schema:
+    return {"type": ["integer", "null"], "minimum": minimum, "description": description}
 
 
 def above_zero(description: str) -> Schema:
@@ -50,22 +50,22 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/definitions/{name}"}
 
 
-def mapping(description: str, fields: Mapping[str, Schema], **more: Any) -> Schema:
+def mapping(description: str, fields: Mapping[str, Schema], **keywords: Any) -> Schema:
     """Fields that nobody listed are allowed: the loader says what it does not execute."""
-    return {"type": "object", "description": description, "properties": dict(fields), **more}
+    return {"type": "object", "description": description, "properties": dict(fields), **keywords}
 
 
-VERSION: Mapping[str, Schema] = {
+VERSION_FIELDS: Mapping[str, Schema] = {
     "schema_version": text("Version of this file's form; read without effect"),
     "version": {"description": "Version of this file; read without effect"},
     "$schema": text("Where an editor finds this schema"),
 }
-ANYTHING: Schema = {}
+ANY_VALUE: Schema = {}
 
 
-def read_only(*fields: str) -> dict[str, Schema]:
+def read_only_fields(*fields: str) -> dict[str, Schema]:
     return {name: {"description": "Read without effect"} for name in fields}
 
 
-def not_executed(*fields: str) -> dict[str, Schema]:
+def not_executed_fields(*fields: str) -> dict[str, Schema]:
     return {name: {"description": "Not executed: a finding"} for name in fields}

@@ -12,13 +12,13 @@ from workflows.package.trigger_specs.trigger import BaseTrigger
 from workflows.package.trigger_specs.values import Duration, Expression, Spec
 
 # What a server lets follow a change stream, less $redact, which could take away what we go on from.
-STAGES = ("$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith")
+ALLOWED_STAGES = ("$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith")
 MAX_STAGES = 20
 MAX_STAGE_DEPTH = 50
 # What the stream is gone on from, and how an event is told from another: no pipeline may take it away or change it.
-KEPT_FIELDS = ("_id", "operationType", "clusterTime", "wallTime", "ns", "documentKey")
+PROTECTED_FIELDS = ("_id", "operationType", "clusterTime", "wallTime", "ns", "documentKey")
 MAX_DATABASE_BYTES = 63
-_NO_DATABASE = re.compile(r'[/\\. "$\x00]')
+_FORBIDDEN_CHARACTERS = re.compile(r'[/\\. "$\x00]')
 Operation = Literal["insert", "update", "replace", "delete"]
 
 
@@ -47,19 +47,19 @@ class ChangeSpec(BaseTrigger):
 
     @field_validator("database")
     @classmethod
-    def _name_of_a_database(cls, name: str) -> str:
-        if _NO_DATABASE.search(name) or len(name.encode()) > MAX_DATABASE_BYTES:
+    def _check_database_name(cls, name: str) -> str:
+        if _FORBIDDEN_CHARACTERS.search(name) or len(name.encode()) > MAX_DATABASE_BYTES:
             raise ValueError('is no name of a database: without spaces and any of / \\ . " $, at most 63 bytes')
         return name
 
     @field_validator("pipeline")
     @classmethod
-    def _harmless_stages(cls, stages: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    def _check_stages(cls, stages: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
         for stage in stages:
-            if len(stage) != 1 or next(iter(stage)) not in STAGES:
-                raise ValueError(f"write one of {', '.join(STAGES)} in each stage")
+            if len(stage) != 1 or next(iter(stage)) not in ALLOWED_STAGES:
+                raise ValueError(f"write one of {', '.join(ALLOWED_STAGES)} in each stage")
             _refuse_code(stage, depth=0)
-            _refuse_loss(*next(iter(stage.items())))
+            _refuse_field_loss(*next(iter(stage.items())))
         return stages
 
 
@@ -76,7 +76,7 @@ def _refuse_code(value: Any, *, depth: int) -> None:
             _refuse_code(inner, depth=depth + 1)
 
 
-def _refuse_loss(stage: str, body: Any) -> None:
+def _refuse_field_loss(stage: str, body: Any) -> None:
     """Of a projection that names what to keep, these fields are kept without being named."""
     if stage == "$unset":
         touched = [body] if isinstance(body, str) else body if isinstance(body, list) else []
@@ -85,9 +85,9 @@ def _refuse_loss(stage: str, body: Any) -> None:
     else:
         touched = []
     for name in touched:
-        if isinstance(name, str) and name.partition(".")[0] in KEPT_FIELDS:
+        if isinstance(name, str) and name.partition(".")[0] in PROTECTED_FIELDS:
             raise ValueError(
-                f"{stage} must leave {name} as it is: {', '.join(KEPT_FIELDS)} tell where the stream goes on"
+                f"{stage} must leave {name} as it is: {', '.join(PROTECTED_FIELDS)} tell where the stream goes on"
             )
 
 

@@ -6,11 +6,11 @@ from pydantic import Field, field_validator, model_validator
 
 from workflows.context.value_types import is_of_type, is_one_of
 from workflows.package.trigger_specs.trigger import BaseTrigger
-from workflows.package.trigger_specs.values import FieldError, Spec
+from workflows.package.trigger_specs.values import SpecFieldError, Spec
 
 DELIVERY_FIELD = "_delivery"  # hidden in each rendered page
 # `_request` is what expressions see beside the fields; a browser writes its character set into `_charset_`.
-RESERVED = (DELIVERY_FIELD, "_request", "_charset_")
+RESERVED_NAMES = (DELIVERY_FIELD, "_request", "_charset_")
 
 
 class FormInput(Spec):
@@ -25,13 +25,13 @@ class FormInput(Spec):
     max_length: int = Field(default=10_000, ge=1)
 
     @model_validator(mode="after")
-    def _default_is_a_valid_answer(self) -> "FormInput":
+    def _check_default(self) -> "FormInput":
         if self.default is None:
             return self
         if not is_of_type(self.default, self.type):
-            raise FieldError("default", f"default is not of type {self.type}; change the default or the type")
+            raise SpecFieldError("default", f"default is not of type {self.type}; change the default or the type")
         if self.enum and not is_one_of(self.default, self.enum):
-            raise FieldError("default", "default is not one of the values in enum; add it there or change it")
+            raise SpecFieldError("default", "default is not one of the values in enum; add it there or change it")
         return self
 
 
@@ -43,10 +43,10 @@ class FormSpec(BaseTrigger):
 
     @field_validator("inputs")
     @classmethod
-    def _names_that_arrive(cls, inputs: dict[str, FormInput]) -> dict[str, FormInput]:
+    def _check_input_names(cls, inputs: dict[str, FormInput]) -> dict[str, FormInput]:
         for name in inputs:
             if not name.strip() or not name.isprintable():
                 raise ValueError("a field needs a name of printable characters")
-            if name in RESERVED:
+            if name in RESERVED_NAMES:
                 raise ValueError(f"{name} has a meaning of its own; give the field another name")
         return inputs

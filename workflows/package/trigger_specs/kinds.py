@@ -23,9 +23,9 @@ SPEC_BY_TYPE: dict[str, type[TriggerSpec]] = {
     "form": FormSpec,
     "run_finished": RunFinishedSpec,
 }
-NOT_OURS = {"chat", "chat_start", "user"}
+CHAT_TYPES = {"chat", "chat_start", "user"}
 CRON_FIELDS = ("cron", "cron_schedule", "schedule", "expression")
-UNSUPPORTED = {
+UNSUPPORTED_TYPES = {
     "manual": "nobody calls its endpoint here: start runs with `unattended enqueue`, or declare a webhook",
     "event": "events inside of an application do not reach a worker: declare a webhook or a database_condition",
     "threshold": "nobody measures what its condition names: declare a schedule, or a database_condition",

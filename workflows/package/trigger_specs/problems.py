@@ -6,36 +6,36 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from workflows.package.trigger_specs.values import UNION_TAGS, FieldError
+from workflows.package.trigger_specs.values import UNION_TAGS, SpecFieldError
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SpecProblem:
     place: str
     message: str
     is_unknown_field: bool = False
 
 
-def problems_of(error: ValidationError) -> Sequence[Problem]:
+def list_problems(error: ValidationError) -> Sequence[SpecProblem]:
     found = error.errors(include_url=False, include_input=False)
     inside = {each["loc"][:-1] for each in found}
     # A list whose items are all refused is not empty as well.
     said = [each for each in found if each["type"] != "too_short" or each["loc"] not in inside]
     return [
-        Problem(_place(each), _message(each), each["type"] == "extra_forbidden" and len(each["loc"]) == 1)
+        SpecProblem(_problem_place(each), _problem_message(each), each["type"] == "extra_forbidden" and len(each["loc"]) == 1)
         for each in said
     ]
 
 
-def _place(error: ErrorDetails) -> str:
+def _problem_place(error: ErrorDetails) -> str:
     """What is wrong with several fields at once says itself which one to look at."""
     parts = [part for part in error["loc"] if part not in UNION_TAGS]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     cause = error.get("ctx", {}).get("error")
-    return (f"{place}.{cause.field}" if isinstance(cause, FieldError) else place).lstrip(".")
+    return (f"{place}.{cause.field}" if isinstance(cause, SpecFieldError) else place).lstrip(".")
 
 
-def _message(error: ErrorDetails) -> str:
+def _problem_message(error: ErrorDetails) -> str:
     """Whatever says itself what to write is left as it is."""
     context = error.get("ctx", {})
     messages = {

@@ -6,12 +6,12 @@ from pydantic import Field, field_validator, model_validator
 
 from workflows.outcome import OutcomeKind
 from workflows.package.trigger_specs.trigger import BaseTrigger, is_expression
-from workflows.package.trigger_specs.values import Expression, FieldError, Name
+from workflows.package.trigger_specs.values import Expression, SpecFieldError, Name
 
 STATES = ("succeeded", "failed", "cancelled", "parked")
-ANY = "any"
-_NO_END = "needs_human"  # such a run goes on when it is answered
-OUTCOMES = tuple(dict.fromkeys((*STATES, *(kind.value for kind in OutcomeKind if kind.value != _NO_END), ANY)))
+ANY_OUTCOME = "any"
+_NON_FINAL_OUTCOME = "needs_human"  # such a run goes on when it is answered
+OUTCOMES = tuple(dict.fromkeys((*STATES, *(kind.value for kind in OutcomeKind if kind.value != _NON_FINAL_OUTCOME), ANY_OUTCOME)))
 
 
 class RunFinishedSpec(BaseTrigger):
@@ -24,19 +24,19 @@ class RunFinishedSpec(BaseTrigger):
 
     @field_validator("outcome", mode="before")
     @classmethod
-    def _one_is_a_list_of_one(cls, value: Any) -> Any:
+    def _wrap_single_outcome(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @field_validator("outcome")
     @classmethod
-    def _known(cls, outcomes: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_outcomes(cls, outcomes: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [each for each in outcomes if each not in OUTCOMES]
         if unknown:
             raise ValueError(f"{unknown[0]} is not one of {', '.join(OUTCOMES)}")
         return outcomes
 
     @model_validator(mode="after")
-    def _stays_in_its_app(self) -> "RunFinishedSpec":
+    def _check_app_id(self) -> "RunFinishedSpec":
         if is_expression(self.app_id):
-            raise FieldError("app_id", "a chain stays in the app of the run that has ended; leave app_id out")
+            raise SpecFieldError("app_id", "a chain stays in the app of the run that has ended; leave app_id out")
         return self

@@ -8,19 +8,19 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from workflows.package.cron import check_cron
 from workflows.package.trigger_specs.trigger import BaseTrigger, is_expression
-from workflows.package.trigger_specs.values import UNION_TAGS, Duration, FieldError, Moment, Name, Spec, Zone, in_zone
+from workflows.package.trigger_specs.values import UNION_TAGS, Duration, SpecFieldError, DateTimeValue, Name, Spec, Zone, to_utc
 
-_CLOCKS = ("cron", "every", "at")
-_SHORTEST = timedelta(seconds=1)
+_CLOCK_FIELDS = ("cron", "every", "at")
+_MIN_INTERVAL = timedelta(seconds=1)
 _YEARS = range(1970, 3000)
-LIST, COLLECTION = UNION_TAGS
+LIST_TAG, COLLECTION_TAG = UNION_TAGS
 
 
 def _check_cron(cron: str, timezone: str) -> None:
     try:
         check_cron(cron, timezone)
     except ValueError as error:
-        raise FieldError("cron", str(error)) from None
+        raise SpecFieldError("cron", str(error)) from None
 
 
 class Misfire(Spec):
@@ -38,13 +38,13 @@ class AppsOfCollection(Spec):
     filter: dict[str, Any] = Field(default_factory=dict)
 
 
-def _how_apps_are_given(value: object) -> str:
-    return COLLECTION if isinstance(value, Mapping | AppsOfCollection) else LIST
+def _discriminate_apps(value: object) -> str:
+    return COLLECTION_TAG if isinstance(value, Mapping | AppsOfCollection) else LIST_TAG
 
 
 Apps = Annotated[
-    Annotated[tuple[Name, ...], Tag(LIST)] | Annotated[AppsOfCollection, Tag(COLLECTION)],
-    Discriminator(_how_apps_are_given),
+    Annotated[tuple[Name, ...], Tag(LIST_TAG)] | Annotated[AppsOfCollection, Tag(COLLECTION_TAG)],
+    Discriminator(_discriminate_apps),
 ]
 
 
@@ -53,64 +53,64 @@ class ScheduleSpec(BaseTrigger):
     apps: Apps = ()  # type: ignore[assignment]  # wider than any other trigger's
     cron: str | None = None
     every: Duration | None = None
-    at: Moment | None = Field(default=None, description="Once")
+    at: DateTimeValue | None = Field(default=None, description="Once")
     timezone: Zone = "UTC"
-    start: Moment | None = Field(default=None, description="No tick before it")
-    end: Moment | None = Field(default=None, description="No tick after it")
+    start: DateTimeValue | None = Field(default=None, description="No tick before it")
+    end: DateTimeValue | None = Field(default=None, description="No tick after it")
     overlap: Literal["skip", "buffer_one", "allow", "cancel_previous"] = "skip"
     misfire: Misfire = Misfire()
     jitter: Duration = Field(default=timedelta(0), json_schema_extra={"default": "0s"})
     pause_after_failures: int | None = Field(default=None, ge=1, le=1000, description="In a row, of one app")
 
     @model_validator(mode="after")
-    def _one_clock(self) -> "ScheduleSpec":
-        given = [clock for clock in _CLOCKS if getattr(self, clock) is not None]
+    def _check_clock(self) -> "ScheduleSpec":
+        given = [clock for clock in _CLOCK_FIELDS if getattr(self, clock) is not None]
         if not given:
             raise ValueError("give one of cron, every and at")
         if len(given) > 1:
-            raise FieldError(given[1], "give only one of cron, every and at")
-        if self.every is not None and self.every < _SHORTEST:
-            raise FieldError("every", "every must be at least 1s")
+            raise SpecFieldError(given[1], "give only one of cron, every and at")
+        if self.every is not None and self.every < _MIN_INTERVAL:
+            raise SpecFieldError("every", "every must be at least 1s")
         if self.cron is not None:
             _check_cron(self.cron, self.timezone)
         return self
 
     @model_validator(mode="after")
-    def _within_the_calendar(self) -> "ScheduleSpec":
+    def _check_calendar(self) -> "ScheduleSpec":
         for field in ("at", "start", "end"):
             moment: datetime | None = getattr(self, field)
             if moment is not None and moment.year not in _YEARS:
-                raise FieldError(field, f"write a time of the years {_YEARS[0]} to {_YEARS[-1]}")
+                raise SpecFieldError(field, f"write a time of the years {_YEARS[0]} to {_YEARS[-1]}")
         return self
 
     @model_validator(mode="after")
-    def _fires_at_all(self) -> "ScheduleSpec":
+    def _check_fires(self) -> "ScheduleSpec":
         if self.starts_at is not None and self.ends_at is not None and self.ends_at <= self.starts_at:
-            raise FieldError("end", "end must be after start")
-        if self.at_utc is not None and not self._is_open(self.at_utc):
-            raise FieldError("at", "this is before start or after end, so that it never fires; leave those out")
-        if self.misfire.policy == "skip" and self.misfire.grace < _SHORTEST:
+            raise SpecFieldError("end", "end must be after start")
+        if self.at_utc is not None and not self._is_in_range(self.at_utc):
+            raise SpecFieldError("at", "this is before start or after end, so that it never fires; leave those out")
+        if self.misfire.policy == "skip" and self.misfire.grace < _MIN_INTERVAL:
             # Every tick is seen some milliseconds after its time.
-            raise FieldError("misfire", "with policy skip the grace must be at least 1s, or no tick would ever fire")
+            raise SpecFieldError("misfire", "with policy skip the grace must be at least 1s, or no tick would ever fire")
         if is_expression(self.app_id):
-            raise FieldError("app_id", "a tick brings no event to select an app from; name it, or use apps")
+            raise SpecFieldError("app_id", "a tick brings no event to select an app from; name it, or use apps")
         return self
 
-    def _is_open(self, time: datetime) -> bool:
+    def _is_in_range(self, time: datetime) -> bool:
         starts_at, ends_at = self.starts_at, self.ends_at
         return (starts_at is None or starts_at <= time) and (ends_at is None or time <= ends_at)
 
     @property
     def at_utc(self) -> datetime | None:
-        return None if self.at is None else in_zone(self.at, self.timezone)
+        return None if self.at is None else to_utc(self.at, self.timezone)
 
     @property
     def starts_at(self) -> datetime | None:
-        return None if self.start is None else in_zone(self.start, self.timezone)
+        return None if self.start is None else to_utc(self.start, self.timezone)
 
     @property
     def ends_at(self) -> datetime | None:
-        return None if self.end is None else in_zone(self.end, self.timezone)
+        return None if self.end is None else to_utc(self.end, self.timezone)
 
     @property
     def listed_apps(self) -> tuple[str, ...]:

@@ -4,25 +4,25 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from workflows.package.priority import USUAL, Priority
-from workflows.package.trigger_specs.values import FieldError, Mapped, Name, Spec
+from workflows.package.priority import DEFAULT_PRIORITY, Priority
+from workflows.package.trigger_specs.values import SpecFieldError, MappedValue, Name, Spec
 from workflows.package.ui_responses import UIResponses
 
 
 class BaseTrigger(Spec):
     name: Name
     description: str = ""
-    input: dict[str, Mapped] = Field(default_factory=dict)
-    message: Mapped = None
+    input: dict[str, MappedValue] = Field(default_factory=dict)
+    message: MappedValue = None
     apps: tuple[Name, ...] = ()
-    app_id: Mapped = None  # a literal app, or =expr over the event
-    priority: Priority = Field(default=USUAL, description="9 is most urgent")
+    app_id: MappedValue = None  # a literal app, or =expr over the event
+    priority: Priority = Field(default=DEFAULT_PRIORITY, description="9 is most urgent")
     ui_responses: UIResponses = Field(default_factory=dict, description="What tools that ask a person get: {tool: {…}}")
 
     @model_validator(mode="after")
-    def _one_way_to_name_apps(self) -> "BaseTrigger":
+    def _check_apps(self) -> "BaseTrigger":
         if self.apps and self.app_id is not None:
-            raise FieldError("app_id", "give either apps or app_id, not both")
+            raise SpecFieldError("app_id", "give either apps or app_id, not both")
         return self
 
     @property
@@ -37,5 +37,5 @@ class BaseTrigger(Spec):
         return self.apps if one is None else (one,)
 
 
-def is_expression(mapped: Any) -> bool:
-    return isinstance(mapped, str) and mapped.startswith("=")
+def is_expression(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("=")

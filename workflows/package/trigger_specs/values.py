@@ -7,16 +7,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
-from workflows.package.jmespath_problems import jmespath_problem
+from workflows.package.jmespath_problems import find_jmespath_problem
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_UNIT_S = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
-_DURATION = re.compile(r"\s*" + "".join(rf"(?:(\d+(?:\.\d+)?)\s*{unit}\s*)?" for unit in _UNIT_S))
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_SECONDS_BY_UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
+_DURATION = re.compile(r"\s*" + "".join(rf"(?:(\d+(?:\.\d+)?)\s*{unit}\s*)?" for unit in _SECONDS_BY_UNIT))
 UNION_TAGS = ("<list>", "<collection>")  # of values that are written in two ways; no author sees them
-LONGEST_S = 3650 * 86400
+MAX_DURATION_S = 3650 * 86400
 
 
-class FieldError(ValueError):
+class SpecFieldError(ValueError):
     """What several fields say together is wrong; `field` is the one that an author looks at first."""
 
     def __init__(self, field: str, message: str) -> None:
@@ -34,18 +34,18 @@ def parse_duration(value: object) -> timedelta:
         return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is not None and any(match.groups()):
-        numbers = zip(match.groups("0"), _UNIT_S.values(), strict=True)
+        numbers = zip(match.groups("0"), _SECONDS_BY_UNIT.values(), strict=True)
         seconds = sum(float(number) * unit_s for number, unit_s in numbers)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         seconds = value
     else:
         raise ValueError("write a duration such as 30s, 15m or 1h")
-    if not 0 <= seconds <= LONGEST_S:
+    if not 0 <= seconds <= MAX_DURATION_S:
         raise ValueError("write a duration of at most 3650d, not below zero")
     return timedelta(seconds=seconds)
 
 
-def duration_text(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """As people write it, and as it can be read again: `15m`, `1m30s`, `250ms`."""
     if timedelta(0) < duration < timedelta(seconds=1):
         return f"{duration / timedelta(milliseconds=1):g}ms"
@@ -57,7 +57,7 @@ def duration_text(duration: timedelta) -> str:
     return "".join(said) or "0s"
 
 
-def parse_moment(value: object) -> datetime:
+def parse_datetime(value: object) -> datetime:
     """A date or a date and time, as text or as YAML reads it; without an offset it is one of the spec's zone."""
     if isinstance(value, datetime):
         return value
@@ -71,30 +71,30 @@ def parse_moment(value: object) -> datetime:
     raise ValueError("write a time such as 2026-12-24T18:00 or 2026-12-24T18:00+01:00")
 
 
-def in_zone(moment: datetime, timezone: str) -> datetime:
+def to_utc(time: datetime, timezone: str) -> datetime:
     """In UTC. A wall-clock time that the zone skips is the instant that would have been it without the change."""
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=ZoneInfo(timezone))
-    return moment.astimezone(UTC)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=ZoneInfo(timezone))
+    return time.astimezone(UTC)
 
 
 def _check_expression(text: str) -> str:
-    problem = jmespath_problem(text)
+    problem = find_jmespath_problem(text)
     if problem is not None:
         raise ValueError(problem)
     return text
 
 
-def _check_mapping_value(value: Any) -> Any:
+def _check_mapped_value(value: Any) -> Any:
     """A string that begins with `=` is an expression; anything else a literal."""
     if isinstance(value, str) and value.startswith("="):
         _check_expression(value[1:])
     elif isinstance(value, dict):
         for item in value.values():
-            _check_mapping_value(item)
+            _check_mapped_value(item)
     elif isinstance(value, list):
         for item in value:
-            _check_mapping_value(item)
+            _check_mapped_value(item)
     return value
 
 
@@ -107,7 +107,7 @@ def _check_zone(name: str) -> str:
 
 
 def _check_name(name: str) -> str:
-    if not NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         raise ValueError("use letters, digits, dots, dashes and underscores, at most 100, a letter or digit first")
     return name
 
@@ -116,12 +116,12 @@ _DURATION_SCHEMA: dict[str, Any] = {"type": ["string", "number"], "description":
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
-    PlainSerializer(duration_text, when_used="json"),
+    PlainSerializer(format_duration, when_used="json"),
     WithJsonSchema(_DURATION_SCHEMA),
 ]
-_MOMENT_SCHEMA: dict[str, Any] = {"type": "string", "description": "Such as 2026-12-24T18:00, in the trigger's zone"}
-Moment = Annotated[datetime, BeforeValidator(parse_moment), WithJsonSchema(_MOMENT_SCHEMA)]
+_DATETIME_SCHEMA: dict[str, Any] = {"type": "string", "description": "Such as 2026-12-24T18:00, in the trigger's zone"}
+DateTimeValue = Annotated[datetime, BeforeValidator(parse_datetime), WithJsonSchema(_DATETIME_SCHEMA)]
 Expression = Annotated[str, AfterValidator(_check_expression)]
-Mapped = Annotated[Any, AfterValidator(_check_mapping_value)]
+MappedValue = Annotated[Any, AfterValidator(_check_mapped_value)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Zone = Annotated[str, AfterValidator(_check_zone)]

@@ -35,12 +35,12 @@ HANGS = Answer(None)
 HANGS_UP = Answer(hangs_up=True, takes=False)
 
 
-def refuses(status: int, head: str = "", body: bytes = b"no") -> Answer:
+def refusal(status: int, head: str = "", body: bytes = b"no") -> Answer:
     return Answer(status, head, body, takes=False)
 
 
 @dataclass(slots=True)
-class Receiver:
+class BillingReceiver:
     address: tuple[str, int] = ("", 0)
     answer: Callable[[str], Answer] = lambda _: OK
     secret: str = SECRET
@@ -49,7 +49,7 @@ class Receiver:
     events: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # what it has taken, by id
     requests: list[str] = field(default_factory=list)
     at_once: int = 0
-    most_at_once: int = 0
+    max_concurrent: int = 0
 
     @property
     def url(self) -> str:
@@ -66,7 +66,7 @@ class Receiver:
                 headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
                 body = await reader.readexactly(int(headers["content-length"]))
                 self.at_once += 1
-                self.most_at_once = max(self.most_at_once, self.at_once)
+                self.max_concurrent = max(self.max_concurrent, self.at_once)
                 try:
                     await self._respond(head, body, writer)
                 finally:
@@ -97,8 +97,8 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving(answer: Callable[[str], Answer] = lambda _: OK, *, port: int = 0) -> AsyncIterator[Receiver]:
-    receiver = Receiver(answer=answer)
+async def billing_receiver(answer: Callable[[str], Answer] = lambda _: OK, *, port: int = 0) -> AsyncIterator[BillingReceiver]:
+    receiver = BillingReceiver(answer=answer)
     serving: list[asyncio.Task[None]] = []
 
     def serve(reader: StreamReader, writer: StreamWriter) -> None:
@@ -118,8 +118,8 @@ async def receiving(answer: Callable[[str], Answer] = lambda _: OK, *, port: int
         assert not [each for each in ended if isinstance(each, Exception)]
 
 
-def fails_at_random(seed: int, *, share: float = 0.4) -> Callable[[str], Answer]:
+def random_failures(seed: int, *, share: float = 0.4) -> Callable[[str], Answer]:
     """Before or after it took the batch, in every way but hanging."""
     chance = random.Random(seed)
-    failures = [refuses(500), refuses(429), refuses(302, "location: /elsewhere\r\n"), HANGS_UP, Answer(503)]
+    failures = [refusal(500), refusal(429), refusal(302, "location: /elsewhere\r\n"), HANGS_UP, Answer(503)]
     return lambda _: chance.choice(failures) if chance.random() < share else OK

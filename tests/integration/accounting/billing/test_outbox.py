@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 
-from accounting.billing.batches import drop, find_batches, last_delivery, replay, unknown
-from accounting.billing.outbox import BY_DUE, Claimed, Outbox, OutboxState, outbox_state
+from accounting.billing.batches import drop_batches, find_batches, find_last_delivery, replay_batches, find_unknown_ids
+from accounting.billing.outbox import BY_DUE, ClaimedBatch, Outbox, OutboxState, read_outbox_state
 from tests.unit.accounting.billing.rows import row
 from workers.store.run_store import RunStore
 
@@ -21,7 +21,7 @@ async def outbox(store: RunStore) -> Outbox:
     return outbox
 
 
-async def claimed(outbox: Outbox) -> Claimed:
+async def claim_batch(outbox: Outbox) -> ClaimedBatch:
     batch = await outbox.claim()
     assert batch is not None
     return batch
@@ -31,7 +31,7 @@ async def documents(store: RunStore) -> list[dict[str, Any]]:
     return await store.database["outbox"].find().sort("_id", 1).to_list(None)
 
 
-async def is_due_again(store: RunStore, batch: Claimed) -> None:
+async def make_due(store: RunStore, batch: ClaimedBatch) -> None:
     """As when the time of its claim, or of its pause, is over."""
     await store.database["outbox"].update_one({"_id": batch.id}, [{"$set": {"due_at": "$$NOW"}}])
 
@@ -58,7 +58,7 @@ async def test_the_first_batch_may_be_made_in_a_transaction(store: RunStore) -> 
     async with store.database.client.start_session() as session:
         await add_in_transaction(Outbox(store.database), session, fail=False)
 
-    assert (await outbox_state(store.database)).pending > 0
+    assert (await read_outbox_state(store.database)).pending > 0
 
 
 async def test_a_batch_is_claimed_by_one_sender_only(store: RunStore, outbox: Outbox) -> None:
@@ -69,32 +69,32 @@ async def test_a_batch_is_claimed_by_one_sender_only(store: RunStore, outbox: Ou
     assert sorted(batch.id for batch in batches) == [batch["_id"] for batch in await documents(store)]
 
 
-async def test_what_a_dead_sender_had_claimed_is_claimed_again_with_the_same_bytes(
+async def test_the_claim_of_a_dead_sender_is_taken_over_with_the_same_bytes(
     store: RunStore, outbox: Outbox
 ) -> None:
     await outbox.add([row()], None)
-    first = await claimed(outbox)
+    first = await claim_batch(outbox)
     assert await outbox.claim() is None
 
-    await is_due_again(store, first)
-    second = await claimed(outbox)
+    await make_due(store, first)
+    second = await claim_batch(outbox)
 
     assert (second.id, second.body) == (first.id, first.body)
     assert second.claim != first.claim
 
 
-async def test_who_lost_his_claim_can_only_say_that_it_was_delivered(store: RunStore, outbox: Outbox) -> None:
+async def test_a_sender_that_lost_its_claim_can_only_mark_delivery(store: RunStore, outbox: Outbox) -> None:
     await outbox.add([row()], None)
-    stale = await claimed(outbox)
-    await is_due_again(store, stale)
-    owner = await claimed(outbox)
+    stale = await claim_batch(outbox)
+    await make_due(store, stale)
+    owner = await claim_batch(outbox)
 
-    await outbox.failed(stale, "it answered 500", again_in_s=None)
-    await outbox.give_back(stale)
+    await outbox.mark_failed(stale, "it answered 500", retry_in_s=None)
+    await outbox.release(stale)
     assert await outbox.claim() is None
 
-    await outbox.delivered(stale)
-    await outbox.failed(owner, "it answered 500", again_in_s=0)
+    await outbox.mark_delivered(stale)
+    await outbox.mark_failed(owner, "it answered 500", retry_in_s=0)
 
     [batch] = await documents(store)
     assert (batch["state"], batch["failures"]) == ("delivered", 0)
@@ -103,10 +103,10 @@ async def test_who_lost_his_claim_can_only_say_that_it_was_delivered(store: RunS
 async def test_the_batch_that_has_been_due_the_longest_comes_first(store: RunStore, outbox: Outbox) -> None:
     for number in range(3):
         await outbox.add([row(number)], None)
-    first = await claimed(outbox)
-    await outbox.failed(first, "it answered 500", again_in_s=0)
+    first = await claim_batch(outbox)
+    await outbox.mark_failed(first, "it answered 500", retry_in_s=0)
 
-    order = [await claimed(outbox) for _ in range(3)]
+    order = [await claim_batch(outbox) for _ in range(3)]
 
     made = [batch["_id"] for batch in await documents(store)]
     assert [first.id, *(batch.id for batch in order)] == [made[0], made[1], made[2], made[0]]
@@ -135,51 +135,51 @@ async def test_a_claim_reads_one_batch_however_many_wait(store: RunStore, outbox
 
 
 async def test_the_state_counts_what_waits_and_what_is_dead(store: RunStore, outbox: Outbox) -> None:
-    assert await outbox_state(store.database) == OutboxState(0, 0, 0.0)
+    assert await read_outbox_state(store.database) == OutboxState(0, 0, 0.0)
     for number in range(3):
         await outbox.add([row(number)], None)
-    await outbox.failed(await claimed(outbox), "it answered 500", again_in_s=None)
-    await outbox.delivered(await claimed(outbox))
+    await outbox.mark_failed(await claim_batch(outbox), "it answered 500", retry_in_s=None)
+    await outbox.mark_delivered(await claim_batch(outbox))
     await store.database["outbox"].update_one(
         {"state": "pending"}, [{"$set": {"created_at": {"$subtract": ["$$NOW", 90_000]}}}]
     )
 
-    state = await outbox_state(store.database)
+    state = await read_outbox_state(store.database)
 
     assert (state.pending, state.dead) == (1, 1)
     assert 90 <= state.oldest_pending_age_s < 120
-    assert await last_delivery(store.database) is not None
+    assert await find_last_delivery(store.database) is not None
 
 
-async def test_dead_batches_are_replayed_or_dropped_and_delivered_ones_can_be_replayed(
+async def test_dead_batches_are_replayed_or_dropped_delivered_ones_replayed(
     store: RunStore, outbox: Outbox
 ) -> None:
     for number in range(3):
         await outbox.add([row(number)], None)
-    dead, delivered = await claimed(outbox), await claimed(outbox)
-    await outbox.failed(dead, "it answered 500", again_in_s=None)
-    await outbox.delivered(delivered)
+    dead, delivered = await claim_batch(outbox), await claim_batch(outbox)
+    await outbox.mark_failed(dead, "it answered 500", retry_in_s=None)
+    await outbox.mark_delivered(delivered)
 
-    assert await unknown(store.database, [dead.id, delivered.id, "batch_x"]) == ["batch_x"]
-    assert await unknown(store.database, [dead.id, delivered.id], states=["dead"]) == [delivered.id]
-    assert await drop(store.database, [delivered.id]) == 0
-    assert await replay(store.database, None) == 1
-    assert await replay(store.database, [delivered.id]) == 1
+    assert await find_unknown_ids(store.database, [dead.id, delivered.id, "batch_x"]) == ["batch_x"]
+    assert await find_unknown_ids(store.database, [dead.id, delivered.id], states=["dead"]) == [delivered.id]
+    assert await drop_batches(store.database, [delivered.id]) == 0
+    assert await replay_batches(store.database, None) == 1
+    assert await replay_batches(store.database, [delivered.id]) == 1
 
-    bodies = {batch.id: batch.body for batch in [await claimed(outbox) for _ in range(3)]}
+    bodies = {batch.id: batch.body for batch in [await claim_batch(outbox) for _ in range(3)]}
     assert (bodies[dead.id], bodies[delivered.id]) == (dead.body, delivered.body)
     assert {batch["state"] for batch in await find_batches(store.database, limit=10)} == {"pending"}
 
 
 async def test_a_batch_that_waits_for_its_next_try_may_be_replayed_now(store: RunStore, outbox: Outbox) -> None:
     await outbox.add([row()], None)
-    batch = await claimed(outbox)
-    await outbox.failed(batch, "it answered 500", again_in_s=3_600)
+    batch = await claim_batch(outbox)
+    await outbox.mark_failed(batch, "it answered 500", retry_in_s=3_600)
     assert await outbox.claim() is None
 
-    await replay(store.database, [batch.id])
+    await replay_batches(store.database, [batch.id])
 
-    again = await claimed(outbox)
+    again = await claim_batch(outbox)
     assert (again.id, again.failures) == (batch.id, 0)
 
 
@@ -187,9 +187,9 @@ async def test_dropped_batches_are_gone(store: RunStore, outbox: Outbox) -> None
     for number in range(3):
         await outbox.add([row(number)], None)
     for _ in range(2):
-        await outbox.failed(await claimed(outbox), "it answered 500", again_in_s=None)
+        await outbox.mark_failed(await claim_batch(outbox), "it answered 500", retry_in_s=None)
 
-    assert await drop(store.database, None) == 2
+    assert await drop_batches(store.database, None) == 2
     assert [batch["state"] for batch in await documents(store)] == ["pending"]
 
 
@@ -197,9 +197,9 @@ async def test_delivered_batches_are_deleted_after_a_week_and_no_others(store: R
     """The server's own deletion comes once a minute, so that what it is told is looked at."""
     indexes = await store.database["outbox"].index_information()
     await outbox.add([row()], None)
-    batch = await claimed(outbox)
-    await outbox.delivered(batch)
-    await replay(store.database, [batch.id])
+    batch = await claim_batch(outbox)
+    await outbox.mark_delivered(batch)
+    await replay_batches(store.database, [batch.id])
 
     expiring = {name: index for name, index in indexes.items() if "expireAfterSeconds" in index}
     assert [(index["key"], index["expireAfterSeconds"]) for index in expiring.values()] == [

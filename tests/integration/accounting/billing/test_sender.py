@@ -10,32 +10,32 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from accounting.billing import posting
-from accounting.billing.batches import find_batches, replay
-from accounting.billing.endpoint import Endpoint, forget_troubles, troubles
-from accounting.billing.outbox import Outbox, outbox_state
-from accounting.billing.pace import Pace
-from accounting.billing.posting import client
-from accounting.billing.sender import IDLE_S, UNSIGNED_S, Sender
+from accounting.billing.batches import find_batches, replay_batches
+from accounting.billing.endpoint import EndpointHealth, forget_failures, find_failures
+from accounting.billing.outbox import Outbox, read_outbox_state
+from accounting.billing.pace import DeliveryBackoff
+from accounting.billing.posting import create_http_client
+from accounting.billing.sender import IDLE_INTERVAL_S, UNSIGNED_INTERVAL_S, BillingSender
 from tests.integration.accounting.billing.receiver import (
     HANGS,
     HANGS_UP,
     OK,
     SECRET,
     Answer,
-    Receiver,
-    fails_at_random,
-    receiving,
-    refuses,
+    BillingReceiver,
+    random_failures,
+    billing_receiver,
+    refusal,
 )
-from tests.integration.stage import until
+from tests.integration.stage import wait_until
 from tests.unit.accounting.billing.rows import row
-from triggers.schedule.billing import bill
+from triggers.schedule.billing import post_bills
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 
-HASTY = Pace(pauses_s=(0.0, 0.0), longest_spared_s=0.0)
+HASTY = DeliveryBackoff(delays_s=(0.0, 0.0), max_endpoint_pause_s=0.0)
 OTHER_SECRET = "whsec_" + "QUJD" * 10
 
 
@@ -43,7 +43,7 @@ OTHER_SECRET = "whsec_" + "QUJD" * 10
 class Billing:
     store: RunStore
     outbox: Outbox
-    sender: Callable[..., Sender]
+    sender: Callable[..., BillingSender]
     stop: asyncio.Event
 
     async def rows(self, number: int) -> set[str]:
@@ -59,7 +59,7 @@ class Billing:
         return batch
 
     async def trouble(self) -> dict[str, Any] | None:
-        found = await troubles(self.store.database, None)
+        found = await find_failures(self.store.database, None)
         return dict(found[0]) if found else None
 
 
@@ -68,23 +68,23 @@ async def billing(store: RunStore) -> AsyncIterator[Billing]:
     outbox = Outbox(store.database)
     stop = asyncio.Event()
     await outbox.ensure_indexes()
-    async with client() as http:
+    async with create_http_client() as http:
 
-        def sender(url: str, *secrets: str, pace: Pace = HASTY) -> Sender:
+        def sender(url: str, *secrets: str, pace: DeliveryBackoff = HASTY) -> BillingSender:
             given = secrets or (SECRET,)
-            endpoint = Endpoint(store.database, url, pace)
-            return Sender(outbox, endpoint, http, secrets=lambda: given, pace=pace, stop=stop, chance=lambda: 0.0)
+            endpoint = EndpointHealth(store.database, url, pace)
+            return BillingSender(outbox, endpoint, http, secrets=lambda: given, backoff=pace, stop=stop, chance=lambda: 0.0)
 
         yield Billing(store, outbox, sender, stop)
 
 
 @asynccontextmanager
-async def sending(billing: Billing, *senders: Sender) -> AsyncIterator[None]:
+async def sending(billing: Billing, *senders: BillingSender) -> AsyncIterator[None]:
     """Each in four lanes, without rest, until the end."""
 
-    async def lane(sender: Sender) -> None:
+    async def lane(sender: BillingSender) -> None:
         while not billing.stop.is_set():
-            pause_s = await sender.step()
+            pause_s = await sender.post_next()
             await asyncio.sleep(min(pause_s, 0.01))
 
     async with asyncio.TaskGroup() as lanes:
@@ -95,18 +95,18 @@ async def sending(billing: Billing, *senders: Sender) -> AsyncIterator[None]:
         billing.stop.set()
 
 
-async def all_delivered(billing: Billing) -> None:
+async def wait_until_all_delivered(billing: Billing) -> None:
     async def none_left() -> bool:
-        state = await outbox_state(billing.store.database)
+        state = await read_outbox_state(billing.store.database)
         return (state.pending, state.dead) == (0, 0)
 
-    await until("every batch is delivered", none_left)
+    await wait_until("every batch is delivered", none_left)
 
 
 async def test_events_arrive_signed_each_in_one_message(billing: Billing) -> None:
     ids = await billing.rows(120)
-    async with receiving() as receiver, sending(billing, billing.sender(receiver.url)):
-        await all_delivered(billing)
+    async with billing_receiver() as receiver, sending(billing, billing.sender(receiver.url)):
+        await wait_until_all_delivered(billing)
 
     assert set(receiver.events) == ids
     assert len(receiver.posts) == len(set(receiver.posts)) == len(await billing.batches())
@@ -118,20 +118,20 @@ async def test_events_arrive_signed_each_in_one_message(billing: Billing) -> Non
 async def test_both_secrets_sign_while_they_change(billing: Billing) -> None:
     await billing.rows(1)
     for secret in (SECRET, OTHER_SECRET):
-        async with receiving() as receiver:
+        async with billing_receiver() as receiver:
             receiver.secret = secret
-            assert await billing.sender(receiver.url, SECRET, OTHER_SECRET).step() == 0
+            assert await billing.sender(receiver.url, SECRET, OTHER_SECRET).post_next() == 0
         assert len(receiver.events) == 1
-        await replay(billing.store.database, [receiver.posts[0]])
+        await replay_batches(billing.store.database, [receiver.posts[0]])
 
 
 async def test_what_fails_at_random_arrives_from_two_senders_with_the_same_bytes(billing: Billing) -> None:
     ids = await billing.rows(400)
-    patient = Pace(pauses_s=(0.0,) * 100, longest_spared_s=0.0)
-    async with receiving(fails_at_random(seed=7)) as receiver:
+    patient = DeliveryBackoff(delays_s=(0.0,) * 100, max_endpoint_pause_s=0.0)
+    async with billing_receiver(random_failures(seed=7)) as receiver:
         two = [billing.sender(receiver.url, pace=patient) for _ in range(2)]
         async with sending(billing, *two):
-            await all_delivered(billing)
+            await wait_until_all_delivered(billing)
 
     assert set(receiver.events) == ids
     assert len(receiver.posts) > len(receiver.bodies)
@@ -142,11 +142,11 @@ async def test_what_fails_at_random_arrives_from_two_senders_with_the_same_bytes
 @pytest.mark.parametrize(
     ("answer", "what"),
     [
-        (refuses(400, body=b"wrong\x00 \x1b[31msignature"), "it answered 400: wrong [31msignature"),
-        (refuses(302, "location: /elsewhere\r\n"), "it answered 302: no"),
-        (refuses(404, body=b""), "it answered 404"),
-        (refuses(500, body=b"x" * 100_000), "it answered 500: " + "x" * 200),
-        (refuses(503), "it answered 503: no"),
+        (refusal(400, body=b"wrong\x00 \x1b[31msignature"), "it answered 400: wrong [31msignature"),
+        (refusal(302, "location: /elsewhere\r\n"), "it answered 302: no"),
+        (refusal(404, body=b""), "it answered 404"),
+        (refusal(500, body=b"x" * 100_000), "it answered 500: " + "x" * 200),
+        (refusal(503), "it answered 503: no"),
         (HANGS_UP, "the call failed (RemoteProtocolError)"),
         (replace(HANGS_UP, status=1), "the call failed (RemoteProtocolError)"),
     ],
@@ -156,14 +156,14 @@ async def test_a_refusal_is_noted_and_tried_again_until_the_batch_is_dead(
     billing: Billing, answer: Answer, what: str
 ) -> None:
     await billing.rows(1)
-    async with receiving(lambda _: answer) as receiver:
+    async with billing_receiver(lambda _: answer) as receiver:
         sender = billing.sender(receiver.url)
         for failures in (1, 2):
-            assert await sender.step() == 0
+            assert await sender.post_next() == 0
             batch = await billing.only_batch()
             assert (batch["state"], batch["failures"], batch["last_failure"]["what"]) == ("pending", failures, what)
-        await sender.step()
-        assert await sender.step() == IDLE_S
+        await sender.post_next()
+        assert await sender.post_next() == IDLE_INTERVAL_S
 
     assert (await billing.only_batch())["state"] == "dead"
     assert len(receiver.posts) == 3
@@ -172,16 +172,16 @@ async def test_a_refusal_is_noted_and_tried_again_until_the_batch_is_dead(
 
 async def test_a_dead_batch_is_replayed_when_the_endpoint_is_mended(billing: Billing) -> None:
     ids = await billing.rows(1)
-    async with receiving(lambda _: refuses(500)) as receiver:
+    async with billing_receiver(lambda _: refusal(500)) as receiver:
         sender = billing.sender(receiver.url)
         for _ in range(3):
-            await sender.step()
-        assert (await outbox_state(billing.store.database)).dead == 1
+            await sender.post_next()
+        assert (await read_outbox_state(billing.store.database)).dead == 1
 
         receiver.answer = lambda _: OK
-        assert await sender.step() == IDLE_S
-        await replay(billing.store.database, None)
-        await sender.step()
+        assert await sender.post_next() == IDLE_INTERVAL_S
+        await replay_batches(billing.store.database, None)
+        await sender.post_next()
 
     assert set(receiver.events) == ids
     assert len(receiver.bodies) == 1
@@ -192,53 +192,53 @@ async def test_an_answer_without_an_end_counts_by_its_status_and_fills_no_memory
 ) -> None:
     monkeypatch.setattr(posting, "READS_WITHIN_S", 1_000)
     await billing.rows(1)
-    async with receiving(lambda _: Answer(endless=True)) as receiver:
-        await billing.sender(receiver.url, pace=replace(HASTY, answers_within_s=1.0)).step()
+    async with billing_receiver(lambda _: Answer(endless=True)) as receiver:
+        await billing.sender(receiver.url, pace=replace(HASTY, answers_within_s=1.0)).post_next()
 
     assert (await billing.only_batch())["state"] == "delivered"
 
 
 async def test_an_endpoint_that_never_answers_is_given_up_in_time(billing: Billing) -> None:
     await billing.rows(1)
-    async with receiving(lambda _: HANGS) as receiver:
-        await billing.sender(receiver.url, pace=replace(HASTY, answers_within_s=0.2)).step()
+    async with billing_receiver(lambda _: HANGS) as receiver:
+        await billing.sender(receiver.url, pace=replace(HASTY, answers_within_s=0.2)).post_next()
 
     assert (await billing.only_batch())["last_failure"]["what"] == "no answer within 0.2 s"
 
 
 async def test_an_endpoint_that_is_not_there_gets_what_waits_when_it_comes(billing: Billing) -> None:
-    async with receiving() as gone:
+    async with billing_receiver() as gone:
         url = gone.url
     ids = await billing.rows(60)
-    sender = billing.sender(url, pace=Pace(pauses_s=(0.0,) * 1_000, longest_spared_s=0.05))
+    sender = billing.sender(url, pace=DeliveryBackoff(delays_s=(0.0,) * 1_000, max_endpoint_pause_s=0.05))
     async with sending(billing, sender):
 
         async def has_failed() -> bool:
             trouble = await billing.trouble()
             return trouble is not None and trouble["failures"] > 5
 
-        await until("posts have failed", has_failed)
-        async with receiving(port=gone.address[1]) as receiver:
-            await all_delivered(billing)
+        await wait_until("posts have failed", has_failed)
+        async with billing_receiver(port=gone.address[1]) as receiver:
+            await wait_until_all_delivered(billing)
 
     assert set(receiver.events) == ids
 
 
 async def test_a_failing_endpoint_is_spared_by_all_senders(billing: Billing) -> None:
     await billing.rows(400)
-    async with receiving(lambda _: refuses(500)) as receiver:
-        senders = [billing.sender(receiver.url, pace=Pace()) for _ in range(2)]
-        assert await senders[0].step() == 0
-        assert [await sender.step() for sender in senders] == [IDLE_S, IDLE_S]
+    async with billing_receiver(lambda _: refusal(500)) as receiver:
+        senders = [billing.sender(receiver.url, pace=DeliveryBackoff()) for _ in range(2)]
+        assert await senders[0].post_next() == 0
+        assert [await sender.post_next() for sender in senders] == [IDLE_INTERVAL_S, IDLE_INTERVAL_S]
 
     assert len(receiver.posts) == 1
-    assert (await outbox_state(billing.store.database)).pending > 8
+    assert (await read_outbox_state(billing.store.database)).pending > 8
 
 
-async def test_who_asks_for_less_gets_less(billing: Billing) -> None:
+async def test_an_endpoint_that_asks_for_less_gets_less(billing: Billing) -> None:
     await billing.rows(1)
-    async with receiving(lambda _: refuses(429, "retry-after: 120\r\n")) as receiver:
-        await billing.sender(receiver.url, pace=Pace()).step()
+    async with billing_receiver(lambda _: refusal(429, "retry-after: 120\r\n")) as receiver:
+        await billing.sender(receiver.url, pace=DeliveryBackoff()).post_next()
 
     batch, trouble = await billing.only_batch(), await billing.trouble()
     assert trouble is not None
@@ -246,33 +246,33 @@ async def test_who_asks_for_less_gets_less(billing: Billing) -> None:
     assert 119 <= (trouble["paused_until"] - trouble["last_failure"]["at"]).total_seconds() <= 121
 
 
-async def test_an_endpoint_that_wants_no_more_gets_no_more_until_people_say_so(billing: Billing) -> None:
+async def test_an_endpoint_that_is_gone_gets_nothing_until_it_is_resumed(billing: Billing) -> None:
     ids = await billing.rows(100)
-    async with receiving(lambda _: refuses(410)) as receiver:
+    async with billing_receiver(lambda _: refusal(410)) as receiver:
         sender = billing.sender(receiver.url)
-        await sender.step()
-        assert [await sender.step() for _ in range(5)] == [IDLE_S] * 5
+        await sender.post_next()
+        assert [await sender.post_next() for _ in range(5)] == [IDLE_INTERVAL_S] * 5
         assert len(receiver.posts) == 1
         trouble = await billing.trouble()
         assert trouble is not None
         assert trouble["gone_at"] is not None
         assert {(batch["state"], batch["failures"]) for batch in await billing.batches()} == {("pending", 0)}
 
-        await Endpoint(billing.store.database, receiver.url, HASTY).took()  # another post, under way since before
-        assert await sender.step() == IDLE_S
+        await EndpointHealth(billing.store.database, receiver.url, HASTY).record_success()  # another post, under way since before
+        assert await sender.post_next() == IDLE_INTERVAL_S
         receiver.answer = lambda _: OK
-        assert await forget_troubles(billing.store.database, receiver.url) == 1
+        assert await forget_failures(billing.store.database, receiver.url) == 1
         async with sending(billing, sender):
-            await all_delivered(billing)
+            await wait_until_all_delivered(billing)
 
     assert set(receiver.events) == ids
 
 
 async def test_another_url_starts_afresh(billing: Billing) -> None:
     ids = await billing.rows(1)
-    async with receiving(lambda _: refuses(410)) as gone, receiving() as other:
-        await billing.sender(gone.url).step()
-        await billing.sender(other.url).step()
+    async with billing_receiver(lambda _: refusal(410)) as gone, billing_receiver() as other:
+        await billing.sender(gone.url).post_next()
+        await billing.sender(other.url).post_next()
 
     assert set(other.events) == ids
 
@@ -282,8 +282,8 @@ async def test_where_usage_goes_is_written_nowhere(billing: Billing, caplog: pyt
     page = (
         b"<pre>Cannot POST /usage?token=t0ken&amp;</pre> Wrong token: t0ken"  # as servers answer that know no such path
     )
-    async with receiving(lambda _: refuses(404, body=page)) as receiver:
-        await billing.sender(receiver.url).step()
+    async with billing_receiver(lambda _: refusal(404, body=page)) as receiver:
+        await billing.sender(receiver.url).post_next()
 
     trouble = await billing.trouble()
     assert trouble is not None
@@ -294,16 +294,16 @@ async def test_where_usage_goes_is_written_nowhere(billing: Billing, caplog: pyt
     assert "t0ken" not in str([await billing.batches(), trouble, caplog.records, *(vars(r) for r in caplog.records)])
 
 
-async def test_without_a_usable_secret_nothing_is_sent_and_it_is_said_once(
+async def test_without_a_usable_secret_nothing_is_sent_and_one_line_is_logged(
     billing: Billing, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = await billing.rows(1)
-    async with receiving() as receiver:
+    async with billing_receiver() as receiver:
         sender = billing.sender(receiver.url, "whsec_c2hvcnQ=")
-        assert [await sender.step() for _ in range(3)] == [UNSIGNED_S] * 3
+        assert [await sender.post_next() for _ in range(3)] == [UNSIGNED_INTERVAL_S] * 3
         assert receiver.posts == []
 
-        await billing.sender(receiver.url).step()
+        await billing.sender(receiver.url).post_next()
 
     assert set(receiver.events) == ids
     assert [record.message for record in caplog.records].count("billing_cannot_sign") == 1
@@ -318,34 +318,34 @@ async def test_a_batch_that_was_posted_and_not_marked_is_posted_again_unchanged(
     async def away(*_: object) -> None:
         raise AutoReconnect
 
-    async with receiving() as receiver:
+    async with billing_receiver() as receiver:
         sender = billing.sender(receiver.url)
         with monkeypatch.context() as patched:
             patched.setattr(Outbox, "delivered", away)
             with pytest.raises(AutoReconnect):
-                await sender.step()
-        assert await sender.step() == IDLE_S
+                await sender.post_next()
+        assert await sender.post_next() == IDLE_INTERVAL_S
         await billing.store.database["outbox"].update_many({}, [{"$set": {"due_at": "$$NOW"}}])
-        await sender.step()
+        await sender.post_next()
 
     assert len(receiver.posts) == 2
     assert [len(bodies) for bodies in receiver.bodies.values()] == [1]
     assert (await billing.only_batch())["state"] == "delivered"
 
 
-async def billed(billing: Billing, settings: Settings, receiver: Receiver) -> "asyncio.Task[None]":
+async def send_bills(billing: Billing, settings: Settings, receiver: BillingReceiver) -> "asyncio.Task[None]":
     environ = {"SECRET": SECRET}
     with_billing = replace(
         settings, billing_url=receiver.url, billing_secret=frozenset({"env:SECRET"}), environ=environ
     )
-    return asyncio.create_task(bill(billing.store.database, with_billing, stop=billing.stop))
+    return asyncio.create_task(post_bills(billing.store.database, with_billing, stop=billing.stop))
 
 
-async def test_the_role_posts_until_it_is_told_to_stop(billing: Billing, settings: Settings) -> None:
+async def test_the_role_posts_until_it_is_stopped(billing: Billing, settings: Settings) -> None:
     ids = await billing.rows(60)
-    async with receiving() as receiver:
-        task = await billed(billing, settings, receiver)
-        await all_delivered(billing)
+    async with billing_receiver() as receiver:
+        task = await send_bills(billing, settings, receiver)
+        await wait_until_all_delivered(billing)
         billing.stop.set()
         await asyncio.wait_for(task, 5)
 
@@ -354,16 +354,16 @@ async def test_the_role_posts_until_it_is_told_to_stop(billing: Billing, setting
 
 async def test_a_stop_waits_for_no_endpoint_and_gives_the_batches_back(billing: Billing, settings: Settings) -> None:
     await billing.rows(600)
-    async with receiving(lambda _: HANGS) as receiver:
-        task = await billed(billing, settings, receiver)
+    async with billing_receiver(lambda _: HANGS) as receiver:
+        task = await send_bills(billing, settings, receiver)
 
         async def four() -> bool:
             return receiver.at_once == 4
 
-        await until("four posts are under way", four)
+        await wait_until("four posts are under way", four)
         billing.stop.set()
         await asyncio.wait_for(task, 5)
-        assert receiver.most_at_once == 4
+        assert receiver.max_concurrent == 4
 
     batches = await billing.batches()
     assert {batch["failures"] for batch in batches} == {0}
@@ -371,4 +371,4 @@ async def test_a_stop_waits_for_no_endpoint_and_gives_the_batches_back(billing: 
 
 
 async def test_without_an_endpoint_the_role_does_nothing(billing: Billing, settings: Settings) -> None:
-    await asyncio.wait_for(bill(billing.store.database, settings, stop=asyncio.Event()), 5)
+    await asyncio.wait_for(post_bills(billing.store.database, settings, stop=asyncio.Event()), 5)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from accounting.billing.endpoint import Endpoint
+from accounting.billing.endpoint import EndpointHealth
 from accounting.billing.outbox import Outbox
-from accounting.billing.pace import Pace
-from accounting.billing.posting import client
-from accounting.billing.sender import Sender
+from accounting.billing.pace import DeliveryBackoff
+from accounting.billing.posting import create_http_client
+from accounting.billing.sender import BillingSender
 from ops.doctor.billing import check_billing
-from tests.integration.accounting.billing.receiver import SECRET, receiving
+from tests.integration.accounting.billing.receiver import SECRET, billing_receiver
 from tests.integration.workers.broker_servers import Certificates, tls_in_front_of
 from tests.unit.accounting.billing.rows import row
 from workers.settings import Settings
@@ -24,21 +24,21 @@ pytestmark = pytest.mark.integration
 async def test_only_an_endpoint_with_a_trusted_certificate_gets_anything(
     store: RunStore, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificates = await asyncio.to_thread(Certificates.made, tmp_path / "certificates")
+    certificates = await asyncio.to_thread(Certificates.create, tmp_path / "certificates")
     outbox = Outbox(store.database)
     await outbox.ensure_indexes()
     await outbox.add([row()], None)
-    async with receiving() as receiver, tls_in_front_of(receiver.address[1], certificates) as port:
+    async with billing_receiver() as receiver, tls_in_front_of(receiver.address[1], certificates) as port:
         url = f"https://localhost:{port}/usage"
         with_billing = replace(
             settings, billing_url=url, billing_secret=frozenset({"env:KEY"}), environ={"KEY": SECRET}
         )
 
         async def post() -> str:
-            pace = Pace(pauses_s=(0.0,), longest_spared_s=0.0)
-            async with client() as http:
-                endpoint, stop = Endpoint(store.database, url, pace), asyncio.Event()
-                await Sender(outbox, endpoint, http, secrets=lambda: [SECRET], pace=pace, stop=stop).step()
+            pace = DeliveryBackoff(delays_s=(0.0,), max_endpoint_pause_s=0.0)
+            async with create_http_client() as http:
+                endpoint, stop = EndpointHealth(store.database, url, pace), asyncio.Event()
+                await BillingSender(outbox, endpoint, http, secrets=lambda: [SECRET], backoff=pace, stop=stop).post_next()
             batch = await store.database["outbox"].find_one({}) or {}
             return str(batch["state"])
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from accounting.billing.event import FIELDS
-from accounting.billing.exporting import Wanted, count_rows, csv_row, json_line, ledger_rows
+from accounting.billing.exporting import RowFilter, count_rows, to_csv_row, to_json_line, read_ledger_rows
 from accounting.billing.outbox import Outbox
-from accounting.billing.resending import resend
-from accounting.billing.signature import signed_headers, signing_keys
-from accounting.csv_lines import csv_line
+from accounting.billing.resending import resend_rows
+from accounting.billing.signature import sign_headers, parse_signing_keys
+from accounting.csv_lines import format_csv_line
 from accounting.ledger.ledger import Ledger
 from accounting.prices import Price, PriceTable
 from accounting.totals.reading import usage_totals
@@ -27,7 +27,7 @@ from accounting.totals.roll_up import RollUp
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
 from tests.integration.accounting.billing.receiver import SECRET
 from tests.integration.accounting.ledger_rows import give_up_open_rows
-from tests.integration.usage_rows import days, use
+from tests.integration.usage_rows import days, insert_usage
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -49,7 +49,7 @@ async def events(store: RunStore) -> list[dict[str, Any]]:
     return [event for batch in batches for event in json.loads(batch["body"], parse_float=Decimal)["data"]["events"]]
 
 
-async def said_by_totals(store: RunStore) -> dict[str, tuple[int, int, int]]:
+async def sums_of_totals(store: RunStore) -> dict[str, tuple[int, int, int]]:
     """By app: calls, tokens, nano-dollars."""
     return {
         each.key["app_id"]: (each.calls, each.input_tokens + each.output_tokens, each.cost_nano_usd)
@@ -57,9 +57,9 @@ async def said_by_totals(store: RunStore) -> dict[str, tuple[int, int, int]]:
     }
 
 
-def said_by(told: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, int]]:
+def sums_of_events(events: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, int]]:
     sums: dict[str, list[int]] = {}
-    for each in told:
+    for each in events:
         of_app = sums.setdefault(str(each["app_id"]).removeprefix("'"), [0, 0, 0])
         cost_nano_usd = Decimal(each["cost_usd"] or 0) * 10**9
         assert cost_nano_usd == int(cost_nano_usd)
@@ -70,18 +70,18 @@ def said_by(told: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, int]
 
 @pytest.mark.design("D4-80")
 async def test_every_row_is_billed_once_though_many_add_up_at_once(store: RunStore) -> None:
-    await use(store.database, SEVERAL)
+    await insert_usage(store.database, SEVERAL)
 
     while await store.database["usage"].count_documents({"rollup": {"$exists": True}}):
         await asyncio.gather(*(roll_up(store) for _ in range(4)))
 
     told = await events(store)
     assert len(told) == len({each["id"] for each in told}) == len(SEVERAL)
-    assert said_by(told) == await said_by_totals(store)
+    assert sums_of_events(told) == await sums_of_totals(store)
 
 
 async def test_without_an_outbox_nothing_is_kept_for_billing(store: RunStore) -> None:
-    await use(store.database, days(3))
+    await insert_usage(store.database, days(3))
 
     await RollUp(store.database).run_pass(Counter())
 
@@ -95,7 +95,7 @@ async def test_a_call_that_was_taken_for_lost_is_corrected_under_its_id(store: R
     owner = RunOwner("run_1", "acme", None, "chat_1", "Digest", "schedule")
     long_ago = datetime.now(UTC) - timedelta(hours=2)
     await ledger.begin(owner, lease_token=1, call=BegunCall(1, "Writer", "openai", "gpt", long_ago))
-    assert [json.loads(json_line(row)) async for row in ledger_rows(store.database, Wanted())] == []
+    assert [json.loads(to_json_line(row)) async for row in read_ledger_rows(store.database, RowFilter())] == []
     await give_up_open_rows(store)
     await roll_up(store)
     answer = ModelCall(
@@ -118,28 +118,28 @@ async def test_a_call_that_was_taken_for_lost_is_corrected_under_its_id(store: R
     assert (second["status"], second["tokens_used"], second["corrects"]) == ("reported", 110, True)
     bodies = [batch["body"].encode() async for batch in store.database["outbox"].find()]
     for received in (bodies, bodies[::-1], [*bodies, *bodies]):
-        assert said_by(received_as_the_page_says(received)) == await said_by_totals(store)
+        assert sums_of_events(receive_as_documented(received)) == await sums_of_totals(store)
 
 
-def received_as_the_page_says(bodies: Sequence[bytes]) -> list[dict[str, Any]]:
+def receive_as_documented(bodies: Sequence[bytes]) -> list[dict[str, Any]]:
     page = Path(__file__).parents[4] / "docs" / "billing.md"
     names: dict[str, Any] = {"SECRET": SECRET}
     exec(page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0], names)  # noqa: S102 -- our own page
     for number, body in enumerate(bodies):
-        headers = signed_headers(f"batch_{number}", body, keys=signing_keys([SECRET]), at_s=int(time.time()))
+        headers = sign_headers(f"batch_{number}", body, keys=parse_signing_keys([SECRET]), at_s=int(time.time()))
         names["receive"](headers, body)
     return [{**event, "cost_usd": Decimal(str(event["cost_usd"]))} for event in names["kept"].values()]
 
 
-async def test_exports_say_what_the_totals_say_in_the_order_of_time(store: RunStore) -> None:
-    await use(store.database, SEVERAL)
-    rows = [row async for row in ledger_rows(store.database, Wanted())]
-    text = "".join(map(csv_line, [FIELDS, *map(csv_row, rows)]))
+async def test_exports_equal_the_totals_in_order_of_time(store: RunStore) -> None:
+    await insert_usage(store.database, SEVERAL)
+    rows = [row async for row in read_ledger_rows(store.database, RowFilter())]
+    text = "".join(map(format_csv_line, [FIELDS, *map(to_csv_row, rows)]))
 
     in_csv = list(csv.DictReader(io.StringIO(text, newline="")))
-    in_json = [json.loads(json_line(row), parse_float=Decimal) for row in rows]
+    in_json = [json.loads(to_json_line(row), parse_float=Decimal) for row in rows]
 
-    assert said_by(in_csv) == said_by(in_json) == await said_by_totals(store)
+    assert sums_of_events(in_csv) == sums_of_events(in_json) == await sums_of_totals(store)
     assert [each["at"] for each in in_json] == sorted(each["at"] for each in in_json)
     assert {each["workflow"] for each in in_csv} == {"Digest", "'=Digest"}
     assert {each["workflow"] for each in in_json} == {"Digest", "=Digest"}
@@ -148,29 +148,29 @@ async def test_exports_say_what_the_totals_say_in_the_order_of_time(store: RunSt
 @pytest.mark.parametrize(
     ("wanted", "number"),
     [
-        (Wanted(), 90),
-        (Wanted(app_id="acme"), 30),
-        (Wanted(workflow="=Digest"), 30),
-        (Wanted(since=datetime(2026, 1, 6, 6, tzinfo=UTC), until=datetime(2026, 1, 8, 6, tzinfo=UTC)), 6),
-        (Wanted(app_id="nobody"), 0),
+        (RowFilter(), 90),
+        (RowFilter(app_id="acme"), 30),
+        (RowFilter(workflow="=Digest"), 30),
+        (RowFilter(since=datetime(2026, 1, 6, 6, tzinfo=UTC), until=datetime(2026, 1, 8, 6, tzinfo=UTC)), 6),
+        (RowFilter(app_id="nobody"), 0),
     ],
     ids=["all", "app", "workflow", "time", "nobody"],
 )
-async def test_an_export_is_of_what_was_asked_for(store: RunStore, wanted: Wanted, number: int) -> None:
-    await use(store.database, SEVERAL)
+async def test_an_export_is_of_what_was_asked_for(store: RunStore, wanted: RowFilter, number: int) -> None:
+    await insert_usage(store.database, SEVERAL)
 
-    rows = [row async for row in ledger_rows(store.database, wanted)]
+    rows = [row async for row in read_ledger_rows(store.database, wanted)]
 
     assert len(rows) == await count_rows(store.database, wanted) == number
 
 
 async def test_resending_makes_new_batches_with_the_same_events(store: RunStore) -> None:
-    await use(store.database, SEVERAL)
+    await insert_usage(store.database, SEVERAL)
     await roll_up(store)
     before = await store.database["outbox"].distinct("_id")
     told: list[int] = []
 
-    sent = await resend(store.database, Wanted(app_id="acme"), told=told.append)
+    sent = await resend_rows(store.database, RowFilter(app_id="acme"), on_progress=told.append)
 
     assert sent == 30
     again = Counter(each["id"] for each in await events(store))

@@ -10,16 +10,16 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.asking import PlannedCall, Settle
-from accounting.budgets.budget import Budget, checked_budget
-from accounting.budgets.holder import Holder
-from accounting.budgets.keeper import Keeper
+from accounting.budgets.budget import Budget, parse_budget
+from accounting.budgets.holder import ReserverIdentity
+from accounting.budgets.keeper import BudgetService
 from accounting.budgets.of_run import RunBudgets
-from accounting.budgets.standing import Standing, standings
-from accounting.budgets.store import Budgets
+from accounting.budgets.standing import BudgetStatus, read_statuses
+from accounting.budgets.store import BudgetStore
 from accounting.ledger.ledger import Ledger
 from accounting.prices import Price, PriceTable
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
-from tests.integration.stage import until
+from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
 
 Database = AsyncDatabase[dict[str, Any]]
@@ -28,29 +28,29 @@ OWNER = RunOwner("run", "acme", None, "chat", "Digest", "api")
 PRICES = PriceTable([Price("script", "m", Decimal(1), Decimal(2))])
 
 
-class Process:
+class ReservingProcess:
     """`prompt` characters are sent in each call."""
 
-    def __init__(self, store: RunStore, *, fails_open: bool = False, **more: Any) -> None:
-        self.holder = Holder()
-        self.keeper = Keeper(store.database, PRICES, self.holder, fails_open=fails_open, **more)
-        self.ledger = Ledger(store.database, PRICES, holder=lambda: self.holder.id, begins_closed=not fails_open)
+    def __init__(self, store: RunStore, *, fails_open: bool = False, **options: Any) -> None:
+        self.holder = ReserverIdentity()
+        self.keeper = BudgetService(store.database, PRICES, self.holder, fails_open=fails_open, **options)
+        self.ledger = Ledger(store.database, PRICES, holder=lambda: self.holder.id, fails_closed=not fails_open)
         self.calls = 0
         self.made: list[ModelCall] = []
 
-    def run(self, *, app_id: str = "acme", workflow: str = "Digest", used: int = 0, is_new: bool = False) -> "Run":
+    def run(self, *, app_id: str = "acme", workflow: str = "Digest", used: int = 0, is_new: bool = False) -> "ReservingRun":
         """`is_new`: it has asked no model yet."""
-        return Run(self, replace(OWNER, app_id=app_id, workflow=workflow), used, is_new=is_new)
+        return ReservingRun(self, replace(OWNER, app_id=app_id, workflow=workflow), used, is_new=is_new)
 
-    def planned(self, *, prompt: int = 30, model: str = "m") -> PlannedCall:
+    def plan_call(self, *, prompt: int = 30, model: str = "m") -> PlannedCall:
         self.calls += 1
         return PlannedCall(self.calls, "Writer", "script", model, prompt_characters=prompt)
 
     def move_to(self, database: Database) -> None:
         """As if its store had gone away, or come back."""
         keeper = self.keeper
-        keeper.definitions._budgets = Budgets(database)
-        keeper.definitions._looked_at = float("-inf")
+        keeper.cache._budgets = BudgetStore(database)
+        keeper.cache._read_at = float("-inf")
         keeper.windows._windows = database["budget_windows"]
         keeper.windows._database = database
 
@@ -58,8 +58,8 @@ class Process:
         await self.keeper.close()
 
 
-class Run:
-    def __init__(self, process: Process, owner: RunOwner, used: int = 0, *, is_new: bool = False) -> None:
+class ReservingRun:
+    def __init__(self, process: ReservingProcess, owner: RunOwner, used: int = 0, *, is_new: bool = False) -> None:
         self.process = process
         self.owner = replace(owner, run_id=f"run_{process.holder.id}")
         self.used = used
@@ -67,7 +67,7 @@ class Run:
             process.keeper,
             app_id=owner.app_id,
             workflow=owner.workflow,
-            used=lambda _: self.used,
+            amount_used=lambda _: self.used,
             has_begun=lambda: not is_new,
         )
 
@@ -77,10 +77,10 @@ class Run:
         await asyncio.sleep(lasting_s)
         return await self.end(begun, tokens=tokens)
 
-    async def begin(self, *, prompt: int = 30, model: str = "m") -> "Begun":
-        planned = self.process.planned(prompt=prompt, model=model)
+    async def begin(self, *, prompt: int = 30, model: str = "m") -> "ReservedCall":
+        planned = self.process.plan_call(prompt=prompt, model=model)
         settle = await self.budgets.reserve(planned)
-        begun = Begun(planned, settle, datetime.now(UTC))
+        begun = ReservedCall(planned, settle, datetime.now(UTC))
         opened = BegunCall(planned.number, "Writer", "script", model, begun.started_at, None)
         try:
             await self.process.ledger.begin(self.owner, lease_token=1, call=opened)
@@ -89,22 +89,22 @@ class Run:
             raise
         return begun
 
-    async def end(self, begun: "Begun", *, tokens: int = 100) -> ModelCall:
+    async def end(self, begun: "ReservedCall", *, tokens: int = 100) -> ModelCall:
         call = call_of(begun, tokens=tokens)
-        await self.process.ledger.record(self.owner, lease_token=1, call=call, holder=self.budgets.signature(call))
+        await self.process.ledger.record(self.owner, lease_token=1, call=call, holder=self.budgets.holder_of(call))
         await begun.settle(call)
         self.process.made.append(call)
         return call
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class ReservedCall:
     planned: PlannedCall
     settle: Settle
     started_at: datetime
 
 
-def call_of(begun: Begun, *, tokens: int) -> ModelCall:
+def call_of(begun: ReservedCall, *, tokens: int) -> ModelCall:
     planned = begun.planned
     return ModelCall(
         number=planned.number,
@@ -119,36 +119,36 @@ def call_of(begun: Begun, *, tokens: int) -> ModelCall:
     )
 
 
-def budget(limit: float = 1000, **more: Any) -> Budget:
-    given = {"app_id": "acme", "window": "total", "unit": "tokens", **more}
-    return checked_budget(limit=limit, **given)
+def budget(limit: float = 1000, **fields: Any) -> Budget:
+    given = {"app_id": "acme", "window": "total", "unit": "tokens", **fields}
+    return parse_budget(limit=limit, **given)
 
 
-async def set_budget(store: RunStore, limit: float = 1000, **more: Any) -> Budget:
-    made = budget(limit, **more)
-    await Budgets(store.database).set(made, by="a test")
+async def set_budget(store: RunStore, limit: float = 1000, **fields: Any) -> Budget:
+    made = budget(limit, **fields)
+    await BudgetStore(store.database).set(made, by="a test")
     return made
 
 
-async def standing(store: RunStore, app_id: str | None = None) -> Standing:
-    [found] = await standings(store.database, app_id)
+async def budget_status(store: RunStore, app_id: str | None = None) -> BudgetStatus:
+    [found] = await read_statuses(store.database, app_id)
     return found
 
 
-async def standing_is(store: RunStore, what: str, condition: Callable[[Standing], bool]) -> None:
+async def wait_for_status(store: RunStore, what: str, condition: Callable[[BudgetStatus], bool]) -> None:
     async def holds() -> bool:
-        return condition(await standing(store))
+        return condition(await budget_status(store))
 
-    await until(what, holds, within_s=10)
+    await wait_until(what, holds, within_s=10)
 
 
-async def recorded(store: RunStore, **query: Any) -> int:
+async def recorded_spending(store: RunStore, **query: Any) -> int:
     """Tokens, as the ledger has them."""
     rows = await store.database["usage"].find(query).to_list(None)
     return sum(row["input_tokens"] + row["output_tokens"] for row in rows)
 
 
-async def later(store: RunStore, seconds: float) -> None:
+async def age_windows(store: RunStore, seconds: float) -> None:
     """For all that windows know of time."""
     windows = store.database["budget_windows"]
     async for window in windows.find({"holders": {"$exists": True}}):

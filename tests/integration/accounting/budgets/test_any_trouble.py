@@ -10,11 +10,11 @@ from pymongo.errors import AutoReconnect
 
 from accounting.budgets import account, mending, of_run
 from accounting.budgets.asking import BudgetBusyError, BudgetExhaustedError
-from accounting.budgets.mending import KEPT_AFTER_S, LOST_AFTER_S, BudgetMending
-from accounting.budgets.standing import standings
-from accounting.budgets.window_commands import HELD_FOR_S
-from tests.integration.accounting.budgets.process import Process, recorded, set_budget
-from tests.integration.accounting.budgets.test_reserving import LosingAnswers
+from accounting.budgets.mending import KEPT_AFTER_S, LOST_AFTER_S, BudgetReconciler
+from accounting.budgets.standing import read_statuses
+from accounting.budgets.window_commands import RESERVATION_TTL_S
+from tests.integration.accounting.budgets.process import ReservingProcess, recorded_spending, set_budget
+from tests.integration.accounting.budgets.test_reserving import LossyWindowStore
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -28,19 +28,19 @@ class Trouble:
     def __init__(self, store: RunStore, random: Random) -> None:
         self.store = store
         self.random = random
-        self.alive: list[Process] = []
-        self.tasks: dict[Process, list[asyncio.Task[None]]] = {}
+        self.alive: list[ReservingProcess] = []
+        self.tasks: dict[ReservingProcess, list[asyncio.Task[None]]] = {}
         self.is_over = False
 
     def start(self) -> None:
-        process = Process(self.store)
+        process = ReservingProcess(self.store)
         if self.random.random() < 0.5:
-            losing = LosingAnswers(self.store, every=self.random.choice((3, 5, 9)))
+            losing = LossyWindowStore(self.store, every=self.random.choice((3, 5, 9)))
             process.keeper.windows = process.keeper.accounts._windows = losing
         self.alive.append(process)
         self.tasks[process] = [asyncio.create_task(self._call(process)) for _ in range(CALLERS)]
 
-    async def _call(self, process: Process) -> None:
+    async def _call(self, process: ReservingProcess) -> None:
         random = self.random
         while not self.is_over:
             run = process.run(app_id=random.choice(("acme", "globex")))
@@ -56,18 +56,18 @@ class Trouble:
                 pass
             await asyncio.sleep(random.choice((0, 0.01, 0.3)))
 
-    async def happens(self) -> None:
+    async def cause_trouble(self) -> None:
         what, process = self.random.random(), self.random.choice(self.alive)
         if what < 0.2 and len(self.tasks) < MOST_PROCESSES:
             self.kill(process)
             self.start()
         elif what < 0.5:
-            await self.pass_time(process.holder.id, HELD_FOR_S + LOST_AFTER_S + 1)
-        await BudgetMending(self.store.database).run_pass(Counter())
+            await self.pass_time(process.holder.id, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+        await BudgetReconciler(self.store.database).run_pass(Counter())
 
-    def kill(self, process: Process) -> None:
+    def kill(self, process: ReservingProcess) -> None:
         self.alive.remove(process)
-        for task in (*self.tasks[process], *(each._task for each in process.keeper.accounts._open.values())):
+        for task in (*self.tasks[process], *(each._task for each in process.keeper.accounts._accounts.values())):
             task.cancel()
 
     async def pass_time(self, holder: str, seconds: float) -> None:
@@ -89,12 +89,12 @@ class Trouble:
             await process.close()
         async for window in self.store.database["budget_windows"].find({"is_held": True}):
             for holder in window["holders"]:
-                await self.pass_time(holder, HELD_FOR_S + LOST_AFTER_S + KEPT_AFTER_S)
-        await BudgetMending(self.store.database).run_pass(Counter())
+                await self.pass_time(holder, RESERVATION_TTL_S + LOST_AFTER_S + KEPT_AFTER_S)
+        await BudgetReconciler(self.store.database).run_pass(Counter())
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_whatever_happens_what_is_spent_is_what_the_ledger_says(
+async def test_through_any_trouble_the_spending_equals_the_ledger(
     store: RunStore, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("LEAVE_AFTER_S", 0.1), ("FLUSH_AFTER_S", 0.02), ("TRY_AGAIN_S", 0.02)):
@@ -109,11 +109,11 @@ async def test_whatever_happens_what_is_spent_is_what_the_ledger_says(
         trouble.start()
     for _ in range(TROUBLES):
         await asyncio.sleep(0.05)
-        await trouble.happens()
+        await trouble.cause_trouble()
     await trouble.end()
 
-    found = await standings(store.database)
-    ledger = [await recorded(store, **({"app_id": each.app_id} if each.app_id else {})) for each in found]
+    found = await read_statuses(store.database)
+    ledger = [await recorded_spending(store, **({"app_id": each.app_id} if each.app_id else {})) for each in found]
     assert [(each.spent, each.reserved) for each in found] == [(spent, 0) for spent in ledger]
     assert min(ledger) > 0
     most_at_once = MOST_TOKENS * CALLERS * MOST_PROCESSES

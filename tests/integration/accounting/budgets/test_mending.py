@@ -10,20 +10,20 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from accounting.budgets import account, mending
-from accounting.budgets.mending import AGAIN_AFTER_S, DELETED_AFTER, KEPT_AFTER_S, LOST_AFTER_S, BudgetMending
-from accounting.budgets.places import Place
-from accounting.budgets.standing import standings
-from accounting.budgets.window_commands import HELD_FOR_S, Answer, Part
+from accounting.budgets.mending import AGAIN_AFTER_S, WINDOW_RETENTION, KEPT_AFTER_S, LOST_AFTER_S, BudgetReconciler
+from accounting.budgets.places import BudgetWindow
+from accounting.budgets.standing import read_statuses
+from accounting.budgets.window_commands import RESERVATION_TTL_S, WindowReply, ProcessShare
 from accounting.budgets.window_store import WindowStore
 from tests.integration.accounting.budgets.process import (
-    Process,
-    later,
-    recorded,
+    ReservingProcess,
+    age_windows,
+    recorded_spending,
     set_budget,
-    standing,
-    standing_is,
+    budget_status,
+    wait_for_status,
 )
-from tests.integration.stage import until
+from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,15 +31,15 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-async def process(store: RunStore) -> AsyncIterator[Process]:
-    process = Process(store)
+async def process(store: RunStore) -> AsyncIterator[ReservingProcess]:
+    process = ReservingProcess(store)
     await process.keeper.ensure_indexes()
     yield process
     await process.close()
 
 
-async def mend(store: RunStore) -> None:
-    await BudgetMending(store.database).run_pass(Counter())
+async def reconcile_budgets(store: RunStore) -> None:
+    await BudgetReconciler(store.database).run_pass(Counter())
 
 
 async def window(store: RunStore) -> dict[str, Any]:
@@ -48,135 +48,135 @@ async def window(store: RunStore) -> dict[str, Any]:
     return found
 
 
-async def kill(process: Process) -> None:
+async def kill_process(process: ReservingProcess) -> None:
     """Nothing of it is ever done again."""
-    for each in [*process.keeper.accounts._open.values()]:
+    for each in [*process.keeper.accounts._accounts.values()]:
         each._task.cancel()
     await asyncio.sleep(0)
 
 
 async def test_a_reservation_of_a_dead_process_holds_to_its_end_and_no_longer(
-    store: RunStore, process: Process
+    store: RunStore, process: ReservingProcess
 ) -> None:
     await set_budget(store, 600)
-    dead = Process(store)
+    dead = ReservingProcess(store)
     await dead.run().begin(prompt=300)
-    await kill(dead)
+    await kill_process(dead)
 
-    assert (await standing(store)).reserved == 600
-    await later(store, HELD_FOR_S - 5)
-    assert (await standing(store)).reserved == 600
-    await later(store, 5)
-    assert (await standing(store)).reserved == 0
+    assert (await budget_status(store)).reserved == 600
+    await age_windows(store, RESERVATION_TTL_S - 5)
+    assert (await budget_status(store)).reserved == 600
+    await age_windows(store, 5)
+    assert (await budget_status(store)).reserved == 0
     await process.run().call(tokens=100, prompt=300)
 
 
-async def test_what_a_dead_process_could_not_tell_is_summed_up_from_the_rows_it_signed(
-    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+async def test_spending_a_dead_process_never_reported_is_summed_from_its_rows(
+    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account, "FLUSH_AFTER_S", 3600)
     await set_budget(store, 10_000)
-    dead = Process(store)
+    dead = ReservingProcess(store)
     await dead.run().begin()  # its answer never arrives
     for _ in range(5):
         await dead.run().call(tokens=100)
-    await kill(dead)
+    await kill_process(dead)
     await process.run().call(tokens=7)
     await process.close()
 
-    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
-    assert (await standing(store)).spent < 500
-    await mend(store)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    assert (await budget_status(store)).spent < 500
+    await reconcile_budgets(store)
 
-    assert (await standing(store)).spent == 500 + 7 == await recorded(store)
+    assert (await budget_status(store)).spent == 500 + 7 == await recorded_spending(store)
     assert dead.holder.id in (await window(store))["holders"]
 
-    await later(store, KEPT_AFTER_S)
-    await asyncio.gather(*(mend(store) for _ in range(4)))
+    await age_windows(store, KEPT_AFTER_S)
+    await asyncio.gather(*(reconcile_budgets(store) for _ in range(4)))
     assert (await window(store))["folded"] == 507
     assert dead.holder.id not in (await window(store))["holders"]
-    assert (await standing(store)).spent == 507
+    assert (await budget_status(store)).spent == 507
 
 
 @pytest.mark.usefixtures("process")
 async def test_only_rows_of_the_budgets_own_scope_and_window_are_summed_up(store: RunStore) -> None:
     await set_budget(store, 10_000, app_id=None, workflow="Digest")
-    dead = Process(store)
+    dead = ReservingProcess(store)
     await dead.run(workflow="Other").call(tokens=1000)
     await dead.run(app_id="globex").call(tokens=30)
     await dead.run(app_id="acme").call(tokens=12)
-    await kill(dead)
+    await kill_process(dead)
 
-    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
-    await mend(store)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await reconcile_budgets(store)
 
-    assert (await standing(store)).spent == 42
+    assert (await budget_status(store)).spent == 42
 
 
 @pytest.mark.usefixtures("process")
-async def test_a_process_that_slept_comes_back_under_another_name_and_no_call_counts_twice(store: RunStore) -> None:
+async def test_a_process_that_slept_returns_renamed_and_no_call_counts_twice(store: RunStore) -> None:
     await set_budget(store, 100_000)
-    sleeper = Process(store)
+    sleeper = ReservingProcess(store)
     await sleeper.run().call(tokens=100)
     run = sleeper.run()
     begun = await run.begin()
     name = sleeper.holder.id
-    await standing_is(store, "it is told", lambda now: now.spent == 100)
+    await wait_for_status(store, "it is told", lambda now: now.spent == 100)
 
-    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)  # it sleeps, and others sum up what it has spent
-    await mend(store)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)  # it sleeps, and others sum up what it has spent
+    await reconcile_budgets(store)
     await run.end(begun, tokens=50)  # it wakes: the answer had arrived, and is signed with its old name
     await sleeper.run().call(tokens=25)
 
     assert sleeper.holder.id != name
-    assert (await recorded(store, holder=name), await recorded(store, holder=sleeper.holder.id)) == (150, 25)
-    await later(store, 20)
-    await mend(store)
-    await standing_is(store, "all is told, once", lambda now: now.spent == 175)
+    assert (await recorded_spending(store, holder=name), await recorded_spending(store, holder=sleeper.holder.id)) == (150, 25)
+    await age_windows(store, 20)
+    await reconcile_budgets(store)
+    await wait_for_status(store, "all is told, once", lambda now: now.spent == 175)
     await sleeper.close()
-    await later(store, KEPT_AFTER_S)
-    await mend(store)
-    assert (await standing(store)).spent == 175 == await recorded(store)
+    await age_windows(store, KEPT_AFTER_S)
+    await reconcile_budgets(store)
+    assert (await budget_status(store)).spent == 175 == await recorded_spending(store)
     assert (await window(store))["holders"] == {}
 
 
-async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(store: RunStore, process: Process) -> None:
+async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(store: RunStore, process: ReservingProcess) -> None:
     await set_budget(store, 100_000)
     run = process.run()
     begun = await run.begin()
-    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
-    await mend(store)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await reconcile_budgets(store)
     name = process.holder.id
 
     await process.run().call(tokens=1)
     await run.end(begun, tokens=20)
 
     assert process.holder.id != name
-    assert (await recorded(store, holder=name), await recorded(store, holder=process.holder.id)) == (20, 1)
-    await later(store, AGAIN_AFTER_S + 1)
-    await mend(store)
-    await standing_is(store, "both are told", lambda now: now.spent == 21)
+    assert (await recorded_spending(store, holder=name), await recorded_spending(store, holder=process.holder.id)) == (20, 1)
+    await age_windows(store, AGAIN_AFTER_S + 1)
+    await reconcile_budgets(store)
+    await wait_for_status(store, "both are told", lambda now: now.spent == 21)
 
 
-async def test_a_process_that_stops_with_calls_under_way_leaves_them_to_the_ledger(
-    store: RunStore, process: Process
+async def test_a_process_that_stops_during_calls_leaves_them_to_the_ledger(
+    store: RunStore, process: ReservingProcess
 ) -> None:
     await set_budget(store, 1000)
     run = process.run()
     begun = await run.begin(prompt=300)
     await process.close()
-    assert (await standing(store)).reserved == 600
+    assert (await budget_status(store)).reserved == 600
     await run.end(begun, tokens=70)
 
-    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
-    await mend(store)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await reconcile_budgets(store)
 
-    now = await standing(store)
+    now = await budget_status(store)
     assert (now.spent, now.reserved) == (70, 0)
 
 
-async def test_a_process_that_is_idle_leaves_and_comes_back_and_counts_each_call_once(
-    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+async def test_an_idle_process_leaves_and_rejoins_and_counts_each_call_once(
+    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account, "LEAVE_AFTER_S", 0.1)
     await set_budget(store, 100_000)
@@ -186,155 +186,155 @@ async def test_a_process_that_is_idle_leaves_and_comes_back_and_counts_each_call
         async def has_left() -> bool:
             return bool((await window(store))["holders"] == {})
 
-        await until("nobody is in the window", has_left)
+        await wait_until("nobody is in the window", has_left)
         assert (await window(store))["folded"] == 100 * n
         assert "is_held" not in await window(store)
     monkeypatch.undo()
     await process.run().call(tokens=100)
-    await kill(process)
-    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
-    await mend(store)
-    assert (await standing(store)).spent == 400 == await recorded(store)
+    await kill_process(process)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await reconcile_budgets(store)
+    assert (await budget_status(store)).spent == 400 == await recorded_spending(store)
 
 
-class Wire(WindowStore):
+class DroppedCommands(WindowStore):
     """Between a process and its store: what is `lost` is carried out or not, and the answer never comes."""
 
     lost: str = ""
 
-    async def send(self, place: Place, part: Part, asked: Sequence[int] = (), *, limit: int | None = None) -> Answer:
+    async def send_share(self, place: BudgetWindow, part: ProcessShare, asked: Sequence[int] = (), *, limit: int | None = None) -> WindowReply:
         if "send" in self.lost:
             raise AutoReconnect
-        return await super().send(place, part, asked, limit=limit)
+        return await super().send_share(place, part, asked, limit=limit)
 
-    async def leave(self, place: Place, part: Part) -> None:
+    async def leave(self, place: BudgetWindow, part: ProcessShare) -> None:
         await super().leave(place, part)
         if "leave" in self.lost:
             raise AutoReconnect
 
 
-async def test_who_cannot_know_whether_it_has_left_forgets_nothing_of_what_comes_then(
-    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+async def test_a_process_unsure_whether_it_left_loses_no_later_spending(
+    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account, "LEAVE_AFTER_S", 0.05)
     await set_budget(store, 1000, soft=True)
-    process.keeper.accounts._windows = wire = Wire(store.database)
+    process.keeper.accounts._windows = wire = DroppedCommands(store.database)
     wire.lost = "leave"
     await process.run().call(tokens=100)
 
     async def has_left() -> bool:
         return bool((await window(store))["folded"] == 100)
 
-    await until("it has left", has_left)
+    await wait_until("it has left", has_left)
     wire.lost = "leave, send"
     run = process.run()
     begun = await run.begin()
     wire.lost = ""
     await run.end(begun, tokens=50)
 
-    await standing_is(store, "both are told", lambda now: now.spent == 150)
+    await wait_for_status(store, "both are told", lambda now: now.spent == 150)
 
 
-async def test_who_leaves_has_left_though_its_last_command_never_arrived(store: RunStore, process: Process) -> None:
+async def test_a_process_has_left_though_its_last_command_never_arrived(store: RunStore, process: ReservingProcess) -> None:
     """Else it takes for told what is still in its entry, and writes over it when it comes back."""
     await set_budget(store, 1000)
-    [applying] = await process.keeper.definitions.applying("acme", "Digest")
-    place, windows, now = applying.place(datetime.now(UTC)), process.keeper.windows, datetime.now(UTC)
-    await windows.send(place, Part("h1", 1, spent=100, reserved=0, since=now, is_new=True))
+    [applying] = await process.keeper.cache.effective_budgets("acme", "Digest")
+    place, windows, now = applying.window_at(datetime.now(UTC)), process.keeper.windows, datetime.now(UTC)
+    await windows.send_share(place, ProcessShare("h1", 1, spent=100, reserved=0, since=now, is_new=True))
 
-    lost = Part("h1", 2, spent=100, reserved=0, since=now, is_new=False)
+    lost = ProcessShare("h1", 2, spent=100, reserved=0, since=now, is_new=False)
     await windows.leave(place, lost)
-    assert not (await windows.send(place, lost)).is_ours  # it was only late
-    back = await windows.send(place, Part("h1", 3, spent=7, reserved=0, since=now, is_new=True))
+    assert not (await windows.send_share(place, lost)).is_ours  # it was only late
+    back = await windows.send_share(place, ProcessShare("h1", 3, spent=7, reserved=0, since=now, is_new=True))
     await windows.leave(place, lost)  # sent once more
 
     assert (back.is_ours, back.spent) == (True, 107)
-    assert (await standing(store)).spent == 107
+    assert (await budget_status(store)).spent == 107
 
 
-async def test_what_arrives_after_a_long_outage_is_summed_up_before_its_entry_goes(
-    store: RunStore, process: Process
+async def test_spending_after_a_long_outage_is_summed_before_its_entry_goes(
+    store: RunStore, process: ReservingProcess
 ) -> None:
     await set_budget(store, 1000)
     run = process.run()
     begun = await run.begin()
-    await kill(process)
-    await later(store, HELD_FOR_S + LOST_AFTER_S + KEPT_AFTER_S)
+    await kill_process(process)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + KEPT_AFTER_S)
 
-    await mend(store)
+    await reconcile_budgets(store)
     await run.end(begun, tokens=50)
-    await later(store, AGAIN_AFTER_S + 1)
-    await mend(store)
+    await age_windows(store, AGAIN_AFTER_S + 1)
+    await reconcile_budgets(store)
 
-    assert (await standing(store)).spent == 50
+    assert (await budget_status(store)).spent == 50
 
 
-async def test_what_was_told_of_rows_that_are_pruned_by_now_stays(store: RunStore, process: Process) -> None:
+async def test_reported_spending_stays_after_its_rows_are_pruned(store: RunStore, process: ReservingProcess) -> None:
     await set_budget(store, 1000)
     await process.run().call(tokens=100)
-    await standing_is(store, "it is told", lambda now: now.spent == 100)
-    await kill(process)
+    await wait_for_status(store, "it is told", lambda now: now.spent == 100)
+    await kill_process(process)
     await store.database["usage"].delete_many({})
-    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
 
-    await mend(store)
+    await reconcile_budgets(store)
 
-    assert (await standing(store)).spent == 100
+    assert (await budget_status(store)).spent == 100
 
 
-async def test_calls_that_began_before_the_budget_count_when_they_end(store: RunStore, process: Process) -> None:
+async def test_calls_that_began_before_the_budget_count_when_they_end(store: RunStore, process: ReservingProcess) -> None:
     """Until they are looked up again."""
     run = process.run()
     begun = await run.begin()
     await set_budget(store, 1000)
-    other = Process(store)
+    other = ReservingProcess(store)
     await other.run().call(tokens=10)
     await run.end(begun, tokens=500)
     await store.database["budget_windows"].update_one({}, {"$set": {"based_at": LONG_AGO}})
 
-    await mend(store)
+    await reconcile_budgets(store)
 
-    await standing_is(store, "all count", lambda now: now.spent == 510)
+    await wait_for_status(store, "all count", lambda now: now.spent == 510)
     assert (await window(store))["is_young"] is True
     await store.database["budget_windows"].update_one({}, {"$set": {"based_at": LONG_AGO, "since": LONG_AGO}})
-    await mend(store)
+    await reconcile_budgets(store)
     assert "is_young" not in await window(store)
     await other.close()
 
 
-async def test_windows_that_ended_long_ago_are_deleted_and_what_they_rejected_stays(
-    store: RunStore, process: Process
+async def test_windows_ended_long_ago_are_deleted_and_their_rejections_stay(
+    store: RunStore, process: ReservingProcess
 ) -> None:
     await set_budget(store, 0, window="day")
     with pytest.raises(Exception, match="is spent"):
         await process.run().call()
     await process.close()
-    assert (await standing(store)).rejections == 1
+    assert (await budget_status(store)).rejections == 1
     windows = store.database["budget_windows"]
-    ended = datetime.now(UTC) - DELETED_AFTER
+    ended = datetime.now(UTC) - WINDOW_RETENTION
 
     await windows.update_one({"end": {"$type": "date"}}, {"$set": {"end": ended + timedelta(minutes=5)}})
-    await mend(store)
+    await reconcile_budgets(store)
     assert await windows.count_documents({"end": {"$type": "date"}}) == 1
     await windows.update_one({"end": {"$type": "date"}}, {"$set": {"end": ended - timedelta(minutes=5)}})
-    await mend(store)
+    await reconcile_budgets(store)
 
     assert await windows.count_documents({"end": {"$type": "date"}}) == 0
-    assert (await standing(store)).rejections_total == 1
+    assert (await budget_status(store)).rejections_total == 1
 
 
-async def test_where_nobody_reserves_what_was_spent_before_is_looked_up_once(
-    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+async def test_earlier_spending_is_looked_up_once_without_reservations(
+    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not by all who look at budgets, again and again."""
     await process.run().call(tokens=70)
     for given in ({}, {"window": "month"}, {"app_id": None, "workflow": "Digest"}, {"app_id": "*"}, {"window": "run"}):
         await set_budget(store, 100, **given)
 
-    await mend(store)
+    await reconcile_budgets(store)
 
     monkeypatch.setattr("accounting.budgets.standing.recorded_before", None)
-    spent = {each.budget.id: each.spent for each in await standings(store.database)}
+    spent = {each.budget.id: each.spent for each in await read_statuses(store.database)}
     assert spent == {
         "app:*/total/tokens": 0,
         "app:acme/month/tokens": 70,
@@ -349,23 +349,23 @@ async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore, m
     monkeypatch.setattr(account, "FLUSH_AFTER_S", 3600)
     monkeypatch.setattr(mending, "MOST", 1)
     monkeypatch.setattr(mending, "AGAIN_AFTER_S", -1)  # the first is due again when the next pass comes
-    before = Process(store)
+    before = ReservingProcess(store)
     begun = [(before.run(app_id=app), await before.run(app_id=app).begin()) for app in apps]
     for app in apps:
         await set_budget(store, 1000, app_id=app)
-    dead = Process(store)
+    dead = ReservingProcess(store)
     for app in apps:
         await dead.run(app_id=app).call(tokens=9)
-    await kill(dead)
+    await kill_process(dead)
     for run, call in begun:
         await run.end(call, tokens=4)
 
-    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
-    mender = BudgetMending(store.database)
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    mender = BudgetReconciler(store.database)
     for _ in apps:
         await mender.run_pass(Counter())
 
-    assert [each.spent for each in await standings(store.database)] == [13, 13, 13]
+    assert [each.spent for each in await read_statuses(store.database)] == [13, 13, 13]
 
 
 @pytest.mark.usefixtures("process")
@@ -377,7 +377,7 @@ async def test_a_look_reads_only_what_is_to_be_mended(store: RunStore) -> None:
 
     profile = store.database
     await profile.command({"profile": 2})
-    await mend(store)
+    await reconcile_budgets(store)
     await profile.command({"profile": 0})
 
     looks = await profile["system.profile"].find({"ns": f"{profile.name}.budget_windows"}).to_list(None)

@@ -14,23 +14,23 @@ from pymongo.errors import AutoReconnect, PyMongoError
 
 from accounting.budgets import account, definitions, mending, of_run, window_store
 from accounting.budgets.asking import BudgetBusyError, BudgetExhaustedError, BudgetHoldError
-from accounting.budgets.mending import BudgetMending
-from accounting.budgets.places import Place
-from accounting.budgets.standing import standings
-from accounting.budgets.store import Budgets
-from accounting.budgets.window_commands import Answer, Part
+from accounting.budgets.mending import BudgetReconciler
+from accounting.budgets.places import BudgetWindow
+from accounting.budgets.standing import read_statuses
+from accounting.budgets.store import BudgetStore
+from accounting.budgets.window_commands import WindowReply, ProcessShare
 from accounting.budgets.window_store import WindowStore
 from tests.integration.accounting.budgets.process import (
-    Begun,
+    ReservedCall,
     Database,
-    Process,
+    ReservingProcess,
     call_of,
-    recorded,
+    recorded_spending,
     set_budget,
-    standing,
-    standing_is,
+    budget_status,
+    wait_for_status,
 )
-from tests.integration.stage import until
+from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -47,8 +47,8 @@ async def nowhere(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def processes(store: RunStore) -> AsyncIterator[list[Process]]:
-    both = [Process(store), Process(store)]
+async def processes(store: RunStore) -> AsyncIterator[list[ReservingProcess]]:
+    both = [ReservingProcess(store), ReservingProcess(store)]
     await both[0].keeper.ensure_indexes()
     yield both
     for process in both:
@@ -56,11 +56,11 @@ async def processes(store: RunStore) -> AsyncIterator[list[Process]]:
 
 
 @pytest.fixture
-def process(processes: list[Process]) -> Process:
+def process(processes: list[ReservingProcess]) -> ReservingProcess:
     return processes[0]
 
 
-async def outcomes(calls: list[Awaitable[object]]) -> tuple[int, int]:
+async def gather_outcomes(calls: list[Awaitable[object]]) -> tuple[int, int]:
     """How many were made, and how many found all of it spent; any other error is the test's."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     refused = [each for each in results if isinstance(each, BudgetExhaustedError)]
@@ -69,22 +69,22 @@ async def outcomes(calls: list[Awaitable[object]]) -> tuple[int, int]:
     return len(results) - len(refused), len(refused)
 
 
-async def test_of_fifty_at_once_in_two_processes_as_many_go_as_the_budget_has_room_for(
-    store: RunStore, processes: list[Process]
+async def test_of_fifty_calls_in_two_processes_as_many_go_as_the_budget_allows(
+    store: RunStore, processes: list[ReservingProcess]
 ) -> None:
     await set_budget(store, 1000)
 
-    made, refused = await outcomes([processes[n % 2].run().call(tokens=100, lasting_s=0.05) for n in range(50)])
+    made, refused = await gather_outcomes([processes[n % 2].run().call(tokens=100, lasting_s=0.05) for n in range(50)])
     for process in processes:
         await process.close()
 
     assert (made, refused) == (10, 40)
-    assert await recorded(store) == 1000
-    now = await standing(store)
-    assert (now.spent, now.reserved, now.exhausted) == (1000, 0, True)
+    assert await recorded_spending(store) == 1000
+    now = await budget_status(store)
+    assert (now.spent, now.reserved, now.is_exhausted) == (1000, 0, True)
 
 
-async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(store: RunStore, process: Process) -> None:
+async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(store: RunStore, process: ReservingProcess) -> None:
     """Not one after the other: each would last as long as all of them together."""
     await set_budget(store, 2000)
     await process.run().call(tokens=100)
@@ -96,18 +96,18 @@ async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(sto
         await run.end(begun, tokens=100)
 
 
-async def test_what_is_larger_than_what_is_left_is_made_alone_and_nothing_after_it(
-    store: RunStore, process: Process
+async def test_a_call_larger_than_the_remainder_runs_alone_and_is_the_last(
+    store: RunStore, process: ReservingProcess
 ) -> None:
     await set_budget(store, 1000)
 
-    assert await outcomes([process.run().call(tokens=999)]) == (1, 0)
-    assert await outcomes([process.run().call(tokens=5000), process.run().call(tokens=5000)]) == (1, 1)
-    assert await recorded(store) == 5999
+    assert await gather_outcomes([process.run().call(tokens=999)]) == (1, 0)
+    assert await gather_outcomes([process.run().call(tokens=5000), process.run().call(tokens=5000)]) == (1, 1)
+    assert await recorded_spending(store) == 5999
 
 
-async def test_a_call_waits_for_those_that_hold_the_room_and_gets_what_they_leave(
-    store: RunStore, processes: list[Process]
+async def test_a_call_waits_for_those_that_hold_the_room_and_gets_the_rest(
+    store: RunStore, processes: list[ReservingProcess]
 ) -> None:
     await set_budget(store, 600)
     holding, waiting = processes[0].run(), processes[1].run()
@@ -116,19 +116,19 @@ async def test_a_call_waits_for_those_that_hold_the_room_and_gets_what_they_leav
     waits = asyncio.create_task(waiting.call(tokens=100, prompt=300))
 
     async def has_asked_again() -> bool:
-        return any(its._n > 1 for its in processes[1].keeper.accounts._open.values())
+        return any(its._command_number > 1 for its in processes[1].keeper.accounts._accounts.values())
 
-    await until("the second has asked more than once", has_asked_again)
+    await wait_until("the second has asked more than once", has_asked_again)
     assert not waits.done()
-    assert (await standing(store)).reserved == 600
+    assert (await budget_status(store)).reserved == 600
 
     await holding.end(begun, tokens=100)
     await waits
-    assert await recorded(store) == 200
+    assert await recorded_spending(store) == 200
 
 
-async def test_who_waits_for_long_is_told_that_it_is_busy_and_holds_nothing(
-    store: RunStore, processes: list[Process], monkeypatch: pytest.MonkeyPatch
+async def test_a_long_wait_ends_as_busy_and_holds_nothing(
+    store: RunStore, processes: list[ReservingProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(of_run, "ROOM_WITHIN_S", 0.4)
     await set_budget(store, 600)
@@ -138,11 +138,11 @@ async def test_who_waits_for_long_is_told_that_it_is_busy_and_holds_nothing(
         await processes[1].run().call(prompt=300)
 
     await processes[1].close()
-    assert (await standing(store)).reserved == 600
+    assert (await budget_status(store)).reserved == 600
 
 
-async def test_who_gives_up_while_it_waits_or_just_when_it_is_granted_leaves_nothing_reserved(
-    store: RunStore, process: Process
+async def test_a_caller_that_gives_up_leaves_nothing_reserved(
+    store: RunStore, process: ReservingProcess
 ) -> None:
     await set_budget(store, 100_000)
     run = process.run()
@@ -158,63 +158,63 @@ async def test_who_gives_up_while_it_waits_or_just_when_it_is_granted_leaves_not
             continue
         await run.end(begun, tokens=0)
 
-    await standing_is(store, "nothing is reserved", lambda now: now.reserved == 0)
+    await wait_for_status(store, "nothing is reserved", lambda now: now.reserved == 0)
 
 
 @pytest.mark.design("D4-76")
-async def test_one_app_does_not_touch_the_other_ones_budget(store: RunStore, process: Process) -> None:
+async def test_one_app_does_not_touch_the_other_ones_budget(store: RunStore, process: ReservingProcess) -> None:
     await set_budget(store, 100, app_id="*")
 
-    assert await outcomes([process.run(app_id="acme").call(tokens=100)]) == (1, 0)
-    assert await outcomes([process.run(app_id="acme").call(tokens=100)]) == (0, 1)
-    assert await outcomes([process.run(app_id="globex").call(tokens=100)]) == (1, 0)
+    assert await gather_outcomes([process.run(app_id="acme").call(tokens=100)]) == (1, 0)
+    assert await gather_outcomes([process.run(app_id="acme").call(tokens=100)]) == (0, 1)
+    assert await gather_outcomes([process.run(app_id="globex").call(tokens=100)]) == (1, 0)
 
     await process.close()
-    assert (await standing(store, "acme")).spent == (await standing(store, "globex")).spent == 100
-    assert (await standing(store, "initech")).spent == 0
+    assert (await budget_status(store, "acme")).spent == (await budget_status(store, "globex")).spent == 100
+    assert (await budget_status(store, "initech")).spent == 0
 
 
-async def test_an_apps_own_budget_goes_before_that_for_each_app_and_both_have_counted(
-    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+async def test_an_apps_own_budget_precedes_the_per_app_one_and_both_count(
+    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(definitions, "READ_EVERY_S", 0.0)
     await set_budget(store, 100, app_id="*")
     own = await set_budget(store, 300)
 
-    assert await outcomes([process.run().call(tokens=150)]) == (1, 0)
-    assert await outcomes([process.run().call(tokens=150)]) == (1, 0)
-    assert await outcomes([process.run().call(tokens=1)]) == (0, 1)
+    assert await gather_outcomes([process.run().call(tokens=150)]) == (1, 0)
+    assert await gather_outcomes([process.run().call(tokens=150)]) == (1, 0)
+    assert await gather_outcomes([process.run().call(tokens=1)]) == (0, 1)
 
-    await Budgets(store.database).set(own, by="a test")
-    await Budgets(store.database).remove(own.id)
-    assert await outcomes([process.run().call(tokens=1)]) == (0, 1)
+    await BudgetStore(store.database).set(own, by="a test")
+    await BudgetStore(store.database).remove(own.id)
+    assert await gather_outcomes([process.run().call(tokens=1)]) == (0, 1)
 
 
-async def test_all_apps_of_a_workflow_share_its_budget(store: RunStore, process: Process) -> None:
+async def test_all_apps_of_a_workflow_share_its_budget(store: RunStore, process: ReservingProcess) -> None:
     await set_budget(store, 200, app_id=None, workflow="Digest")
 
-    assert await outcomes([process.run(app_id="acme").call(), process.run(app_id="globex").call()]) == (2, 0)
-    assert await outcomes([process.run(app_id="initech").call()]) == (0, 1)
-    assert await outcomes([process.run(app_id="initech", workflow="Other").call()]) == (1, 0)
+    assert await gather_outcomes([process.run(app_id="acme").call(), process.run(app_id="globex").call()]) == (2, 0)
+    assert await gather_outcomes([process.run(app_id="initech").call()]) == (0, 1)
+    assert await gather_outcomes([process.run(app_id="initech", workflow="Other").call()]) == (1, 0)
 
 
-async def test_of_several_budgets_each_must_have_room_and_the_others_get_theirs_back(
-    store: RunStore, process: Process
+async def test_each_of_several_budgets_needs_room_or_the_others_roll_back(
+    store: RunStore, process: ReservingProcess
 ) -> None:
     await set_budget(store, 10_000)
     await set_budget(store, 100, app_id=None, workflow="Digest")
     await process.run().call(tokens=100)
 
-    assert await outcomes([process.run().call() for _ in range(5)]) == (0, 5)
+    assert await gather_outcomes([process.run().call() for _ in range(5)]) == (0, 5)
 
     await process.close()
-    app, workflow = await standings(store.database)
+    app, workflow = await read_statuses(store.database)
     assert (app.spent, app.reserved) == (workflow.spent, workflow.reserved) == (100, 0)
     assert (app.rejections, workflow.rejections, workflow.rejections_total) == (0, 5, 5)
 
 
-async def test_a_soft_budget_stops_nothing_and_is_said_once_at_each_mark(
-    store: RunStore, processes: list[Process], caplog: pytest.LogCaptureFixture
+async def test_a_soft_budget_stops_nothing_and_logs_each_threshold_once(
+    store: RunStore, processes: list[ReservingProcess], caplog: pytest.LogCaptureFixture
 ) -> None:
     await set_budget(store, 1000, soft=True)
 
@@ -226,48 +226,48 @@ async def test_a_soft_budget_stops_nothing_and_is_said_once_at_each_mark(
 
     said = [record.message for record in caplog.records if record.message.startswith("budget_")]
     assert sorted(said) == ["budget_exhausted", "budget_warned"]
-    assert (await standing(store)).spent == 1500
+    assert (await budget_status(store)).spent == 1500
 
 
 async def test_a_higher_limit_is_warned_of_anew(
-    store: RunStore, process: Process, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(definitions, "READ_EVERY_S", 0.0)
     await set_budget(store, 100)
     with caplog.at_level(logging.WARNING):
         await process.run().call(tokens=100)
-        await until("it is said", lambda: _said(caplog, "budget_exhausted", 1))
+        await wait_until("it is said", lambda: _has_logged(caplog, "budget_exhausted", 1))
         await set_budget(store, 200)
         await process.run().call(tokens=100)
-        await until("it is said again", lambda: _said(caplog, "budget_exhausted", 2))
+        await wait_until("it is said again", lambda: _has_logged(caplog, "budget_exhausted", 2))
 
 
-async def _said(caplog: pytest.LogCaptureFixture, event: str, times: int) -> bool:
+async def _has_logged(caplog: pytest.LogCaptureFixture, event: str, times: int) -> bool:
     return [record.message for record in caplog.records].count(event) == times
 
 
-async def test_what_was_spent_before_the_budget_was_set_counts(store: RunStore, process: Process) -> None:
+async def test_what_was_spent_before_the_budget_was_set_counts(store: RunStore, process: ReservingProcess) -> None:
     await process.run().call(tokens=400)
     await process.run(app_id="globex").call(tokens=400)
     await set_budget(store, 500)
-    other = Process(store)
+    other = ReservingProcess(store)
 
-    assert await outcomes([other.run().call(tokens=100)]) == (1, 0)
-    assert await outcomes([other.run().call(tokens=100)]) == (0, 1)
+    assert await gather_outcomes([other.run().call(tokens=100)]) == (1, 0)
+    assert await gather_outcomes([other.run().call(tokens=100)]) == (0, 1)
     await other.close()
 
 
-async def test_a_run_is_stopped_at_its_own_budget_by_what_it_has_used_itself(store: RunStore, process: Process) -> None:
+async def test_a_run_is_stopped_at_its_own_budget_by_what_it_has_used_itself(store: RunStore, process: ReservingProcess) -> None:
     await set_budget(store, 1000, window="run")
 
-    assert await outcomes([process.run(used=999).call()]) == (1, 0)
-    assert await outcomes([process.run(used=1000).call()]) == (0, 1)
+    assert await gather_outcomes([process.run(used=999).call()]) == (1, 0)
+    assert await gather_outcomes([process.run(used=1000).call()]) == (0, 1)
     assert await store.database["budget_windows"].count_documents({"budget_id": {"$exists": True}}) == 0
 
 
 @pytest.mark.parametrize(("running", "error"), [("stop", BudgetExhaustedError), ("hold", BudgetHoldError)])
-async def test_what_is_spent_stops_a_run_or_lets_it_wait_for_the_next_window(
-    store: RunStore, process: Process, running: str, error: type[Exception]
+async def test_a_spent_budget_stops_a_run_or_holds_it_until_the_next_window(
+    store: RunStore, process: ReservingProcess, running: str, error: type[Exception]
 ) -> None:
     await set_budget(store, 10, window="day", running=running, timezone="Europe/Berlin")
     await process.run().call(tokens=10)
@@ -280,8 +280,8 @@ async def test_what_is_spent_stops_a_run_or_lets_it_wait_for_the_next_window(
     ("new_runs", "running", "error"),
     [("hold", "stop", BudgetHoldError), ("refuse", "hold", BudgetExhaustedError)],
 )
-async def test_a_run_that_has_asked_no_model_yet_is_a_new_one(
-    store: RunStore, process: Process, new_runs: str, running: str, error: type[Exception]
+async def test_a_run_without_a_model_call_yet_is_a_new_one(
+    store: RunStore, process: ReservingProcess, new_runs: str, running: str, error: type[Exception]
 ) -> None:
     await set_budget(store, 10, new_runs=new_runs, running=running)
     await process.run().call(tokens=10)
@@ -290,35 +290,35 @@ async def test_a_run_that_has_asked_no_model_yet_is_a_new_one(
         await process.run(is_new=True).call()
 
 
-async def test_who_is_barred_by_a_lower_limit_says_that_it_is_spent(
-    store: RunStore, process: Process, caplog: pytest.LogCaptureFixture
+async def test_a_call_denied_by_a_lowered_limit_reports_the_budget_as_spent(
+    store: RunStore, process: ReservingProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     await set_budget(store, 1000)
     await process.run().call(tokens=100)
     await process.close()
     await set_budget(store, 50)
-    other = Process(store)
+    other = ReservingProcess(store)
 
-    barred = [await other.keeper.barred("acme", "Digest", is_first_start=True) for _ in range(2)]
+    barred = [await other.keeper.check_start("acme", "Digest", is_first_start=True) for _ in range(2)]
     await other.close()
 
     assert None not in barred
     assert [record.message for record in caplog.records].count("budget_exhausted") == 1
 
 
-async def test_in_usd_a_call_costs_what_its_row_says(store: RunStore, process: Process) -> None:
+async def test_in_usd_a_call_costs_what_its_row_shows(store: RunStore, process: ReservingProcess) -> None:
     await set_budget(store, 1, unit="usd")
 
     await process.run().call(tokens=1000)
     await process.close()
 
     rows = await store.database["usage"].find().to_list(None)
-    assert (await standing(store)).spent == rows[0]["cost_nano_usd"] == 500 * 1000 + 500 * 2000
+    assert (await budget_status(store)).spent == rows[0]["cost_nano_usd"] == 500 * 1000 + 500 * 2000
 
 
 @pytest.mark.parametrize("window", ["total", "run"])
-async def test_without_a_price_a_budget_in_usd_says_which_is_missing(
-    store: RunStore, process: Process, window: str
+async def test_without_a_price_a_budget_in_usd_names_the_missing_one(
+    store: RunStore, process: ReservingProcess, window: str
 ) -> None:
     await set_budget(store, 1, unit="usd", window=window)
 
@@ -326,11 +326,11 @@ async def test_without_a_price_a_budget_in_usd_says_which_is_missing(
         await process.run().call(model="unheard-of")
 
 
-async def test_without_a_price_a_budget_that_fails_open_lets_it_through_with_a_line(
+async def test_without_a_price_a_fail_open_budget_admits_and_logs(
     store: RunStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await set_budget(store, 1, unit="usd")
-    process = Process(store, fails_open=True)
+    process = ReservingProcess(store, fails_open=True)
 
     with caplog.at_level(logging.WARNING):
         await process.run().call(model="unheard-of")
@@ -343,43 +343,43 @@ async def test_without_a_price_a_budget_that_fails_open_lets_it_through_with_a_l
 async def test_what_was_spent_before_a_budget_that_was_first_used_unasked_counts(
     store: RunStore, nowhere: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = Process(store, fails_open=True)
+    process = ReservingProcess(store, fails_open=True)
     await process.run().call(tokens=400)
     await set_budget(store, 500)
     process.move_to(store.database)
-    await process.keeper.definitions.applying("acme", "Digest")
+    await process.keeper.cache.effective_budgets("acme", "Digest")
     process.move_to(nowhere)
     begun = await process.run().begin()
     process.move_to(store.database)
-    account_of = [*process.keeper.accounts._open.values()]
+    account_of = [*process.keeper.accounts._accounts.values()]
     await begun.settle(call_of(begun, tokens=10))
     await process.close()
     assert len(account_of) == 1
 
     monkeypatch.setattr(mending, "AGAIN_AFTER_S", -1)
-    await BudgetMending(store.database).run_pass(Counter())
+    await BudgetReconciler(store.database).run_pass(Counter())
 
-    assert (await standing(store)).spent == 410
+    assert (await budget_status(store)).spent == 410
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_while_the_store_is_away_nothing_is_allowed_unless_the_setting_says_so(
+async def test_while_the_store_is_away_nothing_is_allowed_unless_configured(
     store: RunStore, nowhere: Database, is_known: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     await set_budget(store, 1000)
-    closed, opened = Process(store), Process(store, fails_open=True)
+    closed, opened = ReservingProcess(store), ReservingProcess(store, fails_open=True)
     for process in (closed, opened):
         if is_known:
-            await process.keeper.definitions.applying("acme", "Digest")
+            await process.keeper.cache.effective_budgets("acme", "Digest")
         process.move_to(nowhere)
 
     with caplog.at_level(logging.WARNING):
         with pytest.raises(PyMongoError):
-            await closed.run().budgets.reserve(closed.planned())
-        await opened.run().budgets.reserve(opened.planned())
+            await closed.run().budgets.reserve(closed.plan_call())
+        await opened.run().budgets.reserve(opened.plan_call())
 
     assert "budget_not_asked" in [record.message for record in caplog.records]
-    assert bool(opened.keeper.accounts._open) is is_known
+    assert bool(opened.keeper.accounts._accounts) is is_known
     for process in (closed, opened):
         await process.close()
 
@@ -390,41 +390,41 @@ async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(
     """Else a call that may be made unasked would not be made: its chat waits for its budgets so long and no longer."""
     for window in ("hour", "day", "month", "total"):
         await set_budget(store, 1000, window=window)
-    process = Process(store, fails_open=True)
-    await process.keeper.definitions.applying("acme", "Digest")
+    process = ReservingProcess(store, fails_open=True)
+    await process.keeper.cache.effective_budgets("acme", "Digest")
     process.move_to(nowhere)
     monkeypatch.setattr(of_run, "ROOM_WITHIN_S", 0.6)
-    run, planned = process.run(), process.planned()
+    run, planned = process.run(), process.plan_call()
 
     settle = await run.budgets.reserve(planned)
 
     process.move_to(store.database)
-    await run.end(Begun(planned, settle, datetime.now(UTC)), tokens=70)
-    await until("all are told", lambda: told(store, [70] * 4))
+    await run.end(ReservedCall(planned, settle, datetime.now(UTC)), tokens=70)
+    await wait_until("all are told", lambda: has_reported(store, [70] * 4))
     await process.close()
 
 
-async def told(store: RunStore, spent: list[int]) -> bool:
-    return [each.spent for each in await standings(store.database)] == spent
+async def has_reported(store: RunStore, spent: list[int]) -> bool:
+    return [each.spent for each in await read_statuses(store.database)] == spent
 
 
-async def test_what_was_spent_unasked_is_told_when_the_store_is_back(store: RunStore, nowhere: Database) -> None:
+async def test_unreserved_spending_is_reported_when_the_store_is_back(store: RunStore, nowhere: Database) -> None:
     await set_budget(store, 1000)
-    process = Process(store, fails_open=True)
-    await process.keeper.definitions.applying("acme", "Digest")
+    process = ReservingProcess(store, fails_open=True)
+    await process.keeper.cache.effective_budgets("acme", "Digest")
     process.move_to(nowhere)
     run = process.run()
-    planned = process.planned()
+    planned = process.plan_call()
     settle = await run.budgets.reserve(planned)
 
     process.move_to(store.database)
-    await run.end(Begun(planned, settle, datetime.now(UTC)), tokens=70)
+    await run.end(ReservedCall(planned, settle, datetime.now(UTC)), tokens=70)
 
-    await standing_is(store, "it is told", lambda now: now.spent == 70)
+    await wait_for_status(store, "it is told", lambda now: now.spent == 70)
     await process.close()
 
 
-class LosingAnswers(WindowStore):
+class LossyWindowStore(WindowStore):
     """Each command is carried out, and the answer to every so many is lost."""
 
     def __init__(self, store: RunStore, *, every: int = 2) -> None:
@@ -432,12 +432,12 @@ class LosingAnswers(WindowStore):
         self.every = every
         self.commands = 0
 
-    async def send(self, place: Place, part: Part, asked: Any = (), *, limit: int | None = None) -> Answer:
-        answer = await super().send(place, part, asked, limit=limit)
+    async def send_share(self, place: BudgetWindow, part: ProcessShare, asked: Any = (), *, limit: int | None = None) -> WindowReply:
+        answer = await super().send_share(place, part, asked, limit=limit)
         self._lose()
         return answer
 
-    async def leave(self, place: Place, part: Part) -> None:
+    async def leave(self, place: BudgetWindow, part: ProcessShare) -> None:
         await super().leave(place, part)
         self._lose()
 
@@ -452,8 +452,8 @@ async def test_answers_that_get_lost_change_no_sum(store: RunStore, monkeypatch:
     monkeypatch.setattr(account, "FLUSH_AFTER_S", 0.01)
     monkeypatch.setattr(account, "LEAVE_AFTER_S", 0.02)
     await set_budget(store, 100_000)
-    process = Process(store)
-    losing = LosingAnswers(store)
+    process = ReservingProcess(store)
+    losing = LossyWindowStore(store)
     process.keeper.accounts._windows = losing  # the wire between a process and its store
     made = 0
     for _ in range(30):
@@ -465,22 +465,22 @@ async def test_answers_that_get_lost_change_no_sum(store: RunStore, monkeypatch:
             made += 1
 
     assert made >= 10
-    await standing_is(store, "all is told and nothing held", lambda now: (now.spent, now.reserved) == (10 * made, 0))
+    await wait_for_status(store, "all is told and nothing held", lambda now: (now.spent, now.reserved) == (10 * made, 0))
     await process.close()
-    await standing_is(store, "nobody is in it", lambda now: (now.spent, now.reserved) == (10 * made, 0))
+    await wait_for_status(store, "nobody is in it", lambda now: (now.spent, now.reserved) == (10 * made, 0))
 
 
 async def test_without_a_matching_budget_a_call_asks_the_store_nothing(
-    store: RunStore, nowhere: Database, process: Process
+    store: RunStore, nowhere: Database, process: ReservingProcess
 ) -> None:
     await set_budget(store, 10, app_id="globex")
-    await process.keeper.definitions.applying("acme", "Digest")
+    await process.keeper.cache.effective_budgets("acme", "Digest")
     process.keeper.windows._windows = nowhere["budget_windows"]
 
-    settles = [await process.run().budgets.reserve(process.planned()) for _ in range(100)]
+    settles = [await process.run().budgets.reserve(process.plan_call()) for _ in range(100)]
 
     assert len(settles) == 100
-    assert process.keeper.accounts._open == {}
+    assert process.keeper.accounts._accounts == {}
 
 
 async def test_a_window_that_turns_has_all_its_room_again(store: RunStore) -> None:
@@ -488,35 +488,35 @@ async def test_a_window_that_turns_has_all_its_room_again(store: RunStore) -> No
     times = [datetime(2026, 3, 29, 21, 59, tzinfo=UTC)]
     await set_budget(store, 100, window="day", timezone="Europe/Berlin")
     await store.database["budgets"].update_many({}, {"$set": {"since": times[0] - timedelta(days=9)}})
-    process = Process(store, clock=lambda: times[-1])
+    process = ReservingProcess(store, clock=lambda: times[-1])
 
-    assert await outcomes([process.run().call(tokens=100)]) == (1, 0)
-    assert await outcomes([process.run().call(tokens=100)]) == (0, 1)
+    assert await gather_outcomes([process.run().call(tokens=100)]) == (1, 0)
+    assert await gather_outcomes([process.run().call(tokens=100)]) == (0, 1)
     times.append(datetime(2026, 3, 29, 21, 59, 59, 999_999, tzinfo=UTC))
-    assert await outcomes([process.run().call(tokens=100)]) == (0, 1)
+    assert await gather_outcomes([process.run().call(tokens=100)]) == (0, 1)
     times.append(datetime(2026, 3, 29, 22, tzinfo=UTC))
-    assert await outcomes([process.run().call(tokens=100)]) == (1, 0)
+    assert await gather_outcomes([process.run().call(tokens=100)]) == (1, 0)
     await process.close()
 
 
-async def test_definitions_are_read_at_most_every_two_seconds_and_kept_while_the_store_is_away(
+async def test_definitions_are_read_every_two_seconds_and_survive_an_outage(
     store: RunStore, nowhere: Database
 ) -> None:
-    known = definitions.Definitions(Budgets(store.database))
-    assert await known.applying("acme", "Digest") == ()
+    known = definitions.BudgetCache(BudgetStore(store.database))
+    assert await known.effective_budgets("acme", "Digest") == ()
     await set_budget(store, 10)
-    assert await known.applying("acme", "Digest") == ()
+    assert await known.effective_budgets("acme", "Digest") == ()
 
-    known._looked_at -= definitions.READ_EVERY_S
-    [found] = await known.applying("acme", "Digest")
+    known._read_at -= definitions.READ_EVERY_S
+    [found] = await known.effective_budgets("acme", "Digest")
 
-    known._budgets = Budgets(nowhere)
-    known._looked_at -= definitions.READ_EVERY_S
-    assert await known.applying("acme", "Digest") == (found,)
+    known._budgets = BudgetStore(nowhere)
+    known._read_at -= definitions.READ_EVERY_S
+    assert await known.effective_budgets("acme", "Digest") == (found,)
 
 
-async def test_more_than_a_command_takes_wait_in_their_order_and_ask_now_and_then(
-    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+async def test_reservations_beyond_one_command_wait_in_order_and_retry(
+    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account, "MOST_ASKED", 3)
     await set_budget(store, 600)
@@ -529,14 +529,14 @@ async def test_more_than_a_command_takes_wait_in_their_order_and_ask_now_and_the
         order.append(number)
 
     waiting = [asyncio.create_task(one(number)) for number in range(8)]
-    await standing_is(store, "they have asked", lambda now: now.reserved == 600)
-    [its] = process.keeper.accounts._open.values()
-    first, began = its._n, time.monotonic()
+    await wait_for_status(store, "they have asked", lambda now: now.reserved == 600)
+    [its] = process.keeper.accounts._accounts.values()
+    first, began = its._command_number, time.monotonic()
 
     async def has_asked_again() -> bool:
-        return its._n >= first + 3
+        return its._command_number >= first + 3
 
-    await until("they ask again", has_asked_again)
+    await wait_until("they ask again", has_asked_again)
     assert time.monotonic() - began >= 2 * account.ASK_AGAIN_S
 
     await holding.end(begun, tokens=10)
@@ -545,7 +545,7 @@ async def test_more_than_a_command_takes_wait_in_their_order_and_ask_now_and_the
 
 
 async def test_a_run_is_warned_of_its_own_budget_once(
-    store: RunStore, process: Process, caplog: pytest.LogCaptureFixture
+    store: RunStore, process: ReservingProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     await set_budget(store, 100, window="run", soft=True)
     run = process.run()

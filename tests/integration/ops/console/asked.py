@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.integration.ops.console.conftest import Console, accepted
+from tests.integration.ops.console.conftest import Console, accept_run
 
 MESSAGE: dict[str, Any] = {
     "number": 1,
@@ -48,8 +48,8 @@ OUTCOME: dict[str, Any] = {
 }
 
 
-async def asking(console: Console, *questions: dict[str, Any], **changes: Any) -> str:
-    run_id = await accepted(console.stage, app_id=changes.pop("app_id", "acme"))
+async def insert_asking_run(console: Console, *questions: dict[str, Any], **changes: Any) -> str:
+    run_id = await accept_run(console.stage, app_id=changes.pop("app_id", "acme"))
     kept = [{name: value for name, value in each.items() if value is not None} for each in questions]
     asked = {"state": "needs_human", "question": kept[0], "questions": kept, "outcome": OUTCOME, **changes}
     change = {"$set": {name: value for name, value in asked.items() if value is not None}}

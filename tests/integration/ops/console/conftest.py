@@ -12,9 +12,9 @@ from ulid import ULID
 
 from ops.console.app import console_routes
 from tests.integration.stage import Stage, relay
-from tests.integration.triggers.gateway_server import Gateway, serving, with_package
+from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_package
 from triggers.api_keys import ApiKeys
-from triggers.role import trigger_ground
+from triggers.role import open_role_context
 from workers.services import Services
 from workers.settings import Settings
 
@@ -108,8 +108,8 @@ class Visit:
     async def log_in(self, key: str | None = None, **headers: str) -> httpx.Response:
         return await self.send("/console/login", headers=headers, key=self.key if key is None else key)
 
-    async def get(self, path: str, **given: Any) -> httpx.Response:
-        return await self.client.get(path, **given)
+    async def get(self, path: str, **options: Any) -> httpx.Response:
+        return await self.client.get(path, **options)
 
     async def send(self, path: str, *, headers: Any = None, **fields: Any) -> httpx.Response:
         return await self.client.post(path, data=fields, headers={"origin": self.origin, **(headers or {})})
@@ -135,12 +135,12 @@ class Console:
     stage: Stage
     clients: AsyncExitStack
 
-    async def key(self, name: str = "Ada", app_id: str | None = None, **given: Any) -> str:
-        return await ApiKeys(self.gateway.ground.database).create(name, app_id, **given)
+    async def key(self, name: str = "Ada", app_id: str | None = None, **options: Any) -> str:
+        return await ApiKeys(self.gateway.ground.database).create(name, app_id, **options)
 
-    async def visit(self, name: str = "Ada", app_id: str | None = None, **given: Any) -> Visit:
+    async def visit(self, name: str = "Ada", app_id: str | None = None, **options: Any) -> Visit:
         """Logged in."""
-        key = await self.key(name, app_id, **given)
+        key = await self.key(name, app_id, **options)
         address = f"http://{self.gateway.address[0]}:{self.gateway.address[1]}"
         client = await self.clients.enter_async_context(httpx.AsyncClient(base_url=address, timeout=20))
         visit = Visit(self.gateway, client, key)
@@ -154,7 +154,7 @@ async def console(
     servers: Services, dropped: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Console]:
     folder, name = tmp_path_factory.mktemp("console"), f"test_{ULID()}".lower()
-    settings = with_package(
+    settings = settings_with_package(
         Settings(
             mongodb_url=servers.mongodb_url,
             redis_url=servers.redis_url,
@@ -167,7 +167,7 @@ async def console(
         folder,
     )
     async with (
-        trigger_ground(settings) as ground,
+        open_role_context(settings) as ground,
         serving(ground, more_routes=console_routes(ground)) as gateway,
         AsyncExitStack() as clients,
     ):
@@ -181,6 +181,6 @@ async def console(
     dropped(name)
 
 
-async def accepted(stage: Stage, **request: Any) -> str:
+async def accept_run(stage: Stage, **request: Any) -> str:
     """A run that nobody works on: its workflow is none of the worker's until somebody asks for it."""
     return (await stage.accept("Sales", wake=False, **request)).run_id

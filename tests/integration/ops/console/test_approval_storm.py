@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from ops.supervisor import PROGRAM
-from tests.chaos.lengths import length
+from tests.chaos.lengths import by_length
 from tests.integration.ops.console.conftest import Console, Visit
-from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.settings import as_environment
 
-pytestmark = [pytest.mark.integration, pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=400))]
+pytestmark = [pytest.mark.integration, pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=400))]
 
-RUNS = length(short=10, long=80)
-KILLS = length(short=3, long=25)
+RUNS = by_length(short=10, long=80)
+KILLS = by_length(short=3, long=25)
 AMOUNTS = (25, 50, 75, 100)
 STANDING = {"Approve": [{"when": "arguments.amount <= `25`", "answer": {"choice": "yes"}}]}
 
@@ -40,7 +40,7 @@ def look_up(n: int) -> str:
 """
 
 
-class Storm:
+class ApprovalStorm:
     def __init__(self, console: Console, visit: Visit, key: str, seed: int) -> None:
         self.console, self.visit, self.key = console, visit, key
         self.stage: Stage = console.stage
@@ -117,7 +117,7 @@ async def test_whatever_happens_nothing_is_paid_that_was_not_approved(console: C
     stage = console.stage
     visit = await console.visit("Grace", may=("approve",))
     await visit.allow_actions()
-    storm = Storm(console, visit, await console.key("ops", may=("approve",)), seed=length(short=18, long=1818))
+    storm = ApprovalStorm(console, visit, await console.key("ops", may=("approve",)), seed=by_length(short=18, long=1818))
     names = [storm.package(number) for number in range(RUNS)]
     stage.answers({f"Payer{number}": storm.replies() for number in range(RUNS)})
     storm.paid.touch()
@@ -133,7 +133,7 @@ async def test_whatever_happens_nothing_is_paid_that_was_not_approved(console: C
         return await storm.people(run_ids) and killing.done()
 
     try:
-        await until("all runs have ended", all_ended, within_s=length(short=100, long=360))
+        await wait_until("all runs have ended", all_ended, within_s=by_length(short=100, long=360))
         await killing
     finally:
         killing.cancel()
@@ -142,10 +142,10 @@ async def test_whatever_happens_nothing_is_paid_that_was_not_approved(console: C
     runs = [await stage.run(run_id) for run_id in run_ids]
     assert {run["state"] for run in runs} == {"succeeded"}, [run["outcome"] for run in runs]
     assert set(storm.ways) == {"_by_console", "_by_http", "_by_command"}
-    judge(runs, storm.paid, storm.kills)
+    assert_each_paid_once(runs, storm.paid, storm.kills)
 
 
-def judge(runs: list[Document], paid: Path, kills: int) -> None:
+def assert_each_paid_once(runs: list[Document], paid: Path, kills: int) -> None:
     """What was paid was approved with this amount; a payment is made again only where a kill cut its call off."""
     made = Counter(tuple(line.split()) for line in paid.read_text().splitlines())
     spare = kills

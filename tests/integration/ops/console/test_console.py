@@ -10,8 +10,8 @@ import pytest
 from ops.console import asked
 from ops.console.pages import HEADERS
 from ops.console.sessions import COLLECTION
-from tests.integration.ops.console.conftest import ORDER_ID, Console, Visit, accepted
-from tests.integration.stage import until
+from tests.integration.ops.console.conftest import ORDER_ID, Console, Visit, accept_run
+from tests.integration.stage import wait_until
 from triggers.api_keys import ApiKeys
 from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.form import FormInput, FormSpec
@@ -49,7 +49,7 @@ async def test_every_answer_forbids_what_no_page_needs(console: Console) -> None
     assert (await console.gateway.client.post("/console")).status_code == 405
 
 
-async def test_a_key_opens_a_session_and_the_cookie_is_kept_from_scripts_and_other_sites(console: Console) -> None:
+async def test_a_key_opens_a_session_with_a_protected_cookie(console: Console) -> None:
     visit = await console.visit()
 
     answer = await visit.log_in()
@@ -65,7 +65,7 @@ async def test_a_key_opens_a_session_and_the_cookie_is_kept_from_scripts_and_oth
 
 
 @pytest.mark.parametrize("key", ["", "nonsense", "ua_" + "x" * 43])
-async def test_a_wrong_key_is_told_so_and_opens_nothing(console: Console, key: str) -> None:
+async def test_a_wrong_key_is_reported_and_opens_nothing(console: Console, key: str) -> None:
     origin = f"http://127.0.0.1:{console.gateway.address[1]}"
     answer = await console.gateway.client.post("/console/login", data={"key": key}, headers={"origin": origin})
 
@@ -94,11 +94,11 @@ async def test_a_revoked_key_ends_its_sessions_within_a_second_or_two(console: C
         answer = await visit.get("/console/runs")
         return answer if answer.status_code == 303 else None
 
-    answer: httpx.Response = await until("the session is over", refused, within_s=3)
+    answer: httpx.Response = await wait_until("the session is over", refused, within_s=3)
     assert answer.headers["location"].startswith("/console/login?next=")
 
 
-async def test_a_key_that_opens_pages_faster_than_anybody_reads_is_told_to_wait(
+async def test_a_key_that_opens_pages_too_fast_must_wait(
     console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hasty, other = await console.visit(), await console.visit()
@@ -130,7 +130,7 @@ async def test_a_session_ends_by_itself_and_by_logging_out(console: Console) -> 
 async def test_a_form_of_another_site_or_session_changes_nothing(console: Console) -> None:
     visit, other = await console.visit(), await console.visit()
     await visit.allow_actions()
-    run_id = await accepted(console.stage)
+    run_id = await accept_run(console.stage)
     path, token = f"/console/runs/{run_id}/cancel", await visit.token()
 
     refused = [
@@ -149,7 +149,7 @@ async def test_a_form_of_another_site_or_session_changes_nothing(console: Consol
 
 
 async def test_nothing_is_done_by_a_session_that_may_not(console: Console) -> None:
-    run_id = await accepted(console.stage)
+    run_id = await accept_run(console.stage)
     reader, writer = await console.visit("reader", access="read"), await console.visit()
     path = f"/console/runs/{run_id}/cancel"
 
@@ -167,7 +167,7 @@ async def test_nothing_is_done_by_a_session_that_may_not(console: Console) -> No
     assert await state_of(console, run_id) == "queued"
 
 
-async def test_actions_are_recorded_with_the_keys_name_and_a_second_click_fires_nothing(console: Console) -> None:
+async def test_actions_are_recorded_by_key_and_a_second_click_fires_nothing(console: Console) -> None:
     visit = await console.visit("Grace", may=("approve",))
     await visit.allow_actions()
     runs = console.gateway.ground.store.runs
@@ -206,7 +206,7 @@ async def test_actions_are_recorded_with_the_keys_name_and_a_second_click_fires_
 async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Console) -> None:
     visit = await console.visit("Grace")
     await visit.allow_actions()
-    run_id = await accepted(console.stage)
+    run_id = await accept_run(console.stage)
     call = {"id": "1", "name": "refund", "arguments": '{"note": "<b>12</b>"}'}
     events = [{"text": None, "tool_calls": [call]}, {"tool_results": [{"id": "1", "name": "refund", "text": "ok"}]}]
     said: dict[str, Any] = {
@@ -252,7 +252,7 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
 
 
 async def test_a_key_of_one_app_sees_that_app_alone(console: Console) -> None:
-    mine, others = await accepted(console.stage), await accepted(console.stage, app_id="globex")
+    mine, others = await accept_run(console.stage), await accept_run(console.stage, app_id="globex")
     visit = await console.visit("shop", "acme")
     await visit.allow_actions()
 
@@ -300,7 +300,7 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
 
 
 async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_id = await accepted(console.stage, app_id="large")
+    run_id = await accept_run(console.stage, app_id="large")
     turn = {"run_id": run_id, "agent": "A", "text": "", "handoff": "A", "events": [], "context_changes": {}}
     said = [
         {**turn, "_id": f"{run_id}:{number}", "number": number, "token": 1, "tokens": {}, "duration_s": 0.1}
@@ -322,8 +322,8 @@ async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatc
     assert "<strong>1</strong> <span>inactive of the first 1 triggers" in (await visit.get("/console")).text
 
 
-async def test_a_run_in_which_a_tool_failed_is_marked_in_the_list_and_on_its_page(console: Console) -> None:
-    quiet, loud = [await accepted(console.stage, app_id="marked") for _ in range(2)]
+async def test_a_run_with_a_failed_tool_is_marked_in_the_list_and_on_its_page(console: Console) -> None:
+    quiet, loud = [await accept_run(console.stage, app_id="marked") for _ in range(2)]
     error = {
         "where": "after_chat end.py:end",
         "type": "KeyError",
@@ -348,9 +348,9 @@ async def test_a_run_in_which_a_tool_failed_is_marked_in_the_list_and_on_its_pag
     assert "failed call" not in pages[quiet]
 
 
-async def test_the_overview_lists_who_has_waited_longest_for_a_person(console: Console) -> None:
-    runs = [await accepted(console.stage, app_id="asking") for _ in range(3)]
-    other = await accepted(console.stage, app_id="globex")
+async def test_the_overview_lists_the_longest_waits_for_a_person(console: Console) -> None:
+    runs = [await accept_run(console.stage, app_id="asking") for _ in range(3)]
+    other = await accept_run(console.stage, app_id="globex")
     for hours, run_id in enumerate((*runs, other)):
         asks = {"agent": "Clerk", "text": f"Refund {hours} EUR?", "payload": "p" * 9000}
         since = datetime.now(UTC) - timedelta(hours=hours)
@@ -376,7 +376,7 @@ async def test_the_overview_lists_who_has_waited_longest_for_a_person(console: C
     assert "pppp" not in page
 
 
-async def test_filters_that_cannot_be_meant_are_told_in_a_sentence(console: Console) -> None:
+async def test_impossible_filters_are_explained_in_a_sentence(console: Console) -> None:
     visit = await console.visit()
     wrong = {
         "runs?state=odd": "state: must be one of queued",
@@ -397,11 +397,11 @@ async def test_filters_that_cannot_be_meant_are_told_in_a_sentence(console: Cons
 
 async def test_pages_of_runs_hold_each_run_once_while_others_come(console: Console) -> None:
     for _ in range(52):
-        await accepted(console.stage, app_id="many")
+        await accept_run(console.stage, app_id="many")
     visit = await console.visit("many", "many")
 
     first = (await visit.get("/console/runs?state=queued")).text
-    await accepted(console.stage, app_id="many")
+    await accept_run(console.stage, app_id="many")
     link = first.partition('rel="next"')[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&")
     second = (await visit.get(link)).text
 

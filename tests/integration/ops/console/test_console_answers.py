@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.ops.console.asked import FREE, LARGER, MESSAGE, OLD, REFUND, asking
+from tests.integration.ops.console.asked import FREE, LARGER, MESSAGE, OLD, REFUND, insert_asking_run
 from tests.integration.ops.console.conftest import Console, Visit
 from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.form import FormInput, FormSpec
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.integration
 APPROVE = ("approve",)
 
 
-async def approver(console: Console, **given: Any) -> Visit:
-    visit = await console.visit("Grace", may=APPROVE, **given)
+async def approver(console: Console, **options: Any) -> Visit:
+    visit = await console.visit("Grace", may=APPROVE, **options)
     await visit.allow_actions()
     return visit
 
 
-async def test_all_that_waits_is_shown_once_and_each_form_answers_its_own_question(console: Console) -> None:
-    run_id = await asking(console, MESSAGE, REFUND, LARGER, FREE)
+async def test_pending_questions_are_shown_once_and_each_form_answers_its_own(console: Console) -> None:
+    run_id = await insert_asking_run(console, MESSAGE, REFUND, LARGER, FREE)
     visit, page = await approver(console), f"/console/runs/{run_id}"
 
     html = (await visit.get(page)).text
@@ -67,7 +67,7 @@ async def test_two_calls_of_one_reply_are_two_approvals(console: Console) -> Non
     if not stage.workers:
         await stage.start_worker()
     run_id = (await stage.accept("Till")).run_id
-    run = await stage.ended(run_id)
+    run = await stage.wait_for_end(run_id)
     visit, page = await approver(console), f"/console/runs/{run_id}"
 
     html = (await visit.get(page)).text
@@ -81,16 +81,16 @@ async def test_two_calls_of_one_reply_are_two_approvals(console: Console) -> Non
         )
         assert sent.status_code == 303, sent.text
 
-    assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
+    assert (await stage.reconcile_until_end(run_id))["state"] == "succeeded"
     story = (await visit.get(page)).text
     assert "&#34;paid&#34;: 10" in story
     assert "&#34;paid&#34;: 0" in story
     assert "&#34;paid&#34;: 5000" not in story
 
 
-async def test_a_key_without_the_right_sees_the_question_and_is_told_why_there_is_no_form(console: Console) -> None:
-    run_id = await asking(console, REFUND)
-    parked = await asking(console, REFUND, state="parked", question=None, questions=None)
+async def test_a_key_without_the_right_sees_the_question_and_why_no_form(console: Console) -> None:
+    run_id = await insert_asking_run(console, REFUND)
+    parked = await insert_asking_run(console, REFUND, state="parked", question=None, questions=None)
     visits = [await console.visit("shop", "acme"), await console.visit("reader", access="read", may=APPROVE)]
     await visits[0].allow_actions()
 
@@ -131,7 +131,7 @@ OF_VERSIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("changes", OF_VERSIONS.values(), ids=list(OF_VERSIONS))
 async def test_runs_of_every_version_have_their_pages(console: Console, changes: dict[str, Any]) -> None:
-    run_id = await asking(console, OLD, **changes)
+    run_id = await insert_asking_run(console, OLD, **changes)
     visit = await approver(console)
 
     for path in (f"/console/runs/{run_id}", f"/console/runs/{run_id}/answer", f"/console/runs/{run_id}/discard"):
@@ -141,7 +141,7 @@ async def test_runs_of_every_version_have_their_pages(console: Console, changes:
 
 
 async def test_a_question_of_an_older_version_is_answered_by_its_number(console: Console) -> None:
-    run_id = await asking(console, OLD, questions=None)
+    run_id = await insert_asking_run(console, OLD, questions=None)
     visit = await approver(console)
 
     html = (await visit.get(f"/console/runs/{run_id}/answer")).text
@@ -177,8 +177,8 @@ NONSENSE: tuple[dict[str, str], ...] = (
 )
 
 
-async def test_a_form_that_says_nonsense_is_told_so_and_answers_nothing(console: Console) -> None:
-    run_id = await asking(console, MESSAGE, REFUND)
+async def test_a_form_with_impossible_values_gets_an_error_and_answers_nothing(console: Console) -> None:
+    run_id = await insert_asking_run(console, MESSAGE, REFUND)
     visit = await approver(console)
     token = await visit.token()
 
@@ -191,7 +191,7 @@ async def test_a_form_that_says_nonsense_is_told_so_and_answers_nothing(console:
     assert (run["state"], run["answers"], len(run["questions"])) == ("needs_human", [], 2)
 
 
-async def test_standing_answers_that_nobody_approved_are_fired_by_no_other_key(console: Console) -> None:
+async def test_unapproved_standing_answers_are_fired_by_no_other_key(console: Console) -> None:
     spec = FormSpec(name="standing", inputs={"email": FormInput()}, ui_responses={"Refund": {"verdict": "yes"}})
     trigger = Trigger("Sales", spec, app_id="acme")
     await console.gateway.ground.triggers.create(trigger)
@@ -207,9 +207,9 @@ async def test_standing_answers_that_nobody_approved_are_fired_by_no_other_key(c
     await console.gateway.ground.triggers.remove(trigger.id)
 
 
-async def test_standing_answers_that_their_trigger_does_not_give_are_replayed_by_no_other_key(console: Console) -> None:
+async def test_standing_answers_absent_from_the_trigger_need_their_own_key(console: Console) -> None:
     answers = {"Refund": {"verdict": "yes"}}
-    run_id = await asking(console, REFUND, state="failed", question=None, questions=None, ui_responses=answers)
+    run_id = await insert_asking_run(console, REFUND, state="failed", question=None, questions=None, ui_responses=answers)
     shop, grace = await console.visit("shop", "acme"), await approver(console)
     await shop.allow_actions()
 

@@ -9,15 +9,15 @@ from typing import Any, Literal
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from accounting.budgets.budget import checked_budget
-from accounting.budgets.store import Budgets
-from ops.console.desk import COOKIE
+from accounting.budgets.budget import parse_budget
+from accounting.budgets.store import BudgetStore
+from ops.console.desk import COOKIE_NAME
 from ops.console.sessions import Sessions
-from tests.integration.ops.console.asked import FREE, LARGER, MESSAGE, REFUND, asking
-from tests.integration.ops.console.conftest import Console, accepted
+from tests.integration.ops.console.asked import FREE, LARGER, MESSAGE, REFUND, insert_asking_run
+from tests.integration.ops.console.conftest import Console, accept_run
 from tests.integration.triggers.chromium import FAINT_TEXTS, HARD_TO_USE, WIDTH, chromium, watch
-from tests.integration.usage_rows import Used, use
-from triggers.api_keys import hash_of
+from tests.integration.usage_rows import UsedCalls, insert_usage
+from triggers.api_keys import hash_key
 from triggers.register.record import Pause
 from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.form import FormInput, FormSpec
@@ -43,10 +43,10 @@ async def browser() -> AsyncIterator[Browser]:
 @asynccontextmanager
 async def logged_in(console: Console, browser: Browser, key: str, **context: Any) -> AsyncIterator[Page]:
     """With a session that did not begin at the login page, which another test goes through."""
-    session = await Sessions(console.gateway.ground.database).begin(hash_of(key))
+    session = await Sessions(console.gateway.ground.database).begin(hash_key(key))
     opened: BrowserContext = await browser.new_context(**context)
     await opened.add_cookies(
-        [{"name": COOKIE, "value": session.token, "url": address(console), "sameSite": "Strict", "httpOnly": True}]
+        [{"name": COOKIE_NAME, "value": session.token, "url": address(console), "sameSite": "Strict", "httpOnly": True}]
     )
     page = await opened.new_page()
     await page.goto(address(console))
@@ -68,7 +68,7 @@ async def test_a_person_finds_a_run_and_reads_its_story_without_scripts(console:
     stage = console.stage
     await stage.start_worker()
     run_id = (await stage.accept("Digest", app_id="acme")).run_id
-    await stage.ended(run_id)
+    await stage.wait_for_end(run_id)
     context = await browser.new_context(java_script_enabled=False)
     page = await context.new_page()
     misdeeds = watch(page, console.gateway.address)
@@ -88,12 +88,12 @@ async def test_a_person_finds_a_run_and_reads_its_story_without_scripts(console:
     assert "since=1h" in page.url
     await page.get_by_role("link", name=f"…{run_id[-6:]}").click()
 
-    await tells_the_story(page)
+    await assert_story_is_shown(page)
     await context.close()
     assert misdeeds == []
 
 
-async def tells_the_story(page: Page) -> None:
+async def assert_story_is_shown(page: Page) -> None:
     await expect(page.get_by_role("heading", level=1)).to_have_text("Digest for acme")
     story = await page.get_by_role("main").inner_text()
     for said in (
@@ -123,7 +123,7 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
     if not stage.workers:
         await stage.start_worker()
     run_id = (await stage.accept("Desk", app_id="acme")).run_id
-    await stage.ended(run_id)
+    await stage.wait_for_end(run_id)
     key = await console.key("Grace", may=("approve",))
     async with logged_in(console, browser, key, java_script_enabled=False) as page:
         misdeeds = watch(page, console.gateway.address)
@@ -139,7 +139,7 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
         await page.get_by_role("button", name="Send this answer").click()
 
         await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 1, and goes on.")
-        assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
+        assert (await stage.reconcile_until_end(run_id))["state"] == "succeeded"
         await page.reload()
         await expect(page.get_by_role("main")).to_contain_text("Grace (console)")
         await expect(page.get_by_role("main")).to_contain_text("Yes, refund it.")
@@ -151,7 +151,7 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
 
 async def test_a_choice_is_a_button_that_works_without_scripts(console: Console, browser: Browser) -> None:
     """What a person sees is what is approved, and Enter in a field beside the buttons chooses nothing."""
-    run_id = await asking(console, {**REFUND, "keys": ["verdict", "why"]}, LARGER)
+    run_id = await insert_asking_run(console, {**REFUND, "keys": ["verdict", "why"]}, LARGER)
     key = await console.key("Grace", may=("approve",))
     async with logged_in(console, browser, key, java_script_enabled=False) as page:
         misdeeds = watch(page, console.gateway.address)
@@ -176,13 +176,13 @@ async def test_a_choice_is_a_button_that_works_without_scripts(console: Console,
 
 
 async def test_all_of_it_is_reached_by_keyboard(console: Console, browser: Browser) -> None:
-    run_id = await accepted(console.stage, app_id="keys")
+    run_id = await accept_run(console.stage, app_id="keys")
     async with logged_in(console, browser, await console.key("keys", "keys")) as page:
         await page.keyboard.press("Tab")
-        assert await focused(page) == "Skip to the content"
+        assert await focused_element(page) == "Skip to the content"
         await page.keyboard.press("Enter")
         await page.keyboard.press("Tab")
-        assert "running" in await focused(page)
+        assert "running" in await focused_element(page)
         await page.goto(address(console, "/runs"))
         await page.keyboard.press("/")
         assert await page.evaluate("document.activeElement.name") == "workflow"
@@ -197,7 +197,7 @@ async def test_all_of_it_is_reached_by_keyboard(console: Console, browser: Brows
         await expect(page.get_by_role("status")).to_have_text(f"{run_id}: cancelled.")
 
 
-async def focused(page: Page) -> str:
+async def focused_element(page: Page) -> str:
     return str(await page.evaluate("document.activeElement.textContent"))
 
 
@@ -240,7 +240,7 @@ def attacked_turn() -> dict[str, object]:
     }
 
 
-async def attacked(console: Console) -> dict[str, str]:
+async def insert_attacked_run(console: Console) -> dict[str, str]:
     """What others have written, in every place that a page shows; the pages, each with how often it says it."""
     database, store, now = console.gateway.ground.database, console.gateway.ground.store, datetime.now(UTC)
     spec = FormSpec(name="attacked", title=ATTACK, description=ATTACK, inputs={ATTACK: FormInput(label=ATTACK)})
@@ -249,9 +249,9 @@ async def attacked(console: Console) -> dict[str, str]:
     await console.gateway.ground.triggers.pause(trigger, Pause(now, ATTACK, ATTACK))
     note = {"at": now, "reason": ATTACK, "detail": ATTACK, "event_id": ATTACK}
     await database["triggers"].update_one({"_id": trigger.id}, {"$set": {"notes": [note]}})
-    await use(database, [Used(app_id=ATTACK, workflow=ATTACK, agent=ATTACK, model=ATTACK, at=now)])
-    await Budgets(database).set(checked_budget(app_id=ATTACK, window="day", unit="tokens", limit=1), by=ATTACK)
-    run_id = await accepted(console.stage, app_id=ATTACK, input={"x": ATTACK}, message=ATTACK, user_id=ATTACK)
+    await insert_usage(database, [UsedCalls(app_id=ATTACK, workflow=ATTACK, agent=ATTACK, model=ATTACK, at=now)])
+    await BudgetStore(database).set(parse_budget(app_id=ATTACK, window="day", unit="tokens", limit=1), by=ATTACK)
+    run_id = await accept_run(console.stage, app_id=ATTACK, input={"x": ATTACK}, message=ATTACK, user_id=ATTACK)
     await store.turns.insert_one({**attacked_turn(), "_id": f"{run_id}:1", "run_id": run_id, "number": 1, "token": 1})
     ended = {"token": 1, "owner": ATTACK, "from": now, "until": now, "turn": 1, "ended": ATTACK, "reason": ATTACK}
     error = {"type": ATTACK, "message": ATTACK, "agent": ATTACK, "turn": 1}
@@ -281,7 +281,7 @@ async def attacked(console: Console) -> dict[str, str]:
 
 
 async def test_what_others_have_written_is_shown_and_never_run(console: Console, browser: Browser) -> None:
-    places = await attacked(console)
+    places = await insert_attacked_run(console)
     async with logged_in(console, browser, await console.key(ATTACK, may=("approve",))) as page:
         misdeeds = watch(page, console.gateway.address)
         await page.get_by_role("button", name="Allow actions").click()
@@ -323,9 +323,9 @@ async def test_the_watch_would_see_a_script_and_a_style_of_a_pages_own(console: 
 
 
 async def test_each_page_is_read_on_any_screen_by_day_and_night(console: Console, browser: Browser) -> None:
-    run_id = await accepted(console.stage, app_id="looks")
+    run_id = await accept_run(console.stage, app_id="looks")
     key = await console.key("looks", may=("approve",))
-    asks = await asking(console, MESSAGE, REFUND, LARGER, FREE, app_id="looks")
+    asks = await insert_asking_run(console, MESSAGE, REFUND, LARGER, FREE, app_id="looks")
     answered = {"by": "Grace (console)", "name": "the head of finance", "number": 1, "question": REFUND}
     store = console.gateway.ground.store
     await store.runs.update_one({"_id": asks}, {"$set": {"answers": [{**answered, "message": "Yes."}]}})

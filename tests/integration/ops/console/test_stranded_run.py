@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ops.exporter.ended_runs import RunLabels
-from ops.exporter.snapshot import Snapshots
+from ops.exporter.snapshot import SnapshotReader
 from tests.integration.ops.console.conftest import Console
 from tests.integration.stage import relay
 
@@ -31,7 +31,7 @@ async def test_a_stranded_run_is_seen_wherever_a_run_is_looked_at(console: Conso
     stage.package("Forgetful", forgetful())
     await stage.start_worker()
 
-    run = await stage.ended((await stage.accept("Forgetful")).run_id)
+    run = await stage.wait_for_end((await stage.accept("Forgetful")).run_id)
 
     reason = "no rule of Clerk applies; none of its conditions held in this run"
     outcome = {"kind": "no_transition", "reason": reason, "error": None, "stranded": True}
@@ -44,6 +44,6 @@ async def test_a_stranded_run_is_seen_wherever_a_run_is_looked_at(console: Conso
     assert f'class="outcome wrong"><strong>no transition, stranded:</strong> {reason}' in page
     table = (await visit.get("/console/runs?workflow=Forgetful")).text
     assert len(re.findall(r'<span class="badge warn">stranded</span>', table)) == 1
-    counted = (await Snapshots(console.gateway.ground.database).take()).runs
+    counted = (await SnapshotReader(console.gateway.ground.database).read()).runs
     labels = RunLabels("acme", "Forgetful", run["trigger"]["type"], "no_transition", stranded=True)
     assert counted[labels] == 1

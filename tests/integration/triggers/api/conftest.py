@@ -9,28 +9,28 @@ import httpx
 import pytest
 
 from tests.integration.triggers.gateway_server import Gateway, running_gateway
-from tests.integration.triggers.shared_gateway import emptied, shared_gateway
+from tests.integration.triggers.shared_gateway import empty_collections, shared_gateway
 from triggers.api_keys import ApiKeys
 from workers.services import Services
 from workers.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ApiClient:
     """Calls with one key."""
 
     gateway: Gateway
     key: str
 
-    async def call(self, method: str, path: str, **given: Any) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self.key}", **given.pop("headers", {})}
-        return await self.gateway.client.request(method, path, headers=headers, **given)
+    async def call(self, method: str, path: str, **options: Any) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.key}", **options.pop("headers", {})}
+        return await self.gateway.client.request(method, path, headers=headers, **options)
 
-    async def get(self, path: str, **given: Any) -> httpx.Response:
-        return await self.call("GET", path, **given)
+    async def get(self, path: str, **options: Any) -> httpx.Response:
+        return await self.call("GET", path, **options)
 
-    async def post(self, path: str, body: Any = None, **given: Any) -> httpx.Response:
-        return await self.call("POST", path, **({"json": body} if body is not None else {}), **given)
+    async def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        return await self.call("POST", path, **({"json": body} if body is not None else {}), **options)
 
     async def start(self, **body: Any) -> str:
         answer = await self.post("/v1/runs", {"workflow": "Sales", **body})
@@ -49,7 +49,7 @@ async def served(
 @pytest.fixture
 async def gateway(served: Gateway) -> Gateway:
     """Of the module, with nothing left of the tests before."""
-    return await emptied(served)
+    return await empty_collections(served)
 
 
 @pytest.fixture
@@ -65,21 +65,21 @@ async def keys(gateway: Gateway) -> ApiKeys:
 
 
 @pytest.fixture
-async def acme(gateway: Gateway, keys: ApiKeys) -> Client:
-    return Client(gateway, await keys.create("acme shop", "acme"))
+async def acme(gateway: Gateway, keys: ApiKeys) -> ApiClient:
+    return ApiClient(gateway, await keys.create("acme shop", "acme"))
 
 
 @pytest.fixture
-async def boss(gateway: Gateway, keys: ApiKeys) -> Client:
+async def boss(gateway: Gateway, keys: ApiKeys) -> ApiClient:
     """May approve."""
-    return Client(gateway, await keys.create("boss", "acme", may=("approve",)))
+    return ApiClient(gateway, await keys.create("boss", "acme", may=("approve",)))
 
 
 @pytest.fixture
-async def globex(gateway: Gateway, keys: ApiKeys) -> Client:
-    return Client(gateway, await keys.create("globex shop", "globex"))
+async def globex(gateway: Gateway, keys: ApiKeys) -> ApiClient:
+    return ApiClient(gateway, await keys.create("globex shop", "globex"))
 
 
 @pytest.fixture
-async def operator(gateway: Gateway, keys: ApiKeys) -> Client:
-    return Client(gateway, await keys.create("operator", None))
+async def operator(gateway: Gateway, keys: ApiKeys) -> ApiClient:
+    return ApiClient(gateway, await keys.create("operator", None))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.gateway_server import Gateway
-from tests.integration.triggers.waiting import until
+from tests.integration.triggers.waiting import wait_until
 from triggers.api import keyring
 from triggers.api_keys import ApiKeys, parse_rate
 
@@ -25,7 +25,7 @@ async def operations(gateway: Gateway) -> list[tuple[str, str]]:
     ]
 
 
-async def test_every_operation_refuses_whoever_has_no_key(gateway: Gateway) -> None:
+async def test_every_operation_refuses_a_call_without_a_key(gateway: Gateway) -> None:
     found = await operations(gateway)
 
     assert ("POST", "/v1/runs/run_id/cancel") in found
@@ -36,14 +36,14 @@ async def test_every_operation_refuses_whoever_has_no_key(gateway: Gateway) -> N
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_strangers_body_is_not_looked_at(gateway: Gateway) -> None:
+async def test_a_body_without_a_valid_key_is_not_read(gateway: Gateway) -> None:
     answer = await gateway.client.post("/v1/runs", content=b"{" * 5_000)
 
     assert answer.status_code == 401
 
 
-async def test_a_key_to_read_changes_nothing(gateway: Gateway, keys: ApiKeys, acme: Client) -> None:
-    reader = Client(gateway, await keys.create("dashboard", "acme", access="read"))
+async def test_a_key_to_read_changes_nothing(gateway: Gateway, keys: ApiKeys, acme: ApiClient) -> None:
+    reader = ApiClient(gateway, await keys.create("dashboard", "acme", access="read"))
     run_id = await acme.start()
 
     for method, path in await operations(gateway):
@@ -54,7 +54,7 @@ async def test_a_key_to_read_changes_nothing(gateway: Gateway, keys: ApiKeys, ac
 
 @pytest.mark.design("D4-76")
 async def test_another_apps_run_is_as_unknown_as_one_that_never_was(gateway: Gateway, keys: ApiKeys) -> None:
-    acme, globex = [Client(gateway, await keys.create(app, app, may=("approve",))) for app in ("acme", "globex")]
+    acme, globex = [ApiClient(gateway, await keys.create(app, app, may=("approve",))) for app in ("acme", "globex")]
     theirs = await globex.start()
     document = (await gateway.client.get("/openapi.json")).json()
     routes = [
@@ -73,7 +73,7 @@ async def test_another_apps_run_is_as_unknown_as_one_that_never_was(gateway: Gat
         assert (await globex.call(method, path.format(run_id=theirs), **body)).status_code in (200, 409)
 
 
-async def test_a_key_of_one_app_lists_and_starts_runs_of_that_app_alone(acme: Client, globex: Client) -> None:
+async def test_a_key_of_one_app_lists_and_starts_runs_of_that_app_alone(acme: ApiClient, globex: ApiClient) -> None:
     ours, _theirs = await acme.start(), await globex.start()
 
     assert [run["run_id"] for run in (await acme.get("/v1/runs")).json()["items"]] == [ours]
@@ -82,7 +82,7 @@ async def test_a_key_of_one_app_lists_and_starts_runs_of_that_app_alone(acme: Cl
     assert (await acme.post("/v1/runs", {"workflow": "Sales", "app_id": "globex"})).status_code == 403
 
 
-async def test_a_key_of_all_apps_names_the_one_it_means(operator: Client, acme: Client) -> None:
+async def test_a_key_of_all_apps_names_the_one_it_means(operator: ApiClient, acme: ApiClient) -> None:
     theirs = await acme.start()
 
     nameless = await operator.post("/v1/runs", {"workflow": "Sales"})
@@ -93,7 +93,7 @@ async def test_a_key_of_all_apps_names_the_one_it_means(operator: Client, acme: 
     assert (await operator.get(f"/v1/runs/{theirs}")).status_code == 200
 
 
-async def test_a_revoked_key_is_refused_within_two_seconds(keys: ApiKeys, acme: Client) -> None:
+async def test_a_revoked_key_is_refused_within_two_seconds(keys: ApiKeys, acme: ApiClient) -> None:
     assert (await acme.get("/v1/runs")).status_code == 200
     [key] = await keys.list()
     await keys.revoke(key.id)
@@ -101,13 +101,13 @@ async def test_a_revoked_key_is_refused_within_two_seconds(keys: ApiKeys, acme: 
     async def refused() -> bool:
         return (await acme.get("/v1/runs")).status_code == 401
 
-    await until(refused, "the key to be refused", within_s=2)
+    await wait_until(refused, "the key to be refused", within_s=2)
 
 
 async def test_a_key_is_good_until_it_expires(gateway: Gateway, keys: ApiKeys) -> None:
     soon, past = datetime.now(UTC) + timedelta(seconds=1.5), datetime.now(UTC) - timedelta(seconds=1)
-    guest = Client(gateway, await keys.create("guest", "acme", expires_at=soon))
-    late = Client(gateway, await keys.create("late", "acme", expires_at=past))
+    guest = ApiClient(gateway, await keys.create("guest", "acme", expires_at=soon))
+    late = ApiClient(gateway, await keys.create("late", "acme", expires_at=past))
 
     assert (await guest.get("/v1/runs")).status_code == 200
     assert (await late.get("/v1/runs")).status_code == 401
@@ -115,13 +115,13 @@ async def test_a_key_is_good_until_it_expires(gateway: Gateway, keys: ApiKeys) -
     async def refused() -> bool:
         return (await guest.get("/v1/runs")).status_code == 401
 
-    await until(refused, "the key to expire", within_s=4)
+    await wait_until(refused, "the key to expire", within_s=4)
 
 
-async def test_a_key_that_calls_too_often_is_told_when_to_come_back(
-    gateway: Gateway, keys: ApiKeys, acme: Client
+async def test_a_key_that_calls_too_often_gets_a_retry_after(
+    gateway: Gateway, keys: ApiKeys, acme: ApiClient
 ) -> None:
-    slow = Client(gateway, await keys.create("slow", "acme", rate=parse_rate("3/m")))
+    slow = ApiClient(gateway, await keys.create("slow", "acme", rate=parse_rate("3/m")))
 
     answers = [await slow.get("/v1/runs") for _ in range(5)]
 
@@ -134,8 +134,8 @@ async def test_a_key_that_calls_too_often_is_told_when_to_come_back(
     assert (await acme.get("/v1/runs")).status_code == 200
 
 
-async def test_every_answer_to_a_key_says_how_often_it_may_call(gateway: Gateway, keys: ApiKeys) -> None:
-    client = Client(gateway, await keys.create("shop", "acme", rate=parse_rate("50/h")))
+async def test_every_answer_to_a_key_carries_its_rate_limit(gateway: Gateway, keys: ApiKeys) -> None:
+    client = ApiClient(gateway, await keys.create("shop", "acme", rate=parse_rate("50/h")))
     answers = [
         await client.get("/v1/triggers"),
         await client.post("/v1/runs", {"workflow": "Sales"}),
@@ -151,16 +151,16 @@ async def test_every_answer_to_a_key_says_how_often_it_may_call(gateway: Gateway
     assert "ratelimit-limit" not in (await gateway.client.get("/v1/runs")).headers
 
 
-async def test_strangers_who_guess_are_slowed_down_and_good_keys_are_not(
+async def test_guessing_callers_are_slowed_down_and_good_keys_are_not(
     fresh_gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway = fresh_gateway
-    acme = Client(gateway, await ApiKeys(gateway.ground.database).create("acme shop", "acme"))
+    acme = ApiClient(gateway, await ApiKeys(gateway.ground.database).create("acme shop", "acme"))
     monkeypatch.setattr(keyring, "STRANGERS_BURST", 21)  # one of them is for the good key's first call
     monkeypatch.setattr(keyring, "STRANGERS_PER_S", 0.01)
     assert (await acme.get("/v1/runs")).status_code == 200
 
-    answers = await asyncio.gather(*(Client(gateway, f"ua_{number:043}").get("/v1/runs") for number in range(30)))
+    answers = await asyncio.gather(*(ApiClient(gateway, f"ua_{number:043}").get("/v1/runs") for number in range(30)))
 
     statuses = [each.status_code for each in answers]
     assert (statuses.count(401), statuses.count(429)) == (20, 10)
@@ -168,7 +168,7 @@ async def test_strangers_who_guess_are_slowed_down_and_good_keys_are_not(
     assert (await acme.get("/v1/runs")).status_code == 200
 
 
-async def test_when_a_key_was_last_used_is_kept_to_the_minute(keys: ApiKeys, acme: Client) -> None:
+async def test_when_a_key_was_last_used_is_kept_to_the_minute(keys: ApiKeys, acme: ApiClient) -> None:
     before = datetime.now(UTC) - timedelta(seconds=1)
     await asyncio.gather(*(acme.get("/v1/runs") for _ in range(5)))
 
@@ -178,7 +178,7 @@ async def test_when_a_key_was_last_used_is_kept_to_the_minute(keys: ApiKeys, acm
     async def is_noted() -> bool:
         return await used_at() is not None
 
-    await until(is_noted, "the use to be noted", within_s=5)
+    await wait_until(is_noted, "the use to be noted", within_s=5)
     first = await used_at()
     assert first is not None
     assert before < first < datetime.now(UTC)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.gateway_server import Gateway
 from triggers.api_keys import ApiKeys
 from triggers.register.trigger import Trigger
@@ -35,7 +35,7 @@ REFUND: dict[str, Any] = {
 }
 
 
-async def asking(gateway: Gateway, client: Client, *questions: dict[str, Any]) -> str:
+async def start_asking_run(gateway: Gateway, client: ApiClient, *questions: dict[str, Any]) -> str:
     run_id = await client.start()
     asked = {"state": "needs_human", "question": questions[0], "questions": list(questions)}
     await gateway.ground.store.runs.update_one({"_id": run_id}, {"$set": asked})
@@ -43,11 +43,11 @@ async def asking(gateway: Gateway, client: Client, *questions: dict[str, Any]) -
 
 
 async def test_a_key_answers_only_if_it_was_made_to_approve(
-    gateway: Gateway, keys: ApiKeys, acme: Client, boss: Client
+    gateway: Gateway, keys: ApiKeys, acme: ApiClient, boss: ApiClient
 ) -> None:
-    run_id = await asking(gateway, acme, MESSAGE)
+    run_id = await start_asking_run(gateway, acme, MESSAGE)
     await keys.create("of an older version", "acme")
-    old = Client(gateway, await keys.create("older", "acme"))
+    old = ApiClient(gateway, await keys.create("older", "acme"))
     await gateway.ground.database["api_keys"].update_one({"name": "older"}, {"$unset": {"may": ""}})
 
     for client in (acme, old):
@@ -60,10 +60,10 @@ async def test_a_key_answers_only_if_it_was_made_to_approve(
     assert given.status_code == 200, given.text
 
 
-async def test_every_answer_names_its_question_and_its_key_and_tells_what_still_waits(
-    gateway: Gateway, boss: Client
+async def test_an_answer_names_its_question_and_key_and_lists_what_still_waits(
+    gateway: Gateway, boss: ApiClient
 ) -> None:
-    run_id = await asking(gateway, boss, MESSAGE, REFUND)
+    run_id = await start_asking_run(gateway, boss, MESSAGE, REFUND)
     path = f"/v1/runs/{run_id}/answer"
     refund = {"question": "q_2", "responses": {"Refund": {"verdict": "yes"}}, "by": "the head of finance"}
 
@@ -105,9 +105,9 @@ async def test_every_answer_names_its_question_and_its_key_and_tells_what_still_
     ],
 )
 async def test_an_answer_that_fits_no_question_changes_nothing(
-    gateway: Gateway, boss: Client, body: dict[str, Any], status: int, said: str
+    gateway: Gateway, boss: ApiClient, body: dict[str, Any], status: int, said: str
 ) -> None:
-    run_id = await asking(gateway, boss, MESSAGE, REFUND)
+    run_id = await start_asking_run(gateway, boss, MESSAGE, REFUND)
 
     answer = await boss.post(f"/v1/runs/{run_id}/answer", body)
 
@@ -117,7 +117,7 @@ async def test_an_answer_that_fits_no_question_changes_nothing(
     assert (run["state"], run["answers"], len(run["questions"])) == ("needs_human", [], 2)
 
 
-async def test_standing_answers_are_made_and_changed_by_keys_that_may_approve(acme: Client, boss: Client) -> None:
+async def test_standing_answers_are_made_and_changed_by_keys_that_may_approve(acme: ApiClient, boss: ApiClient) -> None:
     body = {"workflow": "Sales", "spec": ANSWERING}
     path = "/v1/triggers/Sales/ask"
 
@@ -140,8 +140,8 @@ async def test_standing_answers_are_made_and_changed_by_keys_that_may_approve(ac
     assert (await acme.post(f"{path}/fire", EVENT)).status_code == 202  # nothing is answered in advance any more
 
 
-async def test_standing_answers_that_nobody_approved_are_not_fired_by_every_key(
-    gateway: Gateway, acme: Client, boss: Client
+async def test_unapproved_standing_answers_are_not_fired_by_every_key(
+    gateway: Gateway, acme: ApiClient, boss: ApiClient
 ) -> None:
     """An older version took them from each key that could write."""
     spec = FormSpec(name="ask", inputs={"question": FormInput()}, ui_responses={"Refund": {"verdict": "yes"}})
@@ -160,8 +160,8 @@ async def test_standing_answers_that_nobody_approved_are_not_fired_by_every_key(
     assert (await acme.post("/v1/triggers/Sales/hourly/backfill", times)).status_code == 403
 
 
-async def test_standing_answers_that_were_taken_back_are_not_replayed_by_every_key(
-    gateway: Gateway, acme: Client, boss: Client
+async def test_revoked_standing_answers_are_not_replayed_by_every_key(
+    gateway: Gateway, acme: ApiClient, boss: ApiClient
 ) -> None:
     """A run carries the answers of its trigger along, and its replay is given them again."""
     path, store = "/v1/triggers/Sales/ask", gateway.ground.store

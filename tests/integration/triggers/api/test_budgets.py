@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.api.test_pages import pages
 from triggers.api_keys import ApiKeys
 
@@ -17,19 +17,19 @@ SHARED = {"workflow": "Sales", "window": "hour", "unit": "usd", "limit": 0.5}
 AMOUNTS = ("spent", "reserved", "left", "share", "rejections", "rejections_total")
 
 
-async def put(client: Client, **fields: Any) -> Any:
+async def put_budget(client: ApiClient, **fields: Any) -> Any:
     return await client.call("PUT", "/v1/budgets", json=fields)
 
 
-async def ids(client: Client, query: str = "") -> list[str]:
+async def ids(client: ApiClient, query: str = "") -> list[str]:
     return [row["budget_id"] for page in await pages(client, f"/v1/budgets{query}") for row in page]
 
 
-async def test_a_budget_is_set_read_replaced_and_removed(operator: Client) -> None:
-    made = await put(operator, **DAY, timezone="Europe/Berlin", note="trial")
+async def test_a_budget_is_set_read_replaced_and_removed(operator: ApiClient) -> None:
+    made = await put_budget(operator, **DAY, timezone="Europe/Berlin", note="trial")
     shown = await operator.get(made.headers["location"])
-    replaced = await put(operator, **{**DAY, "limit": 12.5})
-    same = await put(operator, **{**DAY, "limit": 12.5})
+    replaced = await put_budget(operator, **{**DAY, "limit": 12.5})
+    same = await put_budget(operator, **{**DAY, "limit": 12.5})
     removed = await operator.call("DELETE", "/v1/budgets/app:acme/day/usd")
     gone = [await operator.call(method, "/v1/budgets/app:acme/day/usd") for method in ("GET", "DELETE")]
 
@@ -50,10 +50,10 @@ async def test_a_budget_is_set_read_replaced_and_removed(operator: Client) -> No
 
 
 async def test_an_apps_key_reads_what_concerns_it_and_changes_nothing(
-    acme: Client, operator: Client, keys: ApiKeys
+    acme: ApiClient, operator: ApiClient, keys: ApiKeys
 ) -> None:
     for each in (DAY, THEIRS, EACH, SHARED):
-        assert (await put(operator, **each)).status_code == 201
+        assert (await put_budget(operator, **each)).status_code == 201
 
     assert {*await ids(acme)} <= {"app:acme/day/usd", "app:*/month/tokens", "workflow:Sales/hour/usd"}
     assert {*await ids(operator)} >= {"app:acme/day/usd", "app:globex/day/usd", "workflow:Sales/hour/usd"}
@@ -64,15 +64,15 @@ async def test_an_apps_key_reads_what_concerns_it_and_changes_nothing(
     unseen = [await acme.get(f"/v1/budgets/{name}") for name in ("app:globex/day/usd", "app:nobody/day/usd")]
     assert [each.status_code for each in unseen] == [404, 404]
     assert unseen[0].json() == unseen[1].json()
-    reader = Client(acme.gateway, await keys.create("auditor", None, access="read"))
+    reader = ApiClient(acme.gateway, await keys.create("auditor", None, access="read"))
     for client, said in ((acme, "for the app acme alone"), (reader, "may only read")):
-        for answer in (await put(client, **DAY), await client.call("DELETE", "/v1/budgets/app:acme/day/usd")):
+        for answer in (await put_budget(client, **DAY), await client.call("DELETE", "/v1/budgets/app:acme/day/usd")):
             assert (answer.status_code, said in answer.json()["detail"]) == (403, True)
     assert (await reader.get("/v1/budgets/app:globex/day/usd")).status_code == 200
 
 
-async def test_what_others_use_of_a_shared_budget_is_told_to_no_app(acme: Client, operator: Client) -> None:
-    await put(operator, **SHARED)
+async def test_the_share_of_others_in_a_shared_budget_is_shown_to_no_app(acme: ApiClient, operator: ApiClient) -> None:
+    await put_budget(operator, **SHARED)
     [shared] = (await acme.get("/v1/budgets")).json()["items"]
     [of_all] = (await operator.get("/v1/budgets")).json()["items"]
     one = (await acme.get("/v1/budgets/workflow:Sales/hour/usd")).json()["standings"][0]
@@ -83,9 +83,9 @@ async def test_what_others_use_of_a_shared_budget_is_told_to_no_app(acme: Client
     assert (of_all["spent"], of_all["left"]) == (0, 0.5)
 
 
-async def test_many_budgets_come_in_pages_in_the_order_of_their_ids(operator: Client) -> None:
+async def test_many_budgets_come_in_pages_in_the_order_of_their_ids(operator: ApiClient) -> None:
     for number in range(7):
-        await put(operator, **{**DAY, "app_id": f"app-{number}"})
+        await put_budget(operator, **{**DAY, "app_id": f"app-{number}"})
 
     found = await pages(operator, "/v1/budgets?limit=3")
 
@@ -93,16 +93,16 @@ async def test_many_budgets_come_in_pages_in_the_order_of_their_ids(operator: Cl
     assert [row["budget_id"] for page in found for row in page] == [f"app:app-{n}/day/usd" for n in range(7)]
 
 
-async def test_names_of_all_sorts_have_an_address(operator: Client) -> None:
+async def test_names_of_all_sorts_have_an_address(operator: ApiClient) -> None:
     for name in ("a/b c", "日本", "50%", "../x", "acme/workflow:y", "?a=b#c"):
-        made = await put(operator, **{**DAY, "app_id": name})
+        made = await put_budget(operator, **{**DAY, "app_id": name})
         assert made.status_code == 201, made.text
         shown = await operator.get(made.headers["location"])
         assert (shown.status_code, shown.json()["app_id"]) == (200, name)
         assert (await operator.call("DELETE", made.headers["location"])).status_code == 204
 
 
-async def test_what_cannot_be_a_budget_is_said_field_by_field(operator: Client) -> None:
+async def test_an_invalid_budget_is_reported_field_by_field(operator: ApiClient) -> None:
     for fields, field, said in (
         ({"window": "fortnight"}, "window", "must be 'hour', 'day'"),
         ({"limit": -1}, "limit", "must be a number from 0 on"),
@@ -113,6 +113,6 @@ async def test_what_cannot_be_a_budget_is_said_field_by_field(operator: Client) 
         ({"soft": True, "pause_triggers": True}, "pause_triggers", "a soft budget only warns"),
         ({"usd": 10}, "usd", "is not a field here"),
     ):
-        answer = await put(operator, **{**DAY, **fields})
+        answer = await put_budget(operator, **{**DAY, **fields})
         assert (answer.status_code, list(answer.json()["errors"])) == (422, [field]), answer.text
         assert said in answer.json()["errors"][field], answer.text

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.gateway_server import Gateway
-from triggers.api.paging import Paging, cursor_of
+from triggers.api.paging import Paging, make_cursor
 
 pytestmark = pytest.mark.integration
 
 
-async def pages(client: Client, path: str) -> list[list[dict[str, Any]]]:
+async def pages(client: ApiClient, path: str) -> list[list[dict[str, Any]]]:
     """Followed by the `Link` header."""
     found, address = [], path
     while address:
@@ -26,7 +26,7 @@ async def pages(client: Client, path: str) -> list[list[dict[str, Any]]]:
     return found
 
 
-async def test_runs_that_are_added_while_somebody_reads_move_nothing(acme: Client) -> None:
+async def test_runs_added_between_two_pages_move_nothing(acme: ApiClient) -> None:
     there = [await acme.start() for _ in range(25)]
     reading = True
 
@@ -44,7 +44,7 @@ async def test_runs_that_are_added_while_somebody_reads_move_nothing(acme: Clien
     assert read == sorted(read, reverse=True)
 
 
-async def test_runs_of_one_moment_are_told_apart(gateway: Gateway, acme: Client) -> None:
+async def test_runs_of_one_moment_have_a_stable_order(gateway: Gateway, acme: ApiClient) -> None:
     there = {await acme.start() for _ in range(7)}
     await gateway.ground.store.runs.update_many({}, {"$set": {"created_at": datetime(2026, 1, 1, tzinfo=UTC)}})
 
@@ -54,7 +54,7 @@ async def test_runs_of_one_moment_are_told_apart(gateway: Gateway, acme: Client)
     assert {run["run_id"] for page in found for run in page} == there
 
 
-async def test_the_last_page_that_is_full_has_no_next_one(acme: Client) -> None:
+async def test_the_last_page_that_is_full_has_no_next_one(acme: ApiClient) -> None:
     for _ in range(4):
         await acme.start()
 
@@ -62,7 +62,7 @@ async def test_the_last_page_that_is_full_has_no_next_one(acme: Client) -> None:
     assert [len(page) for page in await pages(acme, "/v1/runs")] == [4]
 
 
-async def test_a_cursor_is_of_one_listing_with_one_filter(acme: Client, globex: Client) -> None:
+async def test_a_cursor_is_of_one_listing_with_one_filter(acme: ApiClient, globex: ApiClient) -> None:
     for _ in range(2):
         await acme.start()
     theirs = await globex.start()
@@ -83,20 +83,20 @@ async def test_a_cursor_is_of_one_listing_with_one_filter(acme: Client, globex: 
     assert {run["run_id"] for run in seen} <= {theirs}
 
 
-async def test_a_cursor_that_somebody_made_up_is_no_error_of_ours(acme: Client) -> None:
+async def test_a_forged_cursor_is_no_error_of_ours(acme: ApiClient) -> None:
     """Its digest is no secret."""
     odd: list[Any] = [[], [1], ["x", 1], [1, 2], [1, {"$gt": ""}], [2**52, "x"], [-(2**52), "x"], {"a": 1}, 5, None]
     for position in [*odd, [1e5, "x"], [True, "x"], [2**70, "x"]]:
-        answer = await acme.get(f"/v1/runs?cursor={forged(position)}")
+        answer = await acme.get(f"/v1/runs?cursor={forge_cursor(position)}")
         assert (answer.status_code, list(answer.json()["errors"])) == (404, ["cursor"]), position
-    assert (await acme.get(f"/v1/runs?cursor={forged([1, 'x'])}")).json() == {"items": [], "next": None}
+    assert (await acme.get(f"/v1/runs?cursor={forge_cursor([1, 'x'])}")).json() == {"items": [], "next": None}
 
 
-def forged(position: Any) -> str:
-    return cursor_of(Paging(100, None, "/v1/runs", ()), position)
+def forge_cursor(position: Any) -> str:
+    return make_cursor(Paging(100, None, "/v1/runs", ()), position)
 
 
-async def test_turns_come_in_their_order_and_only_those_that_count(gateway: Gateway, acme: Client) -> None:
+async def test_turns_come_in_their_order_and_only_those_that_count(gateway: Gateway, acme: ApiClient) -> None:
     run_id = await acme.start()
     turn = {"run_id": run_id, "app_id": "acme", "token": 1, "agent": "Clerk", "text": "hello"}
     await gateway.ground.store.turns.insert_many(
@@ -111,7 +111,7 @@ async def test_turns_come_in_their_order_and_only_those_that_count(gateway: Gate
     assert [len(page) for page in await pages(acme, f"/v1/runs/{run_id}/turns")] == [6]
 
 
-async def test_a_page_of_large_turns_ends_early(gateway: Gateway, acme: Client) -> None:
+async def test_a_page_of_large_turns_ends_early(gateway: Gateway, acme: ApiClient) -> None:
     run_id = await acme.start()
     turn = {"run_id": run_id, "app_id": "acme", "token": 1, "agent": "Clerk", "text": "x" * 5_000_000}
     for number in range(1, 6):

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.gateway_server import Gateway
 
 pytestmark = pytest.mark.integration
 
 
-async def test_every_operation_refuses_them_and_names_the_ones_that_it_has(gateway: Gateway, operator: Client) -> None:
+async def test_every_operation_refuses_them_and_names_the_ones_that_it_has(gateway: Gateway, operator: ApiClient) -> None:
     document = (await gateway.client.get("/openapi.json")).json()
     found = [(method, path, each) for path, methods in document["paths"].items() for method, each in methods.items()]
     assert len(found) > 15
@@ -34,7 +34,7 @@ async def test_every_operation_refuses_them_and_names_the_ones_that_it_has(gatew
     ],
 )
 async def test_a_misspelt_one_is_named_with_the_one_that_was_meant(
-    acme: Client, query: str, named: dict[str, str]
+    acme: ApiClient, query: str, named: dict[str, str]
 ) -> None:
     answer = await acme.get(f"/v1/runs?{query}")
 
@@ -46,14 +46,14 @@ async def test_a_misspelt_one_is_named_with_the_one_that_was_meant(
         assert "app_id, cursor, hold, limit, outcome, since, state, trigger, until, workflow" in errors[name]
 
 
-async def test_a_thousand_of_them_are_one_short_answer(acme: Client) -> None:
+async def test_a_thousand_of_them_are_one_short_answer(acme: ApiClient) -> None:
     answer = await acme.get("/v1/runs?" + "&".join(f"p{number}=1" for number in range(1_000)))
 
     assert (answer.status_code, len(answer.json()["errors"])) == (422, 50)
     assert len(answer.content) < 20_000
 
 
-async def test_a_stranger_is_told_of_no_parameter(gateway: Gateway) -> None:
+async def test_a_caller_without_a_key_learns_no_parameter(gateway: Gateway) -> None:
     answer = await gateway.client.get("/v1/runs?stat=failed")
 
     assert answer.status_code == 401

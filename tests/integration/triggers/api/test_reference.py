@@ -89,7 +89,7 @@ async def test_every_example_is_a_command_with_json_that_can_be_read(gateway: Ga
             assert isinstance(json.loads(words[words.index("-d") + 1]), dict)
 
 
-async def test_the_description_says_of_each_operation_what_it_is_for_and_how_it_fails(gateway: Gateway) -> None:
+async def test_each_operation_is_described_with_its_purpose_and_failures(gateway: Gateway) -> None:
     document = await description(gateway)
     schemas = document["components"]["schemas"]
 
@@ -111,7 +111,7 @@ async def test_the_description_says_of_each_operation_what_it_is_for_and_how_it_
             assert not [each for each in operation["parameters"] if "null" in json.dumps(each["schema"])], where
 
 
-async def test_a_browser_shows_the_page_and_asks_nobody_else(gateway: Gateway) -> None:
+async def test_a_browser_shows_the_page_and_calls_no_other_host(gateway: Gateway) -> None:
     async with chromium() as browser:
         for width in (1_280, 380):
             page = await browser.new_page(viewport={"width": width, "height": 900}, java_script_enabled=True)

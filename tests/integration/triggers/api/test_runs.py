@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.gateway_server import BODY_LIMIT, Gateway
 from triggers.api_keys import ApiKeys
 from workers.store.run_document import as_json
@@ -22,11 +22,11 @@ async def document_of(gateway: Gateway, run_id: str) -> dict[str, Any]:
     return found
 
 
-async def change(gateway: Gateway, run_id: str, **changes: Any) -> None:
+async def update_run(gateway: Gateway, run_id: str, **changes: Any) -> None:
     await gateway.ground.store.runs.update_one({"_id": run_id}, {"$set": changes})
 
 
-async def test_a_run_is_durable_before_it_is_accepted(gateway: Gateway, acme: Client) -> None:
+async def test_a_run_is_durable_before_it_is_accepted(gateway: Gateway, acme: ApiClient) -> None:
     order = {"input": {"a": [1, {"b": None}]}, "message": "Go", "user_id": "u1", "chat_id": "c1", "priority": 8}
 
     answer = await acme.post("/v1/runs", {"workflow": "Sales", **order})
@@ -41,10 +41,10 @@ async def test_a_run_is_durable_before_it_is_accepted(gateway: Gateway, acme: Cl
     assert (document["app_id"], document["state"], document["trigger"]["type"]) == ("acme", "queued", "api")
 
 
-async def test_failed_calls_of_tools_are_a_number_of_each_run(gateway: Gateway, acme: Client) -> None:
+async def test_failed_calls_of_tools_are_a_number_of_each_run(gateway: Gateway, acme: ApiClient) -> None:
     """Of a list too, which reads no turns; 0 of what an older version accepted."""
     old, failing = await acme.start(), await acme.start()
-    await change(gateway, failing, failed_tools=3)
+    await update_run(gateway, failing, failed_tools=3)
     await gateway.ground.store.runs.update_one({"_id": old}, {"$unset": {"failed_tools": 1}})
 
     listed = {run["run_id"]: run["failed_tools"] for run in (await acme.get("/v1/runs")).json()["items"]}
@@ -54,18 +54,18 @@ async def test_failed_calls_of_tools_are_a_number_of_each_run(gateway: Gateway, 
     assert single == [0, 3]
 
 
-async def test_a_run_of_later_waits_for_its_time(gateway: Gateway, acme: Client) -> None:
+async def test_a_run_of_later_waits_for_its_time(gateway: Gateway, acme: ApiClient) -> None:
     run_id = await acme.start(not_before=LATER)
 
     assert (await document_of(gateway, run_id))["not_before"] == datetime(2031, 1, 31, 8, tzinfo=UTC)
     assert (await acme.get(f"/v1/runs/{run_id}")).json()["not_before"] == "2031-01-31T08:00:00+00:00"
 
 
-async def test_without_a_key_of_its_own_each_call_is_a_new_run(acme: Client) -> None:
+async def test_without_a_key_of_its_own_each_call_is_a_new_run(acme: ApiClient) -> None:
     assert await acme.start() != await acme.start()
 
 
-async def test_fifty_identical_calls_at_once_are_one_run(gateway: Gateway, acme: Client) -> None:
+async def test_fifty_identical_calls_at_once_are_one_run(gateway: Gateway, acme: ApiClient) -> None:
     async def call() -> Any:
         return await acme.post(
             "/v1/runs", {"workflow": "Sales", "input": {"n": 1}}, headers={"idempotency-key": "order-7"}
@@ -78,7 +78,7 @@ async def test_fifty_identical_calls_at_once_are_one_run(gateway: Gateway, acme:
     assert len(await gateway.runs()) == 1
 
 
-async def test_a_key_with_another_body_is_refused_whatever_differs(gateway: Gateway, acme: Client) -> None:
+async def test_a_key_with_another_body_is_refused_whatever_differs(gateway: Gateway, acme: ApiClient) -> None:
     headers = {"idempotency-key": '"order-7"'}
     first = await acme.post("/v1/runs", {"workflow": "Sales", "input": {"n": 1, "m": 2}}, headers=headers)
     same = await acme.post(
@@ -95,7 +95,7 @@ async def test_a_key_with_another_body_is_refused_whatever_differs(gateway: Gate
     assert len(await gateway.runs()) == 1
 
 
-async def test_of_many_bodies_with_one_key_at_once_one_is_a_run(gateway: Gateway, acme: Client) -> None:
+async def test_of_many_bodies_with_one_key_at_once_one_is_a_run(gateway: Gateway, acme: ApiClient) -> None:
     async def call(number: int) -> Any:
         body = {"workflow": "Sales", "input": {"n": number % 5}}
         return await acme.post("/v1/runs", body, headers={"idempotency-key": "order-7"})
@@ -107,7 +107,7 @@ async def test_of_many_bodies_with_one_key_at_once_one_is_a_run(gateway: Gateway
     assert len(await gateway.runs()) == 1
 
 
-async def test_two_apps_may_use_one_idempotency_key(acme: Client, globex: Client, operator: Client) -> None:
+async def test_two_apps_may_use_one_idempotency_key(acme: ApiClient, globex: ApiClient, operator: ApiClient) -> None:
     headers = {"idempotency-key": "order-7"}
 
     ours = await acme.post("/v1/runs", {"workflow": "Sales"}, headers=headers)
@@ -119,8 +119,8 @@ async def test_two_apps_may_use_one_idempotency_key(acme: Client, globex: Client
     assert (again.status_code, again.json()) == (200, ours.json())
 
 
-async def test_a_call_that_died_after_its_key_was_kept_starts_its_run_when_it_comes_again(
-    gateway: Gateway, acme: Client
+async def test_a_call_that_died_after_storing_its_key_starts_its_run_on_retry(
+    gateway: Gateway, acme: ApiClient
 ) -> None:
     async def call() -> Any:
         return await acme.post("/v1/runs", {"workflow": "Sales"}, headers={"idempotency-key": "order-7"})
@@ -134,7 +134,7 @@ async def test_a_call_that_died_after_its_key_was_kept_starts_its_run_when_it_co
     assert [run["_id"] for run in await gateway.runs()] == [again.json()["run_id"]]
 
 
-async def test_an_unusable_idempotency_key_is_refused(acme: Client) -> None:
+async def test_an_unusable_idempotency_key_is_refused(acme: ApiClient) -> None:
     for key in ("", "a\tb", "ü", "x" * 300):
         headers = [(b"authorization", f"Bearer {acme.key}".encode()), (b"idempotency-key", key.encode())]
         answer = await acme.gateway.client.post("/v1/runs", json={"workflow": "Sales"}, headers=headers)
@@ -164,7 +164,7 @@ BAD_BODIES: list[tuple[Any, str]] = [
 ]
 
 
-async def test_fields_at_fault_are_named(gateway: Gateway, acme: Client) -> None:
+async def test_fields_at_fault_are_named(gateway: Gateway, acme: ApiClient) -> None:
     for body, field in BAD_BODIES:
         answer = await acme.post("/v1/runs", body)
         assert answer.status_code == 422, (body, answer.text)
@@ -175,13 +175,13 @@ async def test_fields_at_fault_are_named(gateway: Gateway, acme: Client) -> None
     assert await gateway.runs() == []
 
 
-async def test_all_fields_at_fault_are_named_at_once(acme: Client) -> None:
+async def test_all_fields_at_fault_are_named_at_once(acme: ApiClient) -> None:
     answer = await acme.post("/v1/runs", {"priority": -1, "input": 1, "workfow": "Sales"})
 
     assert set(answer.json()["errors"]) == {"workflow", "priority", "input", "workfow"}
 
 
-async def test_a_body_that_is_no_json_is_refused_as_such(acme: Client) -> None:
+async def test_a_body_that_is_no_json_is_refused_as_such(acme: ApiClient) -> None:
     json = "application/json"
     bad = [
         (b"{", json, 400),
@@ -199,13 +199,13 @@ async def test_a_body_that_is_no_json_is_refused_as_such(acme: Client) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_text_of_half_a_character_is_no_error_of_ours(acme: Client) -> None:
+async def test_text_of_half_a_character_is_no_error_of_ours(acme: ApiClient) -> None:
     for body in (b'{"workflow": "\\ud800"}', b'{"workflow": "Sales", "input": {"a": "\\ud800"}}'):
         answer = await acme.call("POST", "/v1/runs", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 422, answer.text
 
 
-async def test_the_names_of_packages_are_told_to_keys_of_all_apps_alone(acme: Client, operator: Client) -> None:
+async def test_package_names_are_shown_only_to_keys_of_all_apps(acme: ApiClient, operator: ApiClient) -> None:
     ours = await acme.post("/v1/runs", {"workflow": "Nope"})
     theirs = await operator.post("/v1/runs", {"workflow": "Nope", "app_id": "acme"})
 
@@ -214,7 +214,7 @@ async def test_the_names_of_packages_are_told_to_keys_of_all_apps_alone(acme: Cl
     assert "Sales" in theirs.json()["errors"]["workflow"]
 
 
-async def test_wrong_addresses_and_methods_are_problems(acme: Client) -> None:
+async def test_wrong_addresses_and_methods_are_problems(acme: ApiClient) -> None:
     unknown, wrong = await acme.get("/v1/nothing"), await acme.call("DELETE", "/v1/runs")
 
     assert (unknown.status_code, unknown.json()["status"]) == (404, 404)
@@ -222,9 +222,9 @@ async def test_wrong_addresses_and_methods_are_problems(acme: Client) -> None:
     assert wrong.headers["content-type"] == "application/problem+json"
 
 
-async def test_a_run_is_shown_as_the_command_shows_it_and_with_its_cost(gateway: Gateway, acme: Client) -> None:
+async def test_a_run_is_shown_as_the_command_shows_it_and_with_its_cost(gateway: Gateway, acme: ApiClient) -> None:
     run_id = await acme.start(input={"a": 1})
-    await change(gateway, run_id, context={"odd": [float("nan"), float("inf")], "half": "😀"})
+    await update_run(gateway, run_id, context={"odd": [float("nan"), float("inf")], "half": "😀"})
 
     shown = (await acme.get(f"/v1/runs/{run_id}")).json()
 
@@ -235,12 +235,12 @@ async def test_a_run_is_shown_as_the_command_shows_it_and_with_its_cost(gateway:
     assert datetime.fromisoformat(shown["created_at"]) == told["created_at"]
 
 
-async def test_runs_are_listed_by_what_they_are_like(gateway: Gateway, acme: Client) -> None:
+async def test_runs_are_listed_by_what_they_are_like(gateway: Gateway, acme: ApiClient) -> None:
     failed, other, queued = [await acme.start() for _ in range(3)]
     outcome = {"kind": "tool_error", "reason": "no", "error": None}
     old = datetime.now(UTC) - timedelta(days=3)
-    await change(gateway, failed, state="failed", outcome=outcome, created_at=old)
-    await change(gateway, other, workflow="Other", hold="rate")
+    await update_run(gateway, failed, state="failed", outcome=outcome, created_at=old)
+    await update_run(gateway, other, workflow="Other", hold="rate")
 
     async def listed(query: str) -> list[str]:
         answer = await acme.get(f"/v1/runs?{query}")
@@ -263,7 +263,7 @@ async def test_runs_are_listed_by_what_they_are_like(gateway: Gateway, acme: Cli
     assert not {"input", "context", "history"} & set(run)
 
 
-async def test_a_filter_at_fault_is_named(acme: Client) -> None:
+async def test_a_filter_at_fault_is_named(acme: ApiClient) -> None:
     bad = {
         "limit=": "limit",
         "state=lost": "state",
@@ -279,7 +279,7 @@ async def test_a_filter_at_fault_is_named(acme: Client) -> None:
         assert (answer.status_code, list(answer.json()["errors"])) == (422, [field]), query
 
 
-async def test_what_is_wrong_with_a_value_says_what_to_write(acme: Client, boss: Client) -> None:
+async def test_an_invalid_value_is_reported_with_what_to_write(acme: ApiClient, boss: ApiClient) -> None:
     number, name = "must be a whole number from 1 to 1000", "is longer than 200 characters"
     filters = {"limit=0": number, "limit=1001": number, "limit=many": number, f"workflow={'x' * 201}": name}
     for query, said in {**filters, f"cursor={'x' * 4_001}": "is longer than 4000 characters"}.items():
@@ -301,7 +301,7 @@ async def test_what_is_wrong_with_a_value_says_what_to_write(acme: Client, boss:
     }
 
 
-async def test_a_queued_run_is_cancelled_once(acme: Client) -> None:
+async def test_a_queued_run_is_cancelled_once(acme: ApiClient) -> None:
     run_id = await acme.start()
 
     first, again = await acme.post(f"/v1/runs/{run_id}/cancel"), await acme.post(f"/v1/runs/{run_id}/cancel")
@@ -311,9 +311,9 @@ async def test_a_queued_run_is_cancelled_once(acme: Client) -> None:
     assert (await acme.get(f"/v1/runs/{run_id}")).json()["outcome"]["reason"] == "cancelled by acme shop (api)"
 
 
-async def test_what_has_ended_is_not_cancelled(gateway: Gateway, acme: Client) -> None:
+async def test_what_has_ended_is_not_cancelled(gateway: Gateway, acme: ApiClient) -> None:
     run_id = await acme.start()
-    await change(gateway, run_id, state="succeeded")
+    await update_run(gateway, run_id, state="succeeded")
 
     answer = await acme.post(f"/v1/runs/{run_id}/cancel")
 
@@ -321,10 +321,10 @@ async def test_what_has_ended_is_not_cancelled(gateway: Gateway, acme: Client) -
     assert "succeeded already" in answer.json()["detail"]
 
 
-async def test_a_replay_is_a_new_run_and_repeating_it_is_none(gateway: Gateway, acme: Client) -> None:
+async def test_a_replay_is_a_new_run_and_repeating_it_is_none(gateway: Gateway, acme: ApiClient) -> None:
     run_id = await acme.start(input={"n": 4})
     assert (await acme.post(f"/v1/runs/{run_id}/replay")).status_code == 409
-    await change(gateway, run_id, state="failed")
+    await update_run(gateway, run_id, state="failed")
 
     first, again = [await acme.post(f"/v1/runs/{run_id}/replay") for _ in range(2)]
     more = await acme.post(f"/v1/runs/{run_id}/replay", {"again": True})
@@ -341,14 +341,14 @@ async def test_a_replay_is_a_new_run_and_repeating_it_is_none(gateway: Gateway, 
     }
 
 
-async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(gateway: Gateway, boss: Client) -> None:
+async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(gateway: Gateway, boss: ApiClient) -> None:
     run_id = await boss.start()
     call = {"id": "1", "name": "refund", "arguments": '{"amount": 12}'}
     write = {"variable": "order", "database": "shop", "collection": "orders", "key": "_id", "key_value": "o-7"}
     events = [{"text": None, "tool_calls": [call]}, {"tool_results": [{"id": "1", "name": "refund", "text": "ok"}]}]
     turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, "agent": "Payer", "events": events, "writes": [write]}
     await gateway.ground.store.turns.insert_one(turn)
-    await change(gateway, run_id, state="failed", turn=1, ui_responses={"Card": {"verdict": "yes"}})
+    await update_run(gateway, run_id, state="failed", turn=1, ui_responses={"Card": {"verdict": "yes"}})
     path = f"/v1/runs/{run_id}/replay"
 
     refused = await boss.post(path)
@@ -378,12 +378,12 @@ async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(g
     assert replayed["ui_responses"] == {"Card": {"verdict": "yes"}}
 
 
-async def test_an_answer_lets_a_run_go_on_that_an_older_version_left(gateway: Gateway, boss: Client) -> None:
+async def test_an_answer_continues_a_run_of_an_older_version(gateway: Gateway, boss: ApiClient) -> None:
     run_id = await boss.start()
     path, yes = f"/v1/runs/{run_id}/answer", {"question": 1, "message": "yes", "by": "Ada"}
     unasked = await boss.post(path, yes)
     assert unasked.status_code == 409
-    await change(gateway, run_id, state="needs_human", question={"kind": "message", "number": 1})
+    await update_run(gateway, run_id, state="needs_human", question={"kind": "message", "number": 1})
 
     empty = await boss.post(path, {"question": 1, "message": " "})
     nothing = await boss.post(path, {"question": 1})
@@ -399,7 +399,7 @@ async def test_an_answer_lets_a_run_go_on_that_an_older_version_left(gateway: Ga
 
 async def test_api_calls_are_counted(fresh_gateway: Gateway) -> None:
     gateway = fresh_gateway
-    acme = Client(gateway, await ApiKeys(gateway.ground.database).create("acme shop", "acme"))
+    acme = ApiClient(gateway, await ApiKeys(gateway.ground.database).create("acme shop", "acme"))
     await acme.start()
     await acme.get("/v1/runs")
     await acme.get("/v1/runs/run_none")

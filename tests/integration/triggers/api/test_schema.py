@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.lengths import LONG
-from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.gateway_server import Gateway
 from triggers.api_keys import ApiKeys, parse_rate
 
@@ -36,7 +36,7 @@ QUESTION = {"kind": "message", "number": 1}
 
 async def with_runs(gateway: Gateway) -> None:
     """One that is queued, one that asks something, and one that has ended: operations need something to do."""
-    client = Client(gateway, await ApiKeys(gateway.ground.database).create("shop", "acme"))
+    client = ApiClient(gateway, await ApiKeys(gateway.ground.database).create("shop", "acme"))
     asked = {"state": "needs_human", "question": QUESTION, "questions": [QUESTION]}
     for changes in ({}, asked, {"state": "failed"}):
         run_id = await client.start(input={"n": 1})
@@ -74,7 +74,7 @@ async def schemathesis(gateway: Gateway, folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.timeout(LIMIT_S + 30)
-async def test_every_operation_does_what_its_description_says(gateway: Gateway, tmp_path: Path) -> None:
+async def test_every_operation_behaves_as_described(gateway: Gateway, tmp_path: Path) -> None:
     await with_runs(gateway)
     document = (await gateway.client.get("/openapi.json")).json()
     described = sum(len(methods) for methods in document["paths"].values())

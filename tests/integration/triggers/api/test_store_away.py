@@ -10,12 +10,12 @@ from pymongo import AsyncMongoClient
 from pymongo.write_concern import WriteConcern
 
 from ops.embedded.servers import embedded_servers
-from tests.integration.triggers.api.conftest import Client
-from tests.integration.triggers.gateway_server import Gateway, serving, with_package
+from tests.integration.triggers.api.conftest import ApiClient
+from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_package
 from tests.integration.triggers.test_outage import kill_mongod
-from tests.integration.triggers.waiting import until
+from tests.integration.triggers.waiting import wait_until
 from triggers.api_keys import ApiKeys
-from triggers.role import ground_on
+from triggers.role import build_role_context
 from workers.broker.wakeups import Wakeups
 from workers.settings import Settings
 from workflows.package.catalog import Catalog
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.integration
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     """On a MongoDB of its own, which may be killed."""
     async with embedded_servers(tmp_path / "data", redis=False) as services:
-        settings = with_package(Settings(mongodb_url=services.mongodb_url), tmp_path)
+        settings = settings_with_package(Settings(mongodb_url=services.mongodb_url), tmp_path)
         # With less patience than connect() has, which outlasts the restart of this server.
         client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
             services.mongodb_url, tz_aware=True, serverSelectionTimeoutMS=100
         )
         database = client.get_database("unattended", write_concern=WriteConcern(w="majority", j=True))
-        ground = ground_on(database, settings, catalog=Catalog(settings.packages), wakeups=Wakeups(lambda _: None))
+        ground = build_role_context(database, settings, catalog=Catalog(settings.packages), wakeups=Wakeups(lambda _: None))
         await ground.store.ensure_indexes()
         async with serving(ground) as running:
             yield running
@@ -41,7 +41,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def test_what_was_accepted_before_and_after_an_outage_is_there(gateway: Gateway, tmp_path: Path) -> None:
-    client = Client(gateway, await ApiKeys(gateway.ground.database).create("shop", "acme"))
+    client = ApiClient(gateway, await ApiKeys(gateway.ground.database).create("shop", "acme"))
     accepted: dict[int, str] = {}
     refused = 0
 
@@ -69,7 +69,7 @@ async def test_what_was_accepted_before_and_after_an_outage_is_there(gateway: Ga
     async with asyncio.TaskGroup() as tasks:
         for number in range(1, 20):
             tasks.create_task(start(number))
-        await until(some_are_refused, "calls to be refused", within_s=30)
+        await wait_until(some_are_refused, "calls to be refused", within_s=30)
 
     assert {run["_id"]: run["input"]["n"] for run in await gateway.runs()} == {
         run_id: number for number, run_id in accepted.items()

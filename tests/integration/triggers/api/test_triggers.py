@@ -8,9 +8,9 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.integration.triggers.api.conftest import Client
-from tests.integration.triggers.gateway_server import Gateway, standard_signed
-from tests.integration.triggers.waiting import until
+from tests.integration.triggers.api.conftest import ApiClient
+from tests.integration.triggers.gateway_server import Gateway, sign_as_standard
+from tests.integration.triggers.waiting import wait_until
 from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 
@@ -22,13 +22,13 @@ ASK = "/v1/triggers/Sales/ask"
 PAID = "/v1/triggers/Sales/paid"
 
 
-async def make(client: Client, spec: dict[str, Any] = FORM, **body: Any) -> httpx.Response:
+async def create_trigger(client: ApiClient, spec: dict[str, Any] = FORM, **body: Any) -> httpx.Response:
     answer = await client.post("/v1/triggers", {"workflow": "Sales", "spec": spec, **body})
     assert answer.status_code == 201, answer.text
     return answer
 
 
-async def listed(client: Client, **query: Any) -> list[str]:
+async def list_triggers(client: ApiClient, **query: Any) -> list[str]:
     """All pages."""
     ids: list[str] = []
     while True:
@@ -45,8 +45,8 @@ def errors(answer: httpx.Response) -> dict[str, str]:
     return dict(answer.json()["errors"])
 
 
-async def test_a_trigger_is_made_read_edited_and_removed(acme: Client) -> None:
-    made = await make(acme)
+async def test_a_trigger_is_made_read_edited_and_removed(acme: ApiClient) -> None:
+    made = await create_trigger(acme)
     read = await acme.get(made.headers["location"])
     edited = await acme.call(
         "PUT", ASK, json={"spec": {**FORM, "title": "Ask us"}}, headers={"if-match": read.headers["etag"]}
@@ -65,8 +65,8 @@ async def test_a_trigger_is_made_read_edited_and_removed(acme: Client) -> None:
     assert (await acme.call("DELETE", ASK)).status_code == 404
 
 
-async def test_no_edit_is_undone_unseen(acme: Client) -> None:
-    await make(acme)
+async def test_no_edit_is_undone_unseen(acme: ApiClient) -> None:
+    await create_trigger(acme)
 
     async def edit(number: int) -> int:
         body = {"spec": {**FORM, "title": str(number)}}
@@ -107,23 +107,23 @@ async def test_no_edit_is_undone_unseen(acme: Client) -> None:
     ],
 )
 async def test_what_is_no_trigger_is_refused_with_its_fields(
-    acme: Client, body: dict[str, Any], fields: set[str]
+    acme: ApiClient, body: dict[str, Any], fields: set[str]
 ) -> None:
     answer = await acme.post("/v1/triggers", body)
 
     assert set(errors(answer)) == fields
-    assert await listed(acme, type="schedule") == []
+    assert await list_triggers(acme, type="schedule") == []
 
 
-async def test_a_name_is_given_once_and_an_operators_key_names_the_app(acme: Client, operator: Client) -> None:
-    await make(acme)
+async def test_a_name_is_given_once_and_an_operators_key_names_the_app(acme: ApiClient, operator: ApiClient) -> None:
+    await create_trigger(acme)
 
     twice = await acme.post("/v1/triggers", {"workflow": "Sales", "spec": FORM})
     packages = await acme.post("/v1/triggers", {"workflow": "Sales", "spec": {**FORM, "name": "paid"}})
     nowhere = await acme.post("/v1/triggers", {"workflow": "Nowhere", "spec": FORM})
     nobodys = await operator.post("/v1/triggers", {"workflow": "Sales", "spec": FORM})
-    elsewhere = await make(operator, {**FORM, "name": "paid"}, app_id="initech")
-    two = await make(operator, app_id="initech")
+    elsewhere = await create_trigger(operator, {**FORM, "name": "paid"}, app_id="initech")
+    two = await create_trigger(operator, app_id="initech")
     whose = await operator.get(ASK)
 
     assert (nowhere.status_code, list(nowhere.json()["errors"])) == (404, ["workflow"])
@@ -133,12 +133,12 @@ async def test_a_name_is_given_once_and_an_operators_key_names_the_app(acme: Cli
     assert (await operator.get(two.headers["location"])).json()["app_id"] == "initech"
 
 
-async def test_the_id_that_a_listing_tells_is_an_address_too(acme: Client, operator: Client) -> None:
-    await make(acme)
-    await make(operator, app_id="a/c me@店")
-    await make(operator, {**FORM, "name": "paid"}, app_id="initech")
+async def test_the_id_in_a_listing_is_an_address_too(acme: ApiClient, operator: ApiClient) -> None:
+    await create_trigger(acme)
+    await create_trigger(operator, app_id="a/c me@店")
+    await create_trigger(operator, {**FORM, "name": "paid"}, app_id="initech")
 
-    for id_ in [each for each in await listed(operator) if "@" in each]:
+    for id_ in [each for each in await list_triggers(operator) if "@" in each]:
         for path in (quote(id_), quote(id_, safe="")):
             read = await operator.get(f"/v1/triggers/{path}")
             assert (read.status_code, read.json()["trigger_id"]) == (200, id_), path
@@ -151,8 +151,8 @@ async def test_the_id_that_a_listing_tells_is_an_address_too(acme: Client, opera
     assert (await acme.call("DELETE", f"{ASK}@acme")).status_code == 204
 
 
-async def test_an_id_is_of_one_app_and_of_no_packages_trigger(acme: Client, operator: Client) -> None:
-    await make(operator, app_id="globex")
+async def test_an_id_is_of_one_app_and_of_no_packages_trigger(acme: ApiClient, operator: ApiClient) -> None:
+    await create_trigger(operator, app_id="globex")
 
     for client, path in (
         (acme, f"{ASK}@globex"),
@@ -167,7 +167,7 @@ async def test_an_id_is_of_one_app_and_of_no_packages_trigger(acme: Client, oper
     assert (await operator.get(f"{ASK}@globex")).status_code == 200
 
 
-async def test_what_is_the_operators_is_not_for_an_apps_key(acme: Client, operator: Client) -> None:
+async def test_what_is_the_operators_is_not_for_an_apps_key(acme: ApiClient, operator: ApiClient) -> None:
     secret = {"name": "h", "type": "webhook", "verify": {"scheme": "github", "secret": "env:GITHUB_SECRET"}}
     stream = {"name": "s", "type": "database_condition", "database": "shop"}
     for spec in (secret, stream):
@@ -177,9 +177,9 @@ async def test_what_is_the_operators_is_not_for_an_apps_key(acme: Client, operat
 
 
 async def test_another_apps_trigger_is_as_unknown_as_one_that_never_was(
-    gateway: Gateway, acme: Client, globex: Client
+    gateway: Gateway, acme: ApiClient, globex: ApiClient
 ) -> None:
-    await make(globex)
+    await create_trigger(globex)
     bodies = {"PUT": {"spec": FORM, "revision": 1}, "POST": {}}
     document = (await gateway.client.get("/openapi.json")).json()
     routes = [
@@ -197,11 +197,11 @@ async def test_another_apps_trigger_is_as_unknown_as_one_that_never_was(
             answer = await acme.call(method, path.format(workflow="Sales", name=name), json=body, params=query)
             assert answer.status_code == (403 if query else 404), (method, path, answer.text)
     assert len(routes) == 7
-    assert "Sales/ask@globex" not in await listed(acme)
+    assert "Sales/ask@globex" not in await list_triggers(acme)
     assert (await globex.get(ASK)).json()["revision"] == 1
 
 
-async def test_an_app_sees_nothing_of_others_in_what_they_share(acme: Client, operator: Client) -> None:
+async def test_an_app_sees_nothing_of_others_in_what_they_share(acme: ApiClient, operator: ApiClient) -> None:
     await operator.post(f"{PAID}/pause", {"note": "theirs alone"}, params={"app_id": "globex"})
 
     told = [await acme.get("/v1/triggers"), await acme.get(PAID), await acme.get("/v1/triggers/Sales/locked")]
@@ -213,19 +213,19 @@ async def test_an_app_sees_nothing_of_others_in_what_they_share(acme: Client, op
     assert (await operator.get(PAID)).json()["paused_apps"]["globex"]["note"] == "theirs alone"
 
 
-async def test_a_pause_is_for_ones_own_app_alone(gateway: Gateway, acme: Client, operator: Client) -> None:
+async def test_a_pause_is_for_ones_own_app_alone(gateway: Gateway, acme: ApiClient, operator: ApiClient) -> None:
     async def deliver(app_id: str) -> int:
-        return (await gateway.client.post(f"/hooks/{app_id}/Sales/paid", **standard_signed("{}"))).status_code
+        return (await gateway.client.post(f"/hooks/{app_id}/Sales/paid", **sign_as_standard("{}"))).status_code
 
     paused = await acme.post(f"{PAID}/pause", {"note": "stocktaking"})
-    await until(lambda: _is(deliver("acme"), 503), "it is felt")
+    await wait_until(lambda: _has_status(deliver("acme"), 503), "it is felt")
     others = await deliver("globex")
     shown = (await acme.get(PAID)).json()
     everybody = await operator.post(f"{PAID}/pause")
     told = (await acme.get(PAID)).json()["paused"]
     refused = await acme.post(f"{PAID}/resume")
     resumed = await operator.post(f"{PAID}/resume")
-    await until(lambda: _is(deliver("acme"), 202), "it is felt")
+    await wait_until(lambda: _has_status(deliver("acme"), 202), "it is felt")
 
     assert (paused.json()["app_id"], paused.json()["changed"]) == ("acme", True)
     assert others == 202
@@ -239,12 +239,12 @@ async def test_a_pause_is_for_ones_own_app_alone(gateway: Gateway, acme: Client,
     assert (await acme.post(f"{PAID}/resume")).json()["changed"] is False
 
 
-async def _is(answer: Any, status: int) -> bool:
+async def _has_status(answer: Any, status: int) -> bool:
     return bool(await answer == status)
 
 
 async def test_an_app_fires_for_itself_and_an_operator_for_all(
-    gateway: Gateway, acme: Client, operator: Client
+    gateway: Gateway, acme: ApiClient, operator: ApiClient
 ) -> None:
     own = await acme.post(f"{PAID}/fire", {"event": {"order": {"id": 7}}})
     both = await operator.post(f"{PAID}/fire")
@@ -260,8 +260,8 @@ async def test_an_app_fires_for_itself_and_an_operator_for_all(
     assert (run["trigger"]["type"], run["input"]["order"]) == ("webhook", 7)
 
 
-async def test_a_backfill_is_tried_dry_and_repeated_for_nothing(gateway: Gateway, acme: Client) -> None:
-    await make(acme, HOURLY)
+async def test_a_backfill_is_tried_dry_and_repeated_for_nothing(gateway: Gateway, acme: ApiClient) -> None:
+    await create_trigger(acme, HOURLY)
     path = "/v1/triggers/Sales/hourly/backfill"
     day = {"from": "2026-03-01T00:00:00Z", "to": "2026-03-01T23:30:00Z"}
 
@@ -281,16 +281,16 @@ async def test_a_backfill_is_tried_dry_and_repeated_for_nothing(gateway: Gateway
     assert {run["app_id"] for run in await gateway.runs()} == {"acme"}
 
 
-async def test_pages_hold_each_trigger_once_though_others_are_made_meanwhile(acme: Client) -> None:
+async def test_pages_hold_each_trigger_once_though_others_are_made_meanwhile(acme: ApiClient) -> None:
     for number in range(5):
-        await make(acme, {**FORM, "name": f"b{number}"})
+        await create_trigger(acme, {**FORM, "name": f"b{number}"})
     seen: list[str] = []
     query: dict[str, Any] = {"limit": 2}
     for number in range(20):
         answer = await acme.get("/v1/triggers", params=query)
         page = answer.json()
         seen += [each["trigger_id"] for each in page["items"]]
-        await make(acme, {**FORM, "name": f"a{number}"})
+        await create_trigger(acme, {**FORM, "name": f"a{number}"})
         if page["next"] is None:
             break
         query["cursor"] = page["next"]
@@ -301,8 +301,8 @@ async def test_pages_hold_each_trigger_once_though_others_are_made_meanwhile(acm
     assert (await acme.get("/v1/triggers", params={"app_id": "globex"})).status_code == 403
 
 
-async def test_a_schedule_that_was_made_over_http_fires_by_itself(gateway: Gateway, acme: Client) -> None:
-    await make(
+async def test_a_schedule_that_was_made_over_http_fires_by_itself(gateway: Gateway, acme: ApiClient) -> None:
+    await create_trigger(
         acme, {"name": "tick", "type": "schedule", "every": "1s", "overlap": "allow", "input": {"at": "=nominal_at"}}
     )
     scheduler = Scheduler(gateway.ground, metrics=ScheduleMetrics(CollectorRegistry()))
@@ -312,7 +312,7 @@ async def test_a_schedule_that_was_made_over_http_fires_by_itself(gateway: Gatew
         await scheduler.tick()
         return len(await gateway.runs()) >= 2
 
-    await until(fired, "two ticks have fired")
+    await wait_until(fired, "two ticks have fired")
     await acme.post("/v1/triggers/Sales/tick/pause")
     await scheduler.tick()
     paused_at = len(await gateway.runs())
@@ -326,16 +326,16 @@ async def test_a_schedule_that_was_made_over_http_fires_by_itself(gateway: Gatew
 
 
 async def test_a_webhook_that_was_made_over_http_takes_calls_until_it_is_removed(
-    gateway: Gateway, acme: Client
+    gateway: Gateway, acme: ApiClient
 ) -> None:
     async def call() -> int:
         return (await gateway.client.post("/hooks/acme/Sales/open", json={"n": 1})).status_code
 
     assert await call() == 404
-    made = await make(acme, {"name": "open", "type": "webhook", "verify": {"scheme": "none"}, "input": {"n": "=n"}})
-    await until(lambda: _is(call(), 202), "it takes calls")
+    made = await create_trigger(acme, {"name": "open", "type": "webhook", "verify": {"scheme": "none"}, "input": {"n": "=n"}})
+    await wait_until(lambda: _has_status(call(), 202), "it takes calls")
     await acme.call("DELETE", "/v1/triggers/Sales/open")
-    await until(lambda: _is(call(), 404), "it takes none")
+    await wait_until(lambda: _has_status(call(), 404), "it takes none")
 
     assert made.json()["outlook"]["addresses"] == {"acme": "/hooks/acme/Sales/open"}
     assert {(run["app_id"], run["input"]["n"]) for run in await gateway.runs()} == {("acme", 1)}

@@ -9,27 +9,27 @@ from typing import Any
 import pytest
 
 from accounting.ledger.rows import COLLECTION
-from accounting.totals.reading import Wanted, usage_totals
+from accounting.totals.reading import UsageFilter, usage_totals
 from accounting.totals.roll_up import RollUp
 from accounting.usage import UsageTotals
-from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.api.test_pages import pages
 from tests.integration.triggers.gateway_server import Gateway
-from tests.integration.usage_rows import Used, days, use
+from tests.integration.usage_rows import UsedCalls, days, insert_usage
 from triggers.api import usage_listing
-from triggers.api.paging import Paging, cursor_of
+from triggers.api.paging import Paging, make_cursor
 
 pytestmark = pytest.mark.integration
 
 
-async def rows(client: Client, query: str = "") -> list[dict[str, Any]]:
+async def rows(client: ApiClient, query: str = "") -> list[dict[str, Any]]:
     return [row for page in await pages(client, f"/v1/usage{query}") for row in page]
 
 
-async def test_a_row_says_all_that_the_command_says(gateway: Gateway, operator: Client) -> None:
-    await use(
+async def test_a_row_has_all_that_the_command_shows(gateway: Gateway, operator: ApiClient) -> None:
+    await insert_usage(
         gateway.ground.database,
-        [Used(), Used(status="estimated"), Used(status="missing"), Used(model="local"), Used("globex", model="local")],
+        [UsedCalls(), UsedCalls(status="estimated"), UsedCalls(status="missing"), UsedCalls(model="local"), UsedCalls("globex", model="local")],
     )
 
     acme, globex = await rows(operator)
@@ -50,16 +50,16 @@ async def test_a_row_says_all_that_the_command_says(gateway: Gateway, operator: 
     assert (globex["app_id"], globex["cost_usd"], globex["unpriced"]) == ("globex", None, 1)
 
 
-async def test_filters_and_keys_narrow_and_split_the_sums(gateway: Gateway, operator: Client) -> None:
+async def test_filters_and_keys_narrow_and_split_the_sums(gateway: Gateway, operator: ApiClient) -> None:
     at = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
-    await use(
+    await insert_usage(
         gateway.ground.database,
         [
-            Used(),
-            Used(agent="Clerk", trigger_type="webhook"),
-            Used(model="local", at=at),
-            Used(workflow="Orders", at=at + timedelta(hours=1)),
-            Used("globex"),
+            UsedCalls(),
+            UsedCalls(agent="Clerk", trigger_type="webhook"),
+            UsedCalls(model="local", at=at),
+            UsedCalls(workflow="Orders", at=at + timedelta(hours=1)),
+            UsedCalls("globex"),
         ],
     )
 
@@ -79,8 +79,8 @@ async def test_filters_and_keys_narrow_and_split_the_sums(gateway: Gateway, oper
         assert [(row[key], row["calls"]) for row in await rows(operator, f"?{query}")] == expected, query
 
 
-async def test_an_apps_key_sees_the_usage_of_its_app_alone(gateway: Gateway, acme: Client) -> None:
-    await use(gateway.ground.database, [Used(), Used("globex", model="secret")])
+async def test_an_apps_key_sees_the_usage_of_its_app_alone(gateway: Gateway, acme: ApiClient) -> None:
+    await insert_usage(gateway.ground.database, [UsedCalls(), UsedCalls("globex", model="secret")])
 
     assert [row["app_id"] for row in await rows(acme)] == ["acme"]
     assert [row["model"] for row in await rows(acme, "?by=model&app_id=acme")] == ["gpt"]
@@ -89,11 +89,11 @@ async def test_an_apps_key_sees_the_usage_of_its_app_alone(gateway: Gateway, acm
 
 @pytest.mark.parametrize("rolled_up", [False, True])
 async def test_every_row_is_on_one_page_whatever_is_added_meanwhile(
-    gateway: Gateway, operator: Client, rolled_up: bool
+    gateway: Gateway, operator: ApiClient, rolled_up: bool
 ) -> None:
     database = gateway.ground.database
     apps = ["acme", "globex", "日本"]
-    await use(database, [used for app in apps for used in days(28, app_id=app)])
+    await insert_usage(database, [used for app in apps for used in days(28, app_id=app)])
     if rolled_up:
         await RollUp(database).run_pass(Counter())
 
@@ -108,8 +108,8 @@ async def test_every_row_is_on_one_page_whatever_is_added_meanwhile(
     assert await rows(operator, "?since=9999-12-31T23:30:00Z") == []
 
 
-async def test_a_page_is_read_without_the_pieces_before_it(gateway: Gateway, operator: Client) -> None:
-    await use(gateway.ground.database, days(28))
+async def test_a_page_is_read_without_the_pieces_before_it(gateway: Gateway, operator: ApiClient) -> None:
+    await insert_usage(gateway.ground.database, days(28))
     first = (await operator.get("/v1/usage?by=hour&limit=20")).json()
     await gateway.ground.database[COLLECTION].delete_many({"at": {"$lt": datetime(2026, 1, 20, tzinfo=UTC)}})
 
@@ -120,14 +120,14 @@ async def test_a_page_is_read_without_the_pieces_before_it(gateway: Gateway, ope
 
 
 async def test_years_without_a_call_are_not_asked_about_one_by_one(
-    gateway: Gateway, operator: Client, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, operator: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long_ago = datetime(2016, 1, 1, 5, 30, tzinfo=UTC)
-    await use(gateway.ground.database, [Used(at=long_ago), Used("globex"), Used(at=long_ago + timedelta(days=3000))])
+    await insert_usage(gateway.ground.database, [UsedCalls(at=long_ago), UsedCalls("globex"), UsedCalls(at=long_ago + timedelta(days=3000))])
     await RollUp(gateway.ground.database).run_pass(Counter())
-    asked: list[Wanted] = []
+    asked: list[UsageFilter] = []
 
-    async def noted(database: Any, keys: Any, wanted: Wanted) -> list[UsageTotals]:
+    async def noted(database: Any, keys: Any, wanted: UsageFilter) -> list[UsageTotals]:
         asked.append(wanted)
         return await usage_totals(database, keys, wanted)
 
@@ -139,8 +139,8 @@ async def test_years_without_a_call_are_not_asked_about_one_by_one(
     assert len(asked) == 2
 
 
-async def test_a_page_may_be_csv_that_no_spreadsheet_calculates(gateway: Gateway, operator: Client) -> None:
-    await use(gateway.ground.database, [Used("=cmd|' /C calc'!A0"), Used("acme,inc"), Used("x", model="local")])
+async def test_a_page_may_be_csv_that_no_spreadsheet_calculates(gateway: Gateway, operator: ApiClient) -> None:
+    await insert_usage(gateway.ground.database, [UsedCalls("=cmd|' /C calc'!A0"), UsedCalls("acme,inc"), UsedCalls("x", model="local")])
 
     answer = await operator.get("/v1/usage?limit=2", headers={"accept": "text/csv"})
     after = await operator.get(answer.links["next"]["url"], headers={"accept": "text/csv;q=0.9, */*;q=0.1"})
@@ -153,7 +153,7 @@ async def test_a_page_may_be_csv_that_no_spreadsheet_calculates(gateway: Gateway
     assert (last["app_id"], last["cost_usd"], "next" in after.links) == ("x", "", False)
 
 
-async def test_what_cannot_be_asked_is_said_field_by_field(acme: Client) -> None:
+async def test_an_impossible_query_is_reported_field_by_field(acme: ApiClient) -> None:
     for query, field, said in (
         ("by=fortnight", "by", "must be one to 3 of app_id, workflow"),
         ("by=run_id", "by", "must be one to 3 of app_id"),
@@ -166,18 +166,18 @@ async def test_what_cannot_be_asked_is_said_field_by_field(acme: Client) -> None
         assert said in answer.json()["errors"][field], answer.text
 
 
-async def test_a_cursor_of_other_keys_or_of_ones_own_making_is_none(gateway: Gateway, acme: Client) -> None:
-    await use(gateway.ground.database, [Used(agent="A"), Used(agent="B")])
+async def test_a_cursor_of_other_keys_or_of_ones_own_making_is_none(gateway: Gateway, acme: ApiClient) -> None:
+    await insert_usage(gateway.ground.database, [UsedCalls(agent="A"), UsedCalls(agent="B")])
     cursor = (await acme.get("/v1/usage?by=agent&by=model&limit=1")).json()["next"]
 
     assert (await acme.get(f"/v1/usage?by=agent&by=model&cursor={cursor}")).status_code == 200
     assert (await acme.get(f"/v1/usage?by=model&by=agent&cursor={cursor}")).status_code == 404
     for position in ([], ["day"], ["day", 1], ["hour", "2026-01-01"], {"day": 1}):
-        assert (await acme.get(f"/v1/usage?by=day&cursor={forged(position)}")).status_code == 404, position
+        assert (await acme.get(f"/v1/usage?by=day&cursor={forge_cursor(position)}")).status_code == 404, position
     for time in ("x", "9999-12-31", "0001-01-01", "2026-01-01T00:00+23:59"):
-        answer = await acme.get(f"/v1/usage?by=day&cursor={forged(['day', time])}")
+        answer = await acme.get(f"/v1/usage?by=day&cursor={forge_cursor(['day', time])}")
         assert answer.status_code == 200, answer.text
 
 
-def forged(position: Any) -> str:
-    return cursor_of(Paging(100, None, "/v1/usage", (("by", "day"),)), position)
+def forge_cursor(position: Any) -> str:
+    return make_cursor(Paging(100, None, "/v1/usage", (("by", "day"),)), position)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.triggers.control.ground import controlled
-from triggers.role import TriggerGround
+from tests.integration.triggers.control.ground import control_context
+from triggers.role import RoleContext
 from workers.settings import Settings
 
 
 @pytest.fixture
-async def ground(settings: Settings, tmp_path: Path) -> AsyncIterator[TriggerGround]:
-    async with controlled(settings, tmp_path) as ground:
+async def ground(settings: Settings, tmp_path: Path) -> AsyncIterator[RoleContext]:
+    async with control_context(settings, tmp_path) as ground:
         yield ground

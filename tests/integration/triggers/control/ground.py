@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.stage import relay, write_package
-from triggers.control.known import Known
-from triggers.control.listing import Wanted, each_trigger
-from triggers.control.making import make
-from triggers.role import TriggerGround, trigger_ground
+from triggers.control.known import TriggerEntry
+from triggers.control.listing import TriggerFilter, iter_triggers
+from triggers.control.making import create_trigger
+from triggers.role import RoleContext, open_role_context
 from workers.settings import Settings
 
 TRIGGERS: list[dict[str, Any]] = [
@@ -46,18 +46,18 @@ def with_digest(settings: Settings, folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def controlled(settings: Settings, folder: Path) -> AsyncIterator[TriggerGround]:
-    async with trigger_ground(with_digest(settings, folder)) as ground:
+async def control_context(settings: Settings, folder: Path) -> AsyncIterator[RoleContext]:
+    async with open_role_context(with_digest(settings, folder)) as ground:
         yield ground
 
 
-async def made(ground: TriggerGround, app_id: str, spec: dict[str, Any] = FORM, *, workflow: str = "Sales") -> Known:
-    return await make(ground, workflow, app_id, spec, by="test")
+async def create_trigger(ground: RoleContext, app_id: str, spec: dict[str, Any] = FORM, *, workflow: str = "Sales") -> TriggerEntry:
+    return await create_trigger(ground, workflow, app_id, spec, by="test")
 
 
-async def ids(ground: TriggerGround, wanted: Wanted | None = None, **more: Any) -> list[str]:
-    return [row["trigger_id"] async for row in each_trigger(ground, wanted or Wanted(), **more)]
+async def ids(ground: RoleContext, filter_: TriggerFilter | None = None, **options: Any) -> list[str]:
+    return [row["trigger_id"] async for row in iter_triggers(ground, filter_ or TriggerFilter(), **options)]
 
 
-async def runs(ground: TriggerGround) -> list[dict[str, Any]]:
+async def runs(ground: RoleContext) -> list[dict[str, Any]]:
     return list(await ground.store.list())

@@ -6,33 +6,33 @@ from typing import Any
 import pytest
 
 from accounting.budgets.budget import Budget
-from accounting.budgets.store import Budgets
-from tests.integration.accounting.budgets.process import Process, set_budget
-from tests.integration.triggers.control.ground import made
-from triggers.budget_pausing import BudgetPausing
-from triggers.control.naming import find
-from triggers.control.pausing import pause, resume
+from accounting.budgets.store import BudgetStore
+from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
+from tests.integration.triggers.control.ground import create_trigger
+from triggers.budget_pausing import BudgetPauser
+from triggers.control.naming import find_trigger
+from triggers.control.pausing import pause, end_pause
 from triggers.control.showing import show
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 
 pytestmark = pytest.mark.integration
 
 OF_ACME = {"after", "each", "hook", "lead", "locked", "nightly", "paid"}
 
 
-async def spent(ground: TriggerGround, **more: Any) -> Budget:
-    budget = await set_budget(ground.store, 100, pause_triggers=True, **more)
-    process = Process(ground.store)
+async def spend_budget(ground: RoleContext, **fields: Any) -> Budget:
+    budget = await set_budget(ground.store, 100, pause_triggers=True, **fields)
+    process = ReservingProcess(ground.store)
     await process.run(app_id="acme", workflow="Digest").call(tokens=100)
     await process.close()
     return budget
 
 
-async def look(ground: TriggerGround) -> None:
-    await BudgetPausing(ground).look()
+async def run_pausing_pass(ground: RoleContext) -> None:
+    await BudgetPauser(ground).update_pauses()
 
 
-async def pauses(ground: TriggerGround) -> dict[str, dict[str | None, str]]:
+async def pauses(ground: RoleContext) -> dict[str, dict[str | None, str]]:
     """By the name of the trigger and the app, why."""
     found: dict[str, dict[str | None, str]] = {}
     async for document in ground.triggers.triggers.find():
@@ -44,65 +44,65 @@ async def pauses(ground: TriggerGround) -> dict[str, dict[str | None, str]]:
     return found
 
 
-async def test_what_starts_runs_of_an_app_is_paused_for_it_alone_until_there_is_money(ground: TriggerGround) -> None:
-    await made(ground, "acme")
-    await made(ground, "globex")
-    budget = await spent(ground)
+async def test_triggers_of_an_app_are_paused_for_it_alone_until_there_is_money(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme")
+    await create_trigger(ground, "globex")
+    budget = await spend_budget(ground)
 
-    await look(ground)
-    await look(ground)
+    await run_pausing_pass(ground)
+    await run_pausing_pass(ground)
 
     assert await pauses(ground) == {**{name: {"acme": "budget"} for name in OF_ACME}, "ask": {None: "budget"}}
-    assert (await show(ground, await find(ground, "Sales/ask@globex")))["state"] == "active"
-    hook = await show(ground, await find(ground, "hook"), app_id="acme")
+    assert (await show(ground, await find_trigger(ground, "Sales/ask@globex")))["state"] == "active"
+    hook = await show(ground, await find_trigger(ground, "hook"), app_id="acme")
     assert hook["state"] == "paused"
     assert hook["paused_apps"]["acme"]["by"] == f"the budget {budget.id}"
     assert hook["paused_apps"]["acme"]["note"] == "its money is spent until its limit is raised"
 
-    await Budgets(ground.database).set(replace(budget, limit=200), by="a test")
-    await look(ground)
+    await BudgetStore(ground.database).set(replace(budget, limit=200), by="a test")
+    await run_pausing_pass(ground)
     assert await pauses(ground) == {}
-    assert (await show(ground, await find(ground, "hook"), app_id="acme"))["state"] == "active"
+    assert (await show(ground, await find_trigger(ground, "hook"), app_id="acme"))["state"] == "active"
 
 
-async def test_a_workflows_budget_pauses_its_triggers_for_all_apps(ground: TriggerGround) -> None:
-    await made(ground, "acme", workflow="Digest")
-    await made(ground, "acme", workflow="Sales")
-    await spent(ground, app_id=None, workflow="Digest")
+async def test_a_workflows_budget_pauses_its_triggers_for_all_apps(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme", workflow="Digest")
+    await create_trigger(ground, "acme", workflow="Sales")
+    await spend_budget(ground, app_id=None, workflow="Digest")
 
-    await look(ground)
+    await run_pausing_pass(ground)
 
     names = OF_ACME - {"each"} | {"ask"}
     assert await pauses(ground) == {name: {None: "budget"} for name in names}
-    assert (await show(ground, await find(ground, "Sales/ask@acme")))["state"] == "active"
+    assert (await show(ground, await find_trigger(ground, "Sales/ask@acme")))["state"] == "active"
 
 
 @pytest.mark.parametrize("how", ["removed", "no more", "soft"])
-async def test_without_the_budget_or_its_wish_they_go_on(ground: TriggerGround, how: str) -> None:
-    budget = await spent(ground)
-    await look(ground)
+async def test_without_the_budget_or_its_setting_they_go_on(ground: RoleContext, how: str) -> None:
+    budget = await spend_budget(ground)
+    await run_pausing_pass(ground)
     assert await pauses(ground) != {}
 
     if how == "removed":
-        await Budgets(ground.database).remove(budget.id)
+        await BudgetStore(ground.database).remove(budget.id)
     else:
-        await Budgets(ground.database).set(replace(budget, pause_triggers=False, soft=how == "soft"), by="a test")
-    await look(ground)
+        await BudgetStore(ground.database).set(replace(budget, pause_triggers=False, soft=how == "soft"), by="a test")
+    await run_pausing_pass(ground)
 
     assert await pauses(ground) == {}
 
 
-async def test_a_pause_of_somebodys_own_is_neither_replaced_nor_ended(ground: TriggerGround) -> None:
-    await pause(ground, await find(ground, "hook"), by="ann", note="moving")
-    await pause(ground, await find(ground, "nightly"), by="ann", app_id="acme")
-    budget = await spent(ground)
+async def test_a_pause_of_somebodys_own_is_neither_replaced_nor_ended(ground: RoleContext) -> None:
+    await pause(ground, await find_trigger(ground, "hook"), by="ann", note="moving")
+    await pause(ground, await find_trigger(ground, "nightly"), by="ann", app_id="acme")
+    budget = await spend_budget(ground)
 
-    await look(ground)
+    await run_pausing_pass(ground)
     now = await pauses(ground)
     assert (now["hook"], now["nightly"]) == ({None: "operator"}, {"acme": "operator"})
-    await pause(ground, await find(ground, "lead"), by="ann", app_id="acme")
-    await Budgets(ground.database).remove(budget.id)
-    await look(ground)
+    await pause(ground, await find_trigger(ground, "lead"), by="ann", app_id="acme")
+    await BudgetStore(ground.database).remove(budget.id)
+    await run_pausing_pass(ground)
 
     assert await pauses(ground) == {
         "hook": {None: "operator"},
@@ -111,56 +111,56 @@ async def test_a_pause_of_somebodys_own_is_neither_replaced_nor_ended(ground: Tr
     }
 
 
-async def test_who_resumes_one_by_hand_is_not_overruled_until_the_budget_changes(ground: TriggerGround) -> None:
-    budget = await spent(ground)
-    await look(ground)
-    await resume(ground, await find(ground, "hook"), by="ann", app_id="acme")
+async def test_a_manual_resume_holds_until_the_budget_changes(ground: RoleContext) -> None:
+    budget = await spend_budget(ground)
+    await run_pausing_pass(ground)
+    await end_pause(ground, await find_trigger(ground, "hook"), by="ann", app_id="acme")
 
-    await look(ground)
+    await run_pausing_pass(ground)
     assert "hook" not in await pauses(ground)
-    await Budgets(ground.database).set(replace(budget, limit=50), by="a test")
-    await look(ground)
+    await BudgetStore(ground.database).set(replace(budget, limit=50), by="a test")
+    await run_pausing_pass(ground)
     assert (await pauses(ground))["hook"] == {"acme": "budget"}
 
 
-async def test_who_resumes_one_is_not_overruled_where_a_lower_limit_has_made_it_spent(ground: TriggerGround) -> None:
+async def test_a_manual_resume_holds_where_a_lower_limit_has_been_spent(ground: RoleContext) -> None:
     budget = await set_budget(ground.store, 1000, pause_triggers=True)
-    process = Process(ground.store)
+    process = ReservingProcess(ground.store)
     await process.run(app_id="acme").call(tokens=100)
     await process.close()
-    await Budgets(ground.database).set(replace(budget, limit=50), by="a test")
-    await look(ground)
+    await BudgetStore(ground.database).set(replace(budget, limit=50), by="a test")
+    await run_pausing_pass(ground)
     assert "hook" in await pauses(ground)
 
-    await resume(ground, await find(ground, "hook"), by="ann", app_id="acme")
-    await look(ground)
+    await end_pause(ground, await find_trigger(ground, "hook"), by="ann", app_id="acme")
+    await run_pausing_pass(ground)
 
     assert "hook" not in await pauses(ground)
 
 
-async def test_a_second_budget_that_is_spent_after_one_was_resumed_pauses_it(ground: TriggerGround) -> None:
-    await spent(ground)
-    await look(ground)
-    await resume(ground, await find(ground, "hook"), by="ann", app_id="acme")
+async def test_a_second_budget_that_is_spent_after_one_was_resumed_pauses_it(ground: RoleContext) -> None:
+    await spend_budget(ground)
+    await run_pausing_pass(ground)
+    await end_pause(ground, await find_trigger(ground, "hook"), by="ann", app_id="acme")
 
     newer = await set_budget(ground.store, 50, workflow="Digest", pause_triggers=True)
-    await look(ground)
+    await run_pausing_pass(ground)
 
-    hook = await show(ground, await find(ground, "hook"), app_id="acme")
+    hook = await show(ground, await find_trigger(ground, "hook"), app_id="acme")
     assert hook["paused_apps"]["acme"]["by"] == f"the budget {newer.id}"
 
 
-async def test_a_budget_of_each_app_pauses_nothing_of_one_whose_own_goes_before_it(ground: TriggerGround) -> None:
+async def test_a_per_app_budget_pauses_nothing_of_an_app_with_its_own(ground: RoleContext) -> None:
     await set_budget(ground.store, 1000)
-    await spent(ground, app_id="*")
+    await spend_budget(ground, app_id="*")
 
-    await look(ground)
+    await run_pausing_pass(ground)
 
     assert await pauses(ground) == {}
 
 
-async def test_without_such_a_budget_no_trigger_has_a_document(ground: TriggerGround) -> None:
+async def test_without_such_a_budget_no_trigger_has_a_document(ground: RoleContext) -> None:
     await set_budget(ground.store, 0)
 
-    assert await BudgetPausing(ground).look() > 0
+    assert await BudgetPauser(ground).update_pauses() > 0
     assert await ground.triggers.triggers.count_documents({}) == 0

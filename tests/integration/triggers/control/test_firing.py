@@ -4,22 +4,22 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.control.ground import EVERY_HOUR, made, runs
+from tests.integration.triggers.control.ground import EVERY_HOUR, create_trigger, runs
 from triggers.control.errors import UnfitTriggerError, UnknownTriggerError
 from triggers.control.firing import fire
-from triggers.control.naming import find
+from triggers.control.naming import find_trigger
 from triggers.control.pausing import pause
 from triggers.control.showing import show
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 
 pytestmark = pytest.mark.integration
 
 
-async def test_each_of_its_apps_gets_a_run_of_the_triggers_type(ground: TriggerGround) -> None:
-    fired = await fire(ground, await find(ground, "hook"), by="ann", event={"number": 7, "prices": [1, 2]})
+async def test_each_of_its_apps_gets_a_run_of_the_triggers_type(ground: RoleContext) -> None:
+    fired = await fire(ground, await find_trigger(ground, "hook"), by="ann", event={"number": 7, "prices": [1, 2]})
     found = {run["_id"]: run for run in await runs(ground)}
-    await ground.tally.write()
-    shown = await show(ground, await find(ground, "hook"))
+    await ground.stats.write()
+    shown = await show(ground, await find_trigger(ground, "hook"))
 
     assert {each.run_id: each.app_id for each in fired} == {id_: run["app_id"] for id_, run in found.items()}
     assert sorted(run["app_id"] for run in found.values()) == ["acme", "globex"]
@@ -30,18 +30,18 @@ async def test_each_of_its_apps_gets_a_run_of_the_triggers_type(ground: TriggerG
     assert shown["last_fired_at"] is not None
 
 
-async def test_twice_by_hand_is_two_runs_also_while_paused(ground: TriggerGround) -> None:
-    await made(ground, "acme", EVERY_HOUR)
-    await pause(ground, await find(ground, "hourly"), by="ann")
+async def test_twice_by_hand_is_two_runs_also_while_paused(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme", EVERY_HOUR)
+    await pause(ground, await find_trigger(ground, "hourly"), by="ann")
     for _ in range(2):
-        await fire(ground, await find(ground, "hourly"), by="ann")
+        await fire(ground, await find_trigger(ground, "hourly"), by="ann")
 
     assert [run["app_id"] for run in await runs(ground)] == ["acme", "acme"]
 
 
-async def test_a_form_is_filled_in_and_an_ended_run_made_up(ground: TriggerGround) -> None:
-    await fire(ground, await find(ground, "lead"), by="ann", event={"email": "a@b.example"})
-    await fire(ground, await find(ground, "after"), by="ann", app_id="initech", event={"run_id": "run_1"})
+async def test_a_form_is_filled_in_and_an_ended_run_made_up(ground: RoleContext) -> None:
+    await fire(ground, await find_trigger(ground, "lead"), by="ann", event={"email": "a@b.example"})
+    await fire(ground, await find_trigger(ground, "after"), by="ann", app_id="initech", event={"run_id": "run_1"})
 
     found = {run["trigger"]["name"]: run for run in await runs(ground)}
     assert found["lead"]["input"] == {"email": "a@b.example"}
@@ -58,9 +58,9 @@ async def test_a_form_is_filled_in_and_an_ended_run_made_up(ground: TriggerGroun
     ],
 )
 async def test_the_app_comes_from_the_event_where_it_names_one(
-    ground: TriggerGround, name: str, app_id: str | None, event: dict[str, Any]
+    ground: RoleContext, name: str, app_id: str | None, event: dict[str, Any]
 ) -> None:
-    fired = await fire(ground, await find(ground, name), by="ann", app_id=app_id, event=event)
+    fired = await fire(ground, await find_trigger(ground, name), by="ann", app_id=app_id, event=event)
 
     assert [each.app_id for each in fired] == ["acme"]
     assert [run["app_id"] for run in await runs(ground)] == ["acme"]
@@ -82,21 +82,21 @@ async def test_the_app_comes_from_the_event_where_it_names_one(
     ],
 )
 async def test_what_does_not_fit_starts_nothing(
-    ground: TriggerGround, name: str, app_id: str | None, event: dict[str, Any], said: str
+    ground: RoleContext, name: str, app_id: str | None, event: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UnfitTriggerError, match=said):
-        await fire(ground, await find(ground, name), by="ann", app_id=app_id, event=event)
+        await fire(ground, await find_trigger(ground, name), by="ann", app_id=app_id, event=event)
     assert await runs(ground) == []
 
 
-async def test_the_apps_of_a_collection_are_those_that_it_names_now(ground: TriggerGround) -> None:
+async def test_the_apps_of_a_collection_are_those_that_it_names_now(ground: RoleContext) -> None:
     apps = [f"app{number:03}" for number in range(450)]
     await ground.database["Apps"].insert_many([{"_id": app_id} for app_id in apps])
 
     with pytest.raises(UnknownTriggerError, match="Many/each of initech"):
-        await fire(ground, await find(ground, "each"), by="ann", app_id="initech")
-    one = await fire(ground, await find(ground, "each"), by="ann", app_id="app007")
-    fired = await fire(ground, await find(ground, "each"), by="ann")
+        await fire(ground, await find_trigger(ground, "each"), by="ann", app_id="initech")
+    one = await fire(ground, await find_trigger(ground, "each"), by="ann", app_id="app007")
+    fired = await fire(ground, await find_trigger(ground, "each"), by="ann")
 
     assert [each.app_id for each in one] == ["app007"]
     assert sorted(each.app_id for each in fired) == apps

@@ -4,20 +4,20 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.triggers.control.ground import FORM, ids, made
-from triggers.control.listing import Wanted, each_trigger, made_query
-from triggers.control.naming import find
+from tests.integration.triggers.control.ground import FORM, ids, create_trigger
+from triggers.control.listing import TriggerFilter, iter_triggers, runtime_query
+from triggers.control.naming import find_trigger
 from triggers.control.pausing import pause
 from triggers.control.showing import show
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 
 pytestmark = pytest.mark.integration
 
 
-async def test_all_are_listed_in_the_order_of_their_ids_and_page_by_page(ground: TriggerGround) -> None:
+async def test_all_are_listed_in_the_order_of_their_ids_and_page_by_page(ground: RoleContext) -> None:
     for app_id in ("acme", "globex", "initech"):
-        await made(ground, app_id)
-        await made(ground, app_id, {**FORM, "name": "early"}, workflow="Digest")
+        await create_trigger(ground, app_id)
+        await create_trigger(ground, app_id, {**FORM, "name": "early"}, workflow="Digest")
     everything = await ids(ground)
     paged: list[str] = []
     while page := await ids(ground, after=paged[-1] if paged else "", limit=2):
@@ -28,40 +28,40 @@ async def test_all_are_listed_in_the_order_of_their_ids_and_page_by_page(ground:
     assert paged == everything
 
 
-async def test_filters_narrow_each_other(ground: TriggerGround) -> None:
-    await made(ground, "acme")
-    await made(ground, "globex")
-    await pause(ground, await find(ground, "hook"), by="test")
-    await pause(ground, await find(ground, "nightly"), by="test", app_id="globex")
-    await pause(ground, await find(ground, "Sales/ask@globex"), by="test")
+async def test_filters_narrow_each_other(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme")
+    await create_trigger(ground, "globex")
+    await pause(ground, await find_trigger(ground, "hook"), by="test")
+    await pause(ground, await find_trigger(ground, "nightly"), by="test", app_id="globex")
+    await pause(ground, await find_trigger(ground, "Sales/ask@globex"), by="test")
 
-    assert await ids(ground, Wanted(workflow="Sales")) == ["Sales/ask@acme", "Sales/ask@globex"]
-    assert await ids(ground, Wanted(type="form_submit", app_id="acme")) == ["Digest/lead", "Sales/ask@acme"]
-    assert await ids(ground, Wanted(state="paused")) == ["Digest/hook", "Sales/ask@globex"]
-    assert await ids(ground, Wanted(state="paused", app_id="globex")) == [
+    assert await ids(ground, TriggerFilter(workflow="Sales")) == ["Sales/ask@acme", "Sales/ask@globex"]
+    assert await ids(ground, TriggerFilter(type="form_submit", app_id="acme")) == ["Digest/lead", "Sales/ask@acme"]
+    assert await ids(ground, TriggerFilter(state="paused")) == ["Digest/hook", "Sales/ask@globex"]
+    assert await ids(ground, TriggerFilter(state="paused", app_id="globex")) == [
         "Digest/hook",
         "Digest/nightly",
         "Sales/ask@globex",
     ]
-    assert await ids(ground, Wanted(state="inactive")) == ["Digest/locked"]
+    assert await ids(ground, TriggerFilter(state="inactive")) == ["Digest/locked"]
 
 
-async def test_an_app_sees_itself_and_nothing_of_others(ground: TriggerGround) -> None:
-    await made(ground, "acme")
-    await made(ground, "globex")
-    hook = await find(ground, "hook")
+async def test_an_app_sees_itself_and_nothing_of_others(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme")
+    await create_trigger(ground, "globex")
+    hook = await find_trigger(ground, "hook")
     assert hook.trigger is not None
     await pause(ground, hook, by="root", note="ours", app_id="globex")
-    ground.tally.accepted(hook.trigger, at=datetime.now(UTC))
-    ground.tally.skipped(hook.trigger, "paused", app_id="globex", event_id="theirs")
-    ground.tally.skipped(hook.trigger, "paused", app_id="acme", event_id="own")
-    ground.tally.skipped(hook.trigger, "paused", event_id="of nobody")
-    await ground.tally.write()
+    ground.stats.count_accepted(hook.trigger, at=datetime.now(UTC))
+    ground.stats.record_skip(hook.trigger, "paused", app_id="globex", event_id="theirs")
+    ground.stats.record_skip(hook.trigger, "paused", app_id="acme", event_id="own")
+    ground.stats.record_skip(hook.trigger, "paused", event_id="of nobody")
+    await ground.stats.write()
 
-    rows = [row async for row in each_trigger(ground, Wanted("acme"), viewer="acme")]
-    shown = await show(ground, await find(ground, "hook", app_id="acme"), app_id="acme", viewer="acme")
-    whole = await show(ground, await find(ground, "hook"))
-    globex = await show(ground, await find(ground, "hook", app_id="globex"), app_id="globex", viewer="globex")
+    rows = [row async for row in iter_triggers(ground, TriggerFilter("acme"), viewer="acme")]
+    shown = await show(ground, await find_trigger(ground, "hook", app_id="acme"), app_id="acme", viewer="acme")
+    whole = await show(ground, await find_trigger(ground, "hook"))
+    globex = await show(ground, await find_trigger(ground, "hook", app_id="globex"), app_id="globex", viewer="globex")
 
     assert [row["trigger_id"] for row in rows if row["app_id"]] == ["Sales/ask@acme"]
     for told in (repr(rows), repr(shown)):
@@ -75,31 +75,31 @@ async def test_an_app_sees_itself_and_nothing_of_others(ground: TriggerGround) -
     assert whole["counts"] == {"accepted": 1, "skipped.paused": 3}
 
 
-async def test_a_page_in_the_midst_of_many_begins_behind_the_last_id(ground: TriggerGround) -> None:
-    spec = (await made(ground, "acme")).trigger
+async def test_a_page_in_the_midst_of_many_begins_behind_the_last_id(ground: RoleContext) -> None:
+    spec = (await create_trigger(ground, "acme")).trigger
     assert spec is not None
     kept = await ground.triggers.triggers.find_one({"_id": "Sales/ask@acme"})
     assert kept is not None
     many = [{**kept, "_id": f"Sales/ask{n:05}@acme", "name": f"ask{n:05}"} for n in range(3000)]
     await ground.triggers.triggers.insert_many(many)
 
-    page = await ids(ground, Wanted(app_id="acme", workflow="Sales"), after="Sales/ask01500@acme", limit=3)
+    page = await ids(ground, TriggerFilter(app_id="acme", workflow="Sales"), after="Sales/ask01500@acme", limit=3)
 
     assert page == [f"Sales/ask{n:05}@acme" for n in (1501, 1502, 1503)]
 
 
 @pytest.mark.parametrize(
-    "wanted", [Wanted(), Wanted(app_id="acme"), Wanted(type="form_submit"), Wanted(workflow="Sales")], ids=str
+    "wanted", [TriggerFilter(), TriggerFilter(app_id="acme"), TriggerFilter(type="form_submit"), TriggerFilter(workflow="Sales")], ids=str
 )
-async def test_a_page_of_many_reads_no_more_than_it_shows(ground: TriggerGround, wanted: Wanted) -> None:
-    await made(ground, "acme")
+async def test_a_page_of_many_reads_no_more_than_it_shows(ground: RoleContext, wanted: TriggerFilter) -> None:
+    await create_trigger(ground, "acme")
     kept = await ground.triggers.triggers.find_one({"_id": "Sales/ask@acme"})
     assert kept is not None
     names = [(f"ask{n:05}", app_id) for n in range(1000) for app_id in ("acme", "globex")]
     many = [{**kept, "_id": f"Sales/{name}@{app}", "name": name, "app_id": app} for name, app in names]
     await ground.triggers.triggers.insert_many(many)
 
-    find = {"find": "triggers", "filter": made_query(wanted, "Sales/ask00500@a"), "sort": {"_id": 1}, "limit": 20}
+    find = {"find": "triggers", "filter": runtime_query(wanted, "Sales/ask00500@a"), "sort": {"_id": 1}, "limit": 20}
     explained = await ground.database.command("explain", find, verbosity="executionStats")
 
     stats = explained["executionStats"]

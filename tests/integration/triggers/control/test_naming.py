@@ -2,18 +2,18 @@
 
 import pytest
 
-from tests.integration.triggers.control.ground import FORM, made
+from tests.integration.triggers.control.ground import FORM, create_trigger
 from triggers.control.errors import UnknownTriggerError
-from triggers.control.naming import find
-from triggers.role import TriggerGround
+from triggers.control.naming import find_trigger
+from triggers.role import RoleContext
 from workers.control.errors import RefusedError
 
 pytestmark = pytest.mark.integration
 
 
-async def test_a_trigger_is_found_by_each_of_its_names(ground: TriggerGround) -> None:
-    await made(ground, "acme")
-    await made(ground, "a/c@me", {**FORM, "name": "other"})
+async def test_a_trigger_is_found_by_each_of_its_names(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme")
+    await create_trigger(ground, "a/c@me", {**FORM, "name": "other"})
 
     named = {
         ("Digest/nightly", None): "Digest/nightly",
@@ -27,11 +27,11 @@ async def test_a_trigger_is_found_by_each_of_its_names(ground: TriggerGround) ->
         ("Sales/other@a%2Fc%40me", None): "Sales/other@a%2Fc%40me",
         ("Digest/after", "whoever"): "Digest/after",
     }
-    assert {asked: (await find(ground, asked[0], app_id=asked[1])).id for asked in named} == named
+    assert {asked: (await find_trigger(ground, asked[0], app_id=asked[1])).id for asked in named} == named
 
 
-async def test_what_is_not_there_or_not_that_apps_is_unknown(ground: TriggerGround) -> None:
-    await made(ground, "acme")
+async def test_what_is_not_there_or_not_that_apps_is_unknown(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme")
 
     for text, app_id in [
         ("nothing", None),
@@ -49,15 +49,15 @@ async def test_what_is_not_there_or_not_that_apps_is_unknown(ground: TriggerGrou
         (".*", None),
     ]:
         with pytest.raises(UnknownTriggerError):
-            await find(ground, text, app_id=app_id)
+            await find_trigger(ground, text, app_id=app_id)
 
 
-async def test_a_name_that_several_have_is_asked_back(ground: TriggerGround) -> None:
-    await made(ground, "acme")
-    await made(ground, "globex")
-    await made(ground, "acme", {**FORM, "name": "nightly"})
+async def test_a_name_that_several_have_is_asked_back(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme")
+    await create_trigger(ground, "globex")
+    await create_trigger(ground, "acme", {**FORM, "name": "nightly"})
 
     with pytest.raises(RefusedError, match="Sales/ask@acme, Sales/ask@globex"):
-        await find(ground, "Sales/ask")
+        await find_trigger(ground, "Sales/ask")
     with pytest.raises(RefusedError, match="Digest/nightly, Sales/nightly@acme; give the whole name"):
-        await find(ground, "nightly")
+        await find_trigger(ground, "nightly")

@@ -2,45 +2,45 @@
 
 import pytest
 
-from tests.integration.triggers.control.ground import made
+from tests.integration.triggers.control.ground import create_trigger
 from triggers.control.errors import UnfitTriggerError, UnknownTriggerError
-from triggers.control.naming import find
-from triggers.control.pausing import pause, resume
+from triggers.control.naming import find_trigger
+from triggers.control.pausing import pause, end_pause
 from triggers.control.showing import show
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 from workers.control.errors import RefusedError
 
 pytestmark = pytest.mark.integration
 
 
-async def test_a_packages_trigger_is_paused_for_one_app_or_for_all(ground: TriggerGround) -> None:
-    hook = await find(ground, "hook")
+async def test_a_packages_trigger_is_paused_for_one_app_or_for_all(ground: RoleContext) -> None:
+    hook = await find_trigger(ground, "hook")
     await pause(ground, hook, by="ann", note="moving", app_id="acme")
-    one = await show(ground, await find(ground, "hook"))
-    for_acme = await show(ground, await find(ground, "hook"), app_id="acme")
-    await pause(ground, await find(ground, "hook"), by="ann", note="all")
+    one = await show(ground, await find_trigger(ground, "hook"))
+    for_acme = await show(ground, await find_trigger(ground, "hook"), app_id="acme")
+    await pause(ground, await find_trigger(ground, "hook"), by="ann", note="all")
     with pytest.raises(RefusedError, match="paused for all apps"):
-        await resume(ground, await find(ground, "hook"), by="ann", app_id="acme")
-    resumed = await resume(ground, await find(ground, "hook"), by="ann")
-    again = await resume(ground, await find(ground, "hook"), by="ann")
+        await end_pause(ground, await find_trigger(ground, "hook"), by="ann", app_id="acme")
+    resumed = await end_pause(ground, await find_trigger(ground, "hook"), by="ann")
+    again = await end_pause(ground, await find_trigger(ground, "hook"), by="ann")
 
     assert (one["state"], one["paused"], one["paused_apps"]["acme"]["note"]) == ("active", None, "moving")
     assert for_acme["state"] == "paused"
     assert (resumed.changed, again.changed, again.said) == (True, False, "was not paused")
-    assert (await show(ground, await find(ground, "hook")))["paused_apps"] == {}
+    assert (await show(ground, await find_trigger(ground, "hook")))["paused_apps"] == {}
 
 
-async def test_a_second_pause_says_the_newest_note(ground: TriggerGround) -> None:
-    await made(ground, "acme")
+async def test_a_second_pause_shows_the_newest_note(ground: RoleContext) -> None:
+    await create_trigger(ground, "acme")
     for note in ("first", "second"):
-        await pause(ground, await find(ground, "ask"), by="ann", note=note, app_id="acme")
+        await pause(ground, await find_trigger(ground, "ask"), by="ann", note=note, app_id="acme")
 
-    shown = await show(ground, await find(ground, "ask"))
+    shown = await show(ground, await find_trigger(ground, "ask"))
     assert (shown["paused"]["note"], shown["paused"]["by"], shown["paused_apps"]) == ("second", "ann", {})
 
 
-async def test_another_app_is_not_paused(ground: TriggerGround) -> None:
+async def test_another_app_is_not_paused(ground: RoleContext) -> None:
     with pytest.raises(UnknownTriggerError):
-        await pause(ground, await find(ground, "hook"), by="ann", app_id="initech")
+        await pause(ground, await find_trigger(ground, "hook"), by="ann", app_id="initech")
     with pytest.raises(UnfitTriggerError):
-        await pause(ground, await find(ground, "hook"), by="ann", note="x" * 501)
+        await pause(ground, await find_trigger(ground, "hook"), by="ann", note="x" * 501)

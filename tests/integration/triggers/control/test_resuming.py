@@ -4,62 +4,62 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.control.ground import made
+from tests.integration.triggers.control.ground import create_trigger
 from triggers.control.errors import NotForThisKeyError, UnfitTriggerError
-from triggers.control.naming import find
+from triggers.control.naming import find_trigger
 from triggers.control.pausing import pause
 from triggers.control.resuming import resume
 from triggers.control.showing import show
-from triggers.role import TriggerGround
+from triggers.role import RoleContext
 from workers.control.errors import RefusedError
 
 pytestmark = pytest.mark.integration
 
 
-async def stream(ground: TriggerGround, **changes: Any) -> dict[str, Any]:
+async def insert_stream(ground: RoleContext, **changes: Any) -> dict[str, Any]:
     """Of the trigger `paid`, as a watcher leaves it that has lost the history."""
     found = {"_id": "shop", "state": "suspended", "gaps": [], "lease": {"owner": None, "until": None}, **changes}
     await ground.database["streams"].replace_one({"_id": "shop"}, found, upsert=True)
     return found
 
 
-async def test_a_suspended_stream_waits_for_a_word_from_where_it_goes_on(ground: TriggerGround) -> None:
-    await stream(ground)
-    await pause(ground, await find(ground, "paid"), by="ann")
+async def test_a_suspended_stream_waits_for_a_word_from_where_it_goes_on(ground: RoleContext) -> None:
+    await insert_stream(ground)
+    await pause(ground, await find_trigger(ground, "paid"), by="ann")
 
     with pytest.raises(RefusedError, match="its stream shop is suspended; say from where"):
-        await resume(ground, await find(ground, "paid"), by="ann")
-    told = await resume(ground, await find(ground, "paid"), by="ann", from_="now")
+        await resume(ground, await find_trigger(ground, "paid"), by="ann")
+    told = await resume(ground, await find_trigger(ground, "paid"), by="ann", from_="now")
     kept = await ground.database["streams"].find_one({"_id": "shop"})
 
     assert "goes on from now, with the stream shop" in told.said
     assert kept is not None
     assert (kept["state"], kept["resumed"]["by"]) == ("running", "ann")
-    assert (await show(ground, await find(ground, "paid")))["outlook"]["state"] == "running"
+    assert (await show(ground, await find_trigger(ground, "paid")))["outlook"]["state"] == "running"
 
 
-async def test_a_stream_that_cannot_go_on_from_there_leaves_the_trigger_paused(ground: TriggerGround) -> None:
-    await stream(ground, state="running")
-    await pause(ground, await find(ground, "paid"), by="ann", note="ours")
+async def test_a_stream_that_cannot_go_on_from_there_leaves_the_trigger_paused(ground: RoleContext) -> None:
+    await insert_stream(ground, state="running")
+    await pause(ground, await find_trigger(ground, "paid"), by="ann", note="ours")
 
     with pytest.raises(RefusedError, match="no saved position"):
-        await resume(ground, await find(ground, "paid"), by="bob", from_="token")
+        await resume(ground, await find_trigger(ground, "paid"), by="bob", from_="token")
 
-    shown = await show(ground, await find(ground, "paid"))
+    shown = await show(ground, await find_trigger(ground, "paid"))
     assert (shown["state"], shown["paused"]["note"], shown["paused"]["by"]) == ("paused", "ours", "ann")
 
 
-async def test_whose_position_it_is_and_whose_not(ground: TriggerGround) -> None:
-    await stream(ground)
-    await made(ground, "acme")
+async def test_which_keys_may_move_a_shared_position(ground: RoleContext) -> None:
+    await insert_stream(ground)
+    await create_trigger(ground, "acme")
 
     with pytest.raises(NotForThisKeyError):
-        await resume(ground, await find(ground, "paid"), by="x", app_id="acme", from_="now", viewer="acme")
+        await resume(ground, await find_trigger(ground, "paid"), by="x", app_id="acme", from_="now", viewer="acme")
     with pytest.raises(UnfitTriggerError, match="leave the app out"):
-        await resume(ground, await find(ground, "paid"), by="x", app_id="acme", from_="now")
+        await resume(ground, await find_trigger(ground, "paid"), by="x", app_id="acme", from_="now")
     with pytest.raises(RefusedError, match="is a form_submit"):
-        await resume(ground, await find(ground, "ask"), by="x", from_="now")
-    own = await resume(ground, await find(ground, "paid"), by="x", app_id="acme", viewer="acme")
+        await resume(ground, await find_trigger(ground, "ask"), by="x", from_="now")
+    own = await resume(ground, await find_trigger(ground, "paid"), by="x", app_id="acme", viewer="acme")
 
     assert own.said == "was not paused for acme"
     assert (await ground.database["streams"].find_one({"_id": "shop"}) or {})["state"] == "suspended"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.billing.outbox import MOST_BYTES, MOST_EVENTS, bodies
+from accounting.billing.outbox import MAX_BYTES, MAX_EVENTS, build_bodies
 from accounting.ledger.rows import CORRECTS
 from tests.unit.accounting.billing.rows import AT, row
 
@@ -18,7 +18,7 @@ def events(body: str) -> list[dict[str, Any]]:
 
 
 def test_a_body_is_one_message_with_its_events() -> None:
-    [(body, number)] = bodies([row(1), row(2)], at=AT)
+    [(body, number)] = build_bodies([row(1), row(2)], at=AT)
 
     message = json.loads(body)
 
@@ -27,37 +27,37 @@ def test_a_body_is_one_message_with_its_events() -> None:
 
 
 def test_no_rows_are_no_batch() -> None:
-    assert list(bodies([], at=AT)) == []
+    assert list(build_bodies([], at=AT)) == []
 
 
-def test_a_row_that_was_counted_before_is_said_to_be_corrected() -> None:
-    [(body, _)] = bodies([row(1), row(2, rollup=CORRECTS), {k: v for k, v in row(3).items() if k != "rollup"}], at=AT)
+def test_a_row_that_was_counted_before_is_marked_as_corrected() -> None:
+    [(body, _)] = build_bodies([row(1), row(2, rollup=CORRECTS), {k: v for k, v in row(3).items() if k != "rollup"}], at=AT)
 
     assert [event["corrects"] for event in events(body)] == [False, True, False]
 
 
-def test_nothing_that_is_ours_alone_is_told() -> None:
-    [(body, _)] = bodies([row(holder="worker-1", error="RateLimited")], at=AT)
+def test_internal_fields_are_left_out() -> None:
+    [(body, _)] = build_bodies([row(holder="worker-1", error="RateLimited")], at=AT)
 
     assert not {"holder", "rollup", "error", "_id"} & events(body)[0].keys()
 
 
 @pytest.mark.parametrize("user_id", ["u", "ü" * 300, "u" * 5_000], ids=["short", "two bytes a character", "long"])
 def test_a_batch_is_neither_too_long_nor_too_large(user_id: str) -> None:
-    made = list(bodies([row(number, user_id=user_id) for number in range(120)], at=AT))
+    made = list(build_bodies([row(number, user_id=user_id) for number in range(120)], at=AT))
 
-    assert all(number <= MOST_EVENTS and len(body.encode()) <= MOST_BYTES for body, number in made)
-    assert all(len(body.encode()) > MOST_BYTES * 0.7 for body, _ in made[:-1])
+    assert all(number <= MAX_EVENTS and len(body.encode()) <= MAX_BYTES for body, number in made)
+    assert all(len(body.encode()) > MAX_BYTES * 0.7 for body, _ in made[:-1])
 
 
 def test_small_events_are_at_most_fifty() -> None:
     small = row(chat_id="", model="", agent="", provider="", trigger_type="", workflow="", run_id="", _id="", price="")
 
-    assert max(number for _, number in bodies([small] * 200, at=AT)) <= MOST_EVENTS
+    assert max(number for _, number in build_bodies([small] * 200, at=AT)) <= MAX_EVENTS
 
 
 def test_an_event_that_is_too_large_for_any_batch_goes_alone() -> None:
-    made = list(bodies([row(1), row(2, user_id="u" * 50_000), row(3)], at=AT))
+    made = list(build_bodies([row(1), row(2, user_id="u" * 50_000), row(3)], at=AT))
 
     assert [number for _, number in made] == [1, 1, 1]
 
@@ -66,7 +66,7 @@ def test_an_event_that_is_too_large_for_any_batch_goes_alone() -> None:
 def test_every_row_is_in_exactly_one_batch(user_ids: list[str]) -> None:
     rows = [row(number, user_id=user_id) for number, user_id in enumerate(user_ids)]
 
-    made = list(bodies(rows, at=AT))
+    made = list(build_bodies(rows, at=AT))
 
     told = [(event["id"], event["user_id"]) for body, _ in made for event in events(body)]
     assert told == [(each["_id"], each["user_id"]) for each in rows]
@@ -76,7 +76,7 @@ def test_every_row_is_in_exactly_one_batch(user_ids: list[str]) -> None:
 def test_the_page_shows_a_batch_as_it_is() -> None:
     page = Path(__file__).parents[4] / "docs" / "billing.md"
     shown = json.loads(page.read_text(encoding="utf-8").split("```json\n")[1].split("```")[0])
-    [(body, _)] = bodies([row()], at=AT)
+    [(body, _)] = build_bodies([row()], at=AT)
     made = json.loads(body)
 
     [shown_event], [made_event] = shown["data"]["events"], made["data"]["events"]

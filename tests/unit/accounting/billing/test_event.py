@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.billing.event import FIELDS, billing_event
-from accounting.billing.exporting import csv_row, json_line
-from accounting.csv_lines import csv_line
+from accounting.billing.event import FIELDS, to_billing_event
+from accounting.billing.exporting import to_csv_row, to_json_line
+from accounting.csv_lines import format_csv_line
 from tests.unit.accounting.billing.rows import AT, row
 
 
 @pytest.mark.design("D4-77", "D4-80")
-def test_an_event_says_who_pays_for_what_and_has_the_id_of_its_row() -> None:
-    assert billing_event(row()) == {
+def test_an_event_names_payer_and_purpose_and_has_the_id_of_its_row() -> None:
+    assert to_billing_event(row()) == {
         "id": "run_1:7:1",
         "at": "2026-03-01T12:30:15.250Z",
         "app_id": "acme",
@@ -44,10 +44,10 @@ def test_an_event_says_who_pays_for_what_and_has_the_id_of_its_row() -> None:
     }
 
 
-def test_a_time_is_told_in_utc() -> None:
+def test_a_time_is_written_in_utc() -> None:
     berlin = AT.astimezone(timezone(timedelta(hours=1)))
 
-    assert billing_event(row(at=berlin))["at"] == "2026-03-01T12:30:15.250Z"
+    assert to_billing_event(row(at=berlin))["at"] == "2026-03-01T12:30:15.250Z"
 
 
 @pytest.mark.parametrize(
@@ -63,21 +63,21 @@ def test_a_time_is_told_in_utc() -> None:
 def test_unknown_is_not_free_and_a_call_without_an_answer_is(
     changes: dict[str, Any], cost_usd: float | None, in_csv: str
 ) -> None:
-    assert billing_event(row(**changes))["cost_usd"] == cost_usd
-    assert csv_row(row(**changes))[FIELDS.index("cost_usd")] == (in_csv or None)
+    assert to_billing_event(row(**changes))["cost_usd"] == cost_usd
+    assert to_csv_row(row(**changes))[FIELDS.index("cost_usd")] == (in_csv or None)
 
 
 @given(st.lists(st.integers(0, 10**14), max_size=30))
 def test_sums_of_what_is_written_are_exact(costs: list[int]) -> None:
-    in_json = [json.loads(json_line(row(cost_nano_usd=cost)), parse_float=Decimal)["cost_usd"] for cost in costs]
-    in_csv = [Decimal(csv_row(row(cost_nano_usd=cost))[FIELDS.index("cost_usd")]) for cost in costs]
+    in_json = [json.loads(to_json_line(row(cost_nano_usd=cost)), parse_float=Decimal)["cost_usd"] for cost in costs]
+    in_csv = [Decimal(to_csv_row(row(cost_nano_usd=cost))[FIELDS.index("cost_usd")]) for cost in costs]
 
     assert sum(in_json) * 10**9 == sum(in_csv) * 10**9 == sum(costs)
 
 
 def test_a_line_of_csv_has_its_cells_in_the_order_of_the_header() -> None:
     user_id = 'a "b", c\nd\re'
-    text = csv_line(FIELDS) + csv_line(csv_row(row(user_id=user_id, ok=False)))
+    text = format_csv_line(FIELDS) + format_csv_line(to_csv_row(row(user_id=user_id, ok=False)))
 
     [read] = csv.DictReader(io.StringIO(text, newline=""))
 

@@ -9,31 +9,31 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from accounting.budgets import account as module
-from accounting.budgets.account import Account, ClosedAccountError, SpentError
-from accounting.budgets.budget import checked_budget
-from accounting.budgets.places import Place, applying
-from accounting.budgets.store import KeptBudget
-from accounting.budgets.window_commands import Answer, Part
+from accounting.budgets.account import Account, AccountClosedError, WindowSpentError
+from accounting.budgets.budget import parse_budget
+from accounting.budgets.places import BudgetWindow, effective_budgets
+from accounting.budgets.store import StoredBudget
+from accounting.budgets.window_commands import WindowReply, ProcessShare
 from accounting.budgets.window_store import WindowStore
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
-class Windows:
+class FakeWindows:
     """The store, which answers when it is told to; it grants all that is asked, unless something else is said."""
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.asked = asyncio.Event()
-        self.parts: list[Part] = []
+        self.parts: list[ProcessShare] = []
         self.asks: list[Sequence[int]] = []
-        self.left: list[Part] = []
+        self.left: list[ProcessShare] = []
         self.granted: int | None = None
         self.spent = 0
         self.error: Exception | None = None
 
-    async def send(self, _: Place, part: Part, asked: Sequence[int] = (), *, limit: int | None = None) -> Answer:
+    async def send_share(self, _: BudgetWindow, part: ProcessShare, asked: Sequence[int] = (), *, limit: int | None = None) -> WindowReply:
         del limit
         self.parts.append(part)
         self.asks.append(asked)
@@ -42,43 +42,43 @@ class Windows:
         if self.error is not None:
             raise self.error
         granted = len(asked) if self.granted is None else self.granted
-        return Answer(True, self.spent, sum(asked[:granted]) + part.reserved, granted)
+        return WindowReply(True, self.spent, sum(asked[:granted]) + part.reserved, granted)
 
-    async def leave(self, _: Place, part: Part) -> None:
+    async def leave(self, _: BudgetWindow, part: ProcessShare) -> None:
         self.left.append(part)
 
-    async def heard(self, commands: int) -> None:
+    async def wait_for_commands(self, commands: int) -> None:
         while len(self.parts) < commands:
             self.asked.clear()
             await self.asked.wait()
 
 
-class Bench:
+class AccountBench:
     def __init__(self) -> None:
-        self.windows = Windows()
+        self.windows = FakeWindows()
         self.closed = asyncio.Event()
         self.on_answer: Callable[[], object] = lambda: None
         self.now = NOON
-        kept = KeptBudget(
-            checked_budget(app_id="acme", window="day", unit="tokens", limit=100), NOON, NOON, NOON, "ada"
+        kept = StoredBudget(
+            parse_budget(app_id="acme", window="day", unit="tokens", limit=100), NOON, NOON, NOON, "ada"
         )
         self.account = Account(
             cast(WindowStore, self.windows),
-            applying([kept], "acme", "Digest")[0].place(NOON),
+            effective_budgets([kept], "acme", "Digest")[0].window_at(NOON),
             "h1",
-            on_answer=self._answered,
+            on_answer=self._on_answer,
             on_closed=lambda _: self.closed.set(),
             clock=lambda: self.now,
         )
         self.account.limit = 100
 
-    def _answered(self, _account: Account, _answer: Answer) -> None:
+    def _on_answer(self, _account: Account, _answer: WindowReply) -> None:
         self.on_answer()
 
     def reserve(self, amount: int) -> "asyncio.Task[int]":
         return asyncio.create_task(self.account.reserve(lambda: amount))
 
-    async def told(self) -> Part:
+    async def reported(self) -> ProcessShare:
         """What the store hears next."""
         await self.reserve(1)
         return self.windows.parts[-1]
@@ -91,7 +91,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_is_asked_while_a_command_is_under_way_goes_with_the_next() -> None:
-    bench = Bench()
+    bench = AccountBench()
     bench.windows.may_answer.clear()
     first = bench.reserve(1)
     await bench.windows.asked.wait()
@@ -101,12 +101,12 @@ async def test_what_is_asked_while_a_command_is_under_way_goes_with_the_next() -
 
     assert await asyncio.gather(first, *others) == [1, 2, 3, 4]
     assert bench.windows.asks == [[1], [2, 3, 4]]
-    assert [part.n for part in bench.windows.parts] == [1, 2]
+    assert [part.command_number for part in bench.windows.parts] == [1, 2]
     assert [part.reserved for part in bench.windows.parts] == [0, 1]
 
 
-async def test_who_is_cancelled_while_its_command_is_under_way_holds_nothing() -> None:
-    bench = Bench()
+async def test_a_caller_cancelled_while_its_command_is_under_way_holds_nothing() -> None:
+    bench = AccountBench()
     bench.windows.may_answer.clear()
     asking = bench.reserve(50)
     await bench.windows.asked.wait()
@@ -114,46 +114,46 @@ async def test_who_is_cancelled_while_its_command_is_under_way_holds_nothing() -
     await asyncio.wait([asking])
     bench.windows.may_answer.set()
 
-    assert (await bench.told()).reserved == 0
+    assert (await bench.reported()).reserved == 0
 
 
-async def test_who_is_cancelled_in_the_moment_of_its_grant_holds_nothing() -> None:
-    bench = Bench()
+async def test_a_caller_cancelled_in_the_moment_of_its_grant_holds_nothing() -> None:
+    bench = AccountBench()
     asking = bench.reserve(50)
     bench.on_answer = asking.cancel
 
     with pytest.raises(asyncio.CancelledError):
         await asking
     bench.on_answer = lambda: None
-    assert (await bench.told()).reserved == 0
+    assert (await bench.reported()).reserved == 0
 
 
-async def test_nobody_waits_in_a_window_that_is_over() -> None:
-    bench = Bench()
+async def test_no_caller_waits_in_a_window_that_is_over() -> None:
+    bench = AccountBench()
     bench.windows.granted = 0
     waiting = bench.reserve(50)
     await bench.windows.asked.wait()
     bench.now = NOON + timedelta(days=1)
 
-    with pytest.raises(ClosedAccountError):
+    with pytest.raises(AccountClosedError):
         await waiting
 
 
-async def test_when_all_is_spent_everybody_hears_it() -> None:
-    bench = Bench()
+async def test_when_all_is_spent_every_waiter_is_refused() -> None:
+    bench = AccountBench()
     bench.windows.granted, bench.windows.spent = 0, 100
 
     results = await asyncio.gather(*(bench.reserve(1) for _ in range(3)), return_exceptions=True)
 
-    assert [type(each) for each in results] == [SpentError] * 3
+    assert [type(each) for each in results] == [WindowSpentError] * 3
 
 
 async def test_calls_under_way_are_renewed_and_an_idle_account_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RENEW_AFTER_S", 0.005)
     monkeypatch.setattr(module, "LEAVE_AFTER_S", 0.02)
-    bench = Bench()
+    bench = AccountBench()
     amount = await bench.reserve(7)
-    await bench.windows.heard(4)
+    await bench.windows.wait_for_commands(4)
     assert {part.reserved for part in bench.windows.parts[1:]} == {7}
     assert not bench.closed.is_set()
 
@@ -162,9 +162,9 @@ async def test_calls_under_way_are_renewed_and_an_idle_account_leaves(monkeypatc
     assert [(part.spent, part.reserved) for part in bench.windows.left] == [(5, 0)]
 
 
-async def test_an_account_whose_store_fails_says_so_and_tells_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_account_whose_store_fails_reports_it_and_writes_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TRY_AGAIN_S", 0.005)
-    bench = Bench()
+    bench = AccountBench()
     amount = await bench.reserve(7)
     bench.windows.error = AutoReconnect("away")
     bench.account.settle(amount, 5)
@@ -172,16 +172,16 @@ async def test_an_account_whose_store_fails_says_so_and_tells_later(monkeypatch:
         await bench.reserve(1)
 
     bench.windows.error = None
-    await bench.windows.heard(len(bench.windows.parts) + 1)
+    await bench.windows.wait_for_commands(len(bench.windows.parts) + 1)
     assert (bench.windows.parts[-1].spent, bench.windows.parts[-1].reserved) == (5, 0)
 
 
-async def test_who_asks_while_the_store_does_not_answer_hears_of_it_with_the_others() -> None:
-    bench = Bench()
+async def test_a_request_while_the_store_hangs_fails_with_the_others() -> None:
+    bench = AccountBench()
     bench.windows.may_answer.clear()
     bench.windows.error = AutoReconnect("away")
     first = bench.reserve(1)
-    await bench.windows.heard(1)
+    await bench.windows.wait_for_commands(1)
     second = bench.reserve(1)
     await asyncio.sleep(0)
     bench.windows.may_answer.set()

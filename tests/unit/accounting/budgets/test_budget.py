@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from accounting.budgets.budget import UnfitBudgetError, amount_in_words, checked_budget
+from accounting.budgets.budget import InvalidBudgetError, format_amount, parse_budget
 
 ONE: dict[str, Any] = {"app_id": "acme", "window": "day", "unit": "usd", "limit": 10}
 
 
-def problems(**changes: Any) -> dict[str, str]:
-    with pytest.raises(UnfitBudgetError) as raised:
-        checked_budget(**{**ONE, **changes})
+def validation_problems(**changes: Any) -> dict[str, str]:
+    with pytest.raises(InvalidBudgetError) as raised:
+        parse_budget(**{**ONE, **changes})
     return raised.value.problems
 
 
@@ -25,14 +25,14 @@ def problems(**changes: Any) -> dict[str, str]:
         ({"app_id": "a/b *"}, "app:a%2Fb%20%2A/day/usd"),
     ],
 )
-def test_its_id_says_what_it_limits(changes: dict[str, Any], id_: str) -> None:
-    assert checked_budget(**{**ONE, **changes}).id == id_
+def test_its_id_names_what_it_limits(changes: dict[str, Any], id_: str) -> None:
+    assert parse_budget(**{**ONE, **changes}).id == id_
 
 
 def test_what_is_no_part_of_the_identity_changes_no_id() -> None:
-    other = checked_budget(**ONE, timezone="Europe/Berlin", soft=True, new_runs="refuse", running="hold", note="!")
+    other = parse_budget(**ONE, timezone="Europe/Berlin", soft=True, new_runs="refuse", running="hold", note="!")
 
-    assert other.id == checked_budget(**ONE).id
+    assert other.id == parse_budget(**ONE).id
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_no_part_of_the_identity_changes_no_id() -> None:
     ],
 )
 def test_a_limit_is_kept_exactly(changes: dict[str, Any], limit: int) -> None:
-    assert checked_budget(**{**ONE, **changes}).limit == limit
+    assert parse_budget(**{**ONE, **changes}).limit == limit
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_a_limit_is_kept_exactly(changes: dict[str, Any], limit: int) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, Any], field: str, said: str) -> None:
-    found = problems(**changes)
+    found = validation_problems(**changes)
 
     assert list(found) == [field]
     assert said in found[field]
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
-    assert set(problems(window="week", limit=-1, timezone="x")) == {"window", "limit", "timezone"}
+def test_all_errors_are_reported_at_once() -> None:
+    assert set(validation_problems(window="week", limit=-1, timezone="x")) == {"window", "limit", "timezone"}
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ],
 )
 def test_amounts_are_shown_as_people_write_them(unit: Any, amount: int, words: str) -> None:
-    assert amount_in_words(unit, amount) == words
+    assert format_amount(unit, amount) == words

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accounting.budgets.budget import Window
-from accounting.budgets.windows import Span, span_at
+from accounting.budgets.windows import WindowSpan, window_span
 
 TICK = timedelta(microseconds=1)
 # Those whose clocks do something unusual: at midnight, by half an hour, over the date line, back over midnight.
@@ -38,14 +38,14 @@ def utc(text: str) -> datetime:
     ],
 )
 def test_a_day_turns_at_its_zones_midnight(zone: str, within: str, start: str, end: str) -> None:
-    assert span_at("day", zone, utc(within)) == Span(utc(start), utc(end))
+    assert window_span("day", zone, utc(within)) == WindowSpan(utc(start), utc(end))
 
 
-def test_a_day_goes_on_to_the_last_instant_and_the_next_begins_with_the_first() -> None:
+def test_a_day_ends_at_its_last_instant_and_the_next_begins_at_its_first() -> None:
     midnight = utc("2026-03-28 23:00")
 
-    assert span_at("day", "Europe/Berlin", midnight - TICK).end == midnight
-    assert span_at("day", "Europe/Berlin", midnight).start == midnight
+    assert window_span("day", "Europe/Berlin", midnight - TICK).end == midnight
+    assert window_span("day", "Europe/Berlin", midnight).start == midnight
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_a_day_goes_on_to_the_last_instant_and_the_next_begins_with_the_first() 
         ("UTC", "2026-01-31 23:59:59", "2026-01-01 00:00", "2026-02-01 00:00"),
     ],
 )
-def test_a_month_is_as_long_as_the_calendar_says(zone: str, within: str, start: str, end: str) -> None:
-    assert span_at("month", zone, utc(within)) == Span(utc(start), utc(end))
+def test_a_month_is_as_long_as_in_the_calendar(zone: str, within: str, start: str, end: str) -> None:
+    assert window_span("month", zone, utc(within)) == WindowSpan(utc(start), utc(end))
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_a_month_is_as_long_as_the_calendar_says(zone: str, within: str, start: 
     ],
 )
 def test_an_hour_ends_when_the_clock_shows_the_next_or_is_set(zone: str, within: str, start: str, end: str) -> None:
-    assert span_at("hour", zone, utc(within)) == Span(utc(start), utc(end))
+    assert window_span("hour", zone, utc(within)) == WindowSpan(utc(start), utc(end))
 
 
 def test_a_total_and_a_run_have_no_end() -> None:
-    assert span_at("total", "Europe/Berlin", utc("2026-03-29 12:00")).end is None
-    assert span_at("run", "UTC", utc("2026-03-29 12:00")).end is None
+    assert window_span("total", "Europe/Berlin", utc("2026-03-29 12:00")).end is None
+    assert window_span("run", "UTC", utc("2026-03-29 12:00")).end is None
 
 
 @given(
@@ -87,10 +87,10 @@ def test_a_total_and_a_run_have_no_end() -> None:
 )
 @example(zone="America/Toronto", window="day", instant=datetime(1987, 10, 25, 4, 30, tzinfo=UTC))
 def test_windows_leave_no_gap_and_never_overlap(zone: str, window: Window, instant: datetime) -> None:
-    its = span_at(window, zone, instant)
+    its = window_span(window, zone, instant)
 
     assert its.end is not None
     assert its.start <= instant < its.end
-    assert {span_at(window, zone, each) for each in (its.start, its.end - TICK)} == {its}
-    assert span_at(window, zone, its.end).start == its.end
-    assert span_at(window, zone, its.start - TICK).end == its.start
+    assert {window_span(window, zone, each) for each in (its.start, its.end - TICK)} == {its}
+    assert window_span(window, zone, its.end).start == its.end
+    assert window_span(window, zone, its.start - TICK).end == its.start

@@ -7,17 +7,17 @@ import pytest
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from accounting.budgets.budget import checked_budget
-from accounting.budgets.standing import Standing
+from accounting.budgets.budget import parse_budget
+from accounting.budgets.standing import BudgetStatus
 from accounting.usage import UsageTotals
 from ops.console import asked, budgets
 from ops.console.desk import check_origin
-from ops.console.entering import place_of_ours
-from ops.console.run_orders import possible_orders
-from ops.console.runbook import RUNBOOK, as_html
+from ops.console.entering import safe_console_path
+from ops.console.run_orders import possible_run_actions
+from ops.console.runbook import RUNBOOK_FILE, render_markdown
 from ops.console.sessions import Session
-from ops.console.usage_chart import HEIGHT, drawn
-from ops.console.words import badge, moment, preview, seconds, usd
+from ops.console.usage_chart import HEIGHT, draw_chart
+from ops.console.words import badge_html, moment_html, preview_html, format_seconds, format_usd_amount
 from tests.unit.docs.test_docs import slug
 from triggers.api.access import Caller
 from triggers.api_keys import ApiKey
@@ -42,7 +42,7 @@ from workers.store.run import RunState
     ],
 )
 def test_a_login_leads_to_a_page_of_the_console(text: str, place: str) -> None:
-    assert place_of_ours(text) == place
+    assert safe_console_path(text) == place
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_only_a_page_of_the_same_host_may_send_a_form(origin: str, is_ours: bool
             check_origin(request)
 
 
-def test_a_forms_token_is_of_one_session_and_tells_nothing_of_the_cookie() -> None:
+def test_a_forms_token_is_of_one_session_and_reveals_no_cookie() -> None:
     one, other = Session("a" * 43, "hash"), Session("b" * 43, "hash")
 
-    assert one.owns(one.form_token)
-    assert not one.owns(other.form_token)
-    assert not one.owns("")
-    assert not one.owns("\udcff")
+    assert one.is_own_form(one.form_token)
+    assert not one.is_own_form(other.form_token)
+    assert not one.is_own_form("")
+    assert not one.is_own_form("\udcff")
     assert one.token not in one.form_token
     assert "a" * 43 not in repr(one)
     now = datetime.now(UTC)
-    assert Session("a", "h", now + timedelta(seconds=1)).may_act(now)
-    assert not Session("a", "h", now).may_act(now)
+    assert Session("a", "h", now + timedelta(seconds=1)).can_act(now)
+    assert not Session("a", "h", now).can_act(now)
 
 
 @pytest.mark.parametrize("state", [*RunState])
@@ -93,14 +93,14 @@ def test_each_state_has_its_actions(state: RunState) -> None:
         RunState.NEEDS_HUMAN: ["answer", "discard"],
     }
 
-    assert [order.name for order in possible_orders({"state": state})] == names.get(state, ["replay"])
+    assert [order.name for order in possible_run_actions({"state": state})] == names.get(state, ["replay"])
 
 
 def test_only_a_run_that_waits_for_its_time_is_retried_now() -> None:
     waiting = {"state": "queued", "not_before": datetime.now(UTC), "hold": None}
 
-    assert [order.name for order in possible_orders(waiting)] == ["retry-now", "cancel"]
-    assert [order.name for order in possible_orders({**waiting, "hold": "budget"})] == ["cancel"]
+    assert [order.name for order in possible_run_actions(waiting)] == ["retry-now", "cancel"]
+    assert [order.name for order in possible_run_actions({**waiting, "hold": "budget"})] == ["cancel"]
 
 
 def test_addresses_keep_an_apps_name_whatever_it_is() -> None:
@@ -113,21 +113,21 @@ def test_the_address_of_a_page_leads_to_it_again() -> None:
     path, query = "/console/triggers/Sales/lead@a%2Fb", b"app_id=a%26b"
     request = Request({"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []})
 
-    assert asked.address_here(request) == "/console/triggers/Sales/lead%40a%252Fb?app_id=a%26b"
+    assert asked.current_path(request) == "/console/triggers/Sales/lead%40a%252Fb?app_id=a%26b"
 
 
-async def test_the_order_of_shared_budgets_tells_one_app_no_amounts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their shares are not told, and which of two is the fuller one is not either."""
     now = datetime.now(UTC)
     shared = {
-        unit: Standing(
-            checked_budget(workflow="Digest", window="day", unit=unit, limit=100), None, now, now, spent=spent
+        unit: BudgetStatus(
+            parse_budget(workflow="Digest", window="day", unit=unit, limit=100), None, now, now, spent=spent
         )
         for unit, spent in (("tokens", 0), ("usd", 90 * 10**9))
     }
-    own = Standing(checked_budget(app_id="acme", window="day", unit="tokens", limit=100), "acme", now, now, spent=85)
+    own = BudgetStatus(parse_budget(app_id="acme", window="day", unit="tokens", limit=100), "acme", now, now, spent=85)
 
-    async def as_they_stand(*_: object) -> list[Standing]:
+    async def as_they_stand(*_: object) -> list[BudgetStatus]:
         return [*shared.values(), own]
 
     monkeypatch.setattr(budgets, "standings", as_they_stand)
@@ -142,10 +142,10 @@ async def test_the_order_of_shared_budgets_tells_one_app_no_amounts(monkeypatch:
 
 
 def test_times_are_asked_for_as_ages_or_dates() -> None:
-    assert asked.moment(QueryParams("since=2026-01-31"), "since") == datetime(2026, 1, 31, tzinfo=UTC)
-    assert asked.moment(QueryParams("since="), "since") is None
+    assert asked.moment_param(QueryParams("since=2026-01-31"), "since") == datetime(2026, 1, 31, tzinfo=UTC)
+    assert asked.moment_param(QueryParams("since="), "since") is None
     with pytest.raises(ProblemError, match="since: write a date"):
-        asked.moment(QueryParams("since=soon"), "since")
+        asked.moment_param(QueryParams("since=soon"), "since")
 
 
 def test_a_chart_stacks_the_largest_parts_and_one_of_the_rest() -> None:
@@ -155,7 +155,7 @@ def test_a_chart_stacks_the_largest_parts_and_one_of_the_rest() -> None:
     ]
     rows.append(UsageTotals(cost_nano_usd=10**9, key={"day": "2026-01-03", "model": "m0"}))
 
-    chart = drawn(rows, ["2026-01-01", "2026-01-02", "2026-01-03"], "day", "model")
+    chart = draw_chart(rows, ["2026-01-01", "2026-01-02", "2026-01-03"], "day", "model")
 
     assert chart.parts == ("m0", "m1", "m2", "m3", "m4", "others")
     assert (chart.measure, chart.top, chart.total) == ("USD", "44.00", "45.00")
@@ -169,16 +169,16 @@ def test_a_chart_stacks_the_largest_parts_and_one_of_the_rest() -> None:
 def test_without_prices_a_chart_counts_tokens() -> None:
     row = UsageTotals(input_tokens=12_000, output_tokens=345, key={"hour": "2026-01-01T08:00Z"})
 
-    chart = drawn([row], ["2026-01-01T08:00Z"], "hour", None)
+    chart = draw_chart([row], ["2026-01-01T08:00Z"], "hour", None)
 
     assert (chart.measure, chart.total, chart.parts) == ("tokens", "12.3k", ())
     assert chart.columns[0].label == "08:00"
 
 
 def test_the_runbooks_anchors_are_those_that_links_name() -> None:
-    markdown = RUNBOOK.read_text(encoding="utf-8")
+    markdown = RUNBOOK_FILE.read_text(encoding="utf-8")
 
-    html, headings = as_html(markdown)
+    html, headings = render_markdown(markdown)
 
     assert len(headings) == len({heading.slug for heading in headings}) > 5
     assert {slug(heading.text) for heading in headings} <= {heading.slug for heading in headings}
@@ -186,7 +186,7 @@ def test_the_runbooks_anchors_are_those_that_links_name() -> None:
 
 
 def test_a_runbook_runs_nothing_and_links_to_no_file_that_is_not_served() -> None:
-    html, headings = as_html(
+    html, headings = render_markdown(
         "# Same\n# Same\n[a](../docs/x.md) [b](#same) <img src=x onerror=alert(1)> ![c](x.png) [d](javascript:x)"
     )
 
@@ -197,10 +197,10 @@ def test_a_runbook_runs_nothing_and_links_to_no_file_that_is_not_served() -> Non
 
 
 def test_words_and_amounts() -> None:
-    assert [seconds(value) for value in (None, 0.0123, 5.25, 90)] == ["", "12 ms", "5.2 s", "1.5 min"]
-    assert [usd(value) for value in (None, 0.0, 0.0004, 0.02, 3.5)] == ["unknown", "0.00", "0.000400", "0.0200", "3.50"]
-    assert moment(None) == ""
-    assert badge("needs_human", "<b>") == '<span class="badge warn">needs human (&lt;b&gt;)</span>'
-    assert "<script>" not in preview("<script>")
-    assert "(5,000 characters)" in preview("x" * 5000)
-    assert len(preview("line\n" * 1000)) < 500
+    assert [format_seconds(value) for value in (None, 0.0123, 5.25, 90)] == ["", "12 ms", "5.2 s", "1.5 min"]
+    assert [format_usd_amount(value) for value in (None, 0.0, 0.0004, 0.02, 3.5)] == ["unknown", "0.00", "0.000400", "0.0200", "3.50"]
+    assert moment_html(None) == ""
+    assert badge_html("needs_human", "<b>") == '<span class="badge warn">needs human (&lt;b&gt;)</span>'
+    assert "<script>" not in preview_html("<script>")
+    assert "(5,000 characters)" in preview_html("x" * 5000)
+    assert len(preview_html("line\n" * 1000)) < 500

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ops.console.pages import Pages
-from ops.console.questions import given_answer, shown_questions
-from ops.console.run_orders import allowed_orders, possible_orders
+from ops.console.pages import PageRenderer
+from ops.console.questions import parse_answer, question_views
+from ops.console.run_orders import allowed_run_actions, possible_run_actions
 from ops.console.sessions import Session
 from ops.console.visitor import Visitor
 from triggers.api.access import Caller
@@ -32,11 +32,11 @@ PAY: dict[str, Any] = {
     "keys": ["verdict", "why"],
 }
 ASK: dict[str, Any] = {"kind": "tool", "number": 4, "id": "q_1", "agent": "Clerk", "turn": 4, "tool": "Card"}
-SAYS: dict[str, Any] = {"kind": "message", "number": 1, "agent": "A", "turn": 1, "text": "Which colour?"}
+ANSWER_SCHEMA: dict[str, Any] = {"kind": "message", "number": 1, "agent": "A", "turn": 1, "text": "Which colour?"}
 OLD: dict[str, Any] = {"kind": "tool", "number": 1, "agent": "A", "turn": 1, "text": "t waits", "tool": "Card"}
 ANSWERED: dict[str, Any] = {"number": 2, "by": "Ada (api)", "question": {"id": "q_0", "tool": "Form", "keys": ["a"]}}
 RUN: dict[str, Any] = {"run_id": "run_1", "workflow": "W", "app_id": "a", "state": "needs_human"}
-WAITING = {**RUN, "question": SAYS, "questions": [SAYS, PAY, ASK], "answers": [ANSWERED]}
+WAITING = {**RUN, "question": ANSWER_SCHEMA, "questions": [ANSWER_SCHEMA, PAY, ASK], "answers": [ANSWERED]}
 
 
 def visitor(*, may_approve: bool = True, may_act: bool = True, access: Any = "write") -> Visitor:
@@ -44,15 +44,15 @@ def visitor(*, may_approve: bool = True, may_act: bool = True, access: Any = "wr
     return Visitor(Session("t" * 43, "hash", NOW + timedelta(minutes=5) if may_act else None), Caller(key))
 
 
-def page(run: dict[str, Any], who: Visitor) -> str:
-    order = next(each for each in possible_orders(run) if each.name == "answer")
+def page(run: dict[str, Any], visitor_: Visitor) -> str:
+    order = next(each for each in possible_run_actions(run) if each.name == "answer")
     values: dict[str, Any] = {
         "run": run,
         "order": order,
-        "questions": shown_questions(run),
+        "questions": question_views(run),
         "path": "/console/runs/run_1",
     }
-    return bytes(Pages().page("answer", who, title="Answer?", **values).body).decode()
+    return bytes(PageRenderer().render("answer", visitor_, title="Answer?", **values).body).decode()
 
 
 def test_each_question_is_shown_once_with_its_own_form() -> None:
@@ -112,7 +112,7 @@ def test_only_a_session_that_may_approve_has_forms(who: Visitor, forms: int, ord
     assert "Pay 12 EUR?" in html
     assert why_not in html
     assert ("why-not" in html) == bool(why_not)
-    assert [order.name for order in allowed_orders(WAITING, who)] == orders
+    assert [order.name for order in allowed_run_actions(WAITING, who)] == orders
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_only_a_session_that_may_approve_has_forms(who: Visitor, forms: int, ord
     ],
 )
 def test_a_form_answers_the_question_that_it_shows(form: dict[str, str], said: dict[str, Any]) -> None:
-    assert given_answer(WAITING, form) == said
+    assert parse_answer(WAITING, form) == said
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_form_answers_the_question_that_it_shows(form: dict[str, str], said: d
         *({"question": "q_1", "responses": text} for text in ("", "[1]", "{", "null", "[" * 5_000, '{"a": NaN}')),
     ],
 )
-def test_a_form_that_cannot_be_meant_is_told_so(form: dict[str, str]) -> None:
+def test_an_impossible_form_gets_an_error(form: dict[str, str]) -> None:
     with pytest.raises(ProblemError) as told:
-        given_answer(WAITING, form)
+        parse_answer(WAITING, form)
     assert told.value.status == 422

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ops.console.timeline import LEAST_WIDTH, Bar, owners_of
+from ops.console.timeline import MIN_WIDTH_PERCENT, TimelineBar, owner_views
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -61,10 +61,10 @@ def story(turns: list[dict[str, Any]], history: list[dict[str, Any]], *, state: 
 def test_a_turn_stands_where_its_first_call_began() -> None:
     told = story([turn(1, "A"), turn(2, "B", duration_s=5)], [line(1, begun_s=0, ended_s=10, turns=2)])
 
-    [owner] = owners_of(told, [call(1, 1, "A", begun_s=1), call(1, 2, "B", begun_s=4)], now=at(60))
+    [owner] = owner_views(told, [call(1, 1, "A", begun_s=1), call(1, 2, "B", begun_s=4)], now=at(60))
 
-    assert owner.bar == Bar(0, 100)
-    assert [each.bar for each in owner.turns] == [Bar(10, 20), Bar(40, 50)]
+    assert owner.bar == TimelineBar(0, 100)
+    assert [each.bar for each in owner.turns] == [TimelineBar(10, 20), TimelineBar(40, 50)]
     assert [each.cost_usd for each in owner.turns] == [1e-6, 1e-6]
     assert owner.turns[0].models == ("gpt",)
 
@@ -73,43 +73,43 @@ def test_calls_of_one_agent_in_a_row_are_shared_out_by_their_tokens() -> None:
     turns = [turn(1, "A", tokens=(200, 20)), turn(2, "A")]
     calls = [call(1, number, "A", begun_s=number) for number in (1, 2, 3)]
 
-    [owner] = owners_of(story(turns, [line(1, begun_s=0, ended_s=10, turns=2)]), calls, now=at(60))
+    [owner] = owner_views(story(turns, [line(1, begun_s=0, ended_s=10, turns=2)]), calls, now=at(60))
 
     assert [each.cost_usd for each in owner.turns] == [2e-6, 1e-6]
 
 
-def test_what_a_lost_owner_called_and_did_not_commit_is_nobodys_turn() -> None:
+def test_uncommitted_calls_of_a_lost_owner_belong_to_no_turn() -> None:
     turns = [turn(1, "A"), turn(2, "A")]
     history = [line(1, begun_s=0, ended_s=4, turns=1), line(2, begun_s=5, ended_s=10, turns=2)]
     calls = [call(1, 1, "A", begun_s=1), call(1, 2, "A", begun_s=3), call(2, 1, "A", begun_s=6)]
 
-    first, second = owners_of(story(turns, history), calls, now=at(60))
+    first, second = owner_views(story(turns, history), calls, now=at(60))
 
     assert [each.number for each in (*first.turns, *second.turns)] == [1, 2]
-    assert second.turns[0].bar == Bar(60, 20)
-    assert second.bar == Bar(50, 50)
+    assert second.turns[0].bar == TimelineBar(60, 20)
+    assert second.bar == TimelineBar(50, 50)
 
 
-def test_what_is_not_known_of_a_cost_is_not_told() -> None:
+def test_an_unknown_part_of_a_cost_is_not_shown() -> None:
     turns = [turn(1, "A", tokens=(999, 9)), turn(2, "B")]
     calls = [call(1, 1, "A", begun_s=1), call(1, 2, "B", begun_s=4, cost_nano_usd=None)]
 
-    [owner] = owners_of(story(turns, [line(1, begun_s=0, ended_s=10, turns=2)]), calls, now=at(60))
+    [owner] = owner_views(story(turns, [line(1, begun_s=0, ended_s=10, turns=2)]), calls, now=at(60))
 
     assert [each.cost_usd for each in owner.turns] == [None, None]
 
 
 def test_without_a_ledger_turns_follow_each_other() -> None:
-    [owner] = owners_of(story([turn(1, "A"), turn(2, "B")], [line(1, begun_s=2, ended_s=10, turns=2)]), [], now=at(60))
+    [owner] = owner_views(story([turn(1, "A"), turn(2, "B")], [line(1, begun_s=2, ended_s=10, turns=2)]), [], now=at(60))
 
-    assert [each.bar for each in owner.turns] == [Bar(20, 20), Bar(40, 20)]
+    assert [each.bar for each in owner.turns] == [TimelineBar(20, 20), TimelineBar(40, 20)]
 
 
-def test_who_is_at_work_now_is_an_owner_too_and_what_takes_no_time_is_seen() -> None:
+def test_the_present_owner_is_listed_and_an_instant_is_visible() -> None:
     running = story([turn(1, "A", duration_s=0)], [], state="running")
 
-    [owner] = owners_of(running, [call(1, 1, "A", begun_s=59.99)], now=at(60))
+    [owner] = owner_views(running, [call(1, 1, "A", begun_s=59.99)], now=at(60))
 
     assert owner.line is None
-    assert owner.turns[0].bar == Bar(100 - LEAST_WIDTH, LEAST_WIDTH)
-    assert [*owners_of({**running, "state": "queued", "turns": [], "started_at": None}, [], now=at(60))] == []
+    assert owner.turns[0].bar == TimelineBar(100 - MIN_WIDTH_PERCENT, MIN_WIDTH_PERCENT)
+    assert [*owner_views({**running, "state": "queued", "turns": [], "started_at": None}, [], now=at(60))] == []

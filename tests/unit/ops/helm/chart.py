@@ -95,7 +95,7 @@ def pod_of(deployment: Document) -> Document:
     return dict(deployment["spec"]["template"]["spec"])
 
 
-def rendered(
+def render_chart(
     renderer: Path, values: Values, *, release: str = "unattended", namespace: str = "flows", chart: Path = CHART
 ) -> Rendered:
     asked = {"chart": str(chart), "release": release, "namespace": namespace, "values": values}

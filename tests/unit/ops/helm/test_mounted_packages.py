@@ -34,11 +34,11 @@ def test_a_package_in_a_config_map_is_used_and_exchanged_without_a_restart(tmp_p
     volume.publish("first")
     first = catalog.packages()
     volume.publish("second")
-    catalog.look_again()
+    catalog.invalidate()
     second = catalog.packages()
 
     assert set(first) == set(second) == {"Morning"}
     assert first["Morning"].version != second["Morning"].version
-    assert catalog.refused == {}
+    assert catalog.refusals == {}
     # A run that pinned the version of before goes on with it, though its files are gone.
     assert catalog.get("Morning", version=first["Morning"].version) == first["Morning"]

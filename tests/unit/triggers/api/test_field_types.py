@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from triggers.api.field_types import Moment, Name
-from triggers.api.trigger_models import ResumeOrder
+from triggers.api.trigger_models import ResumeRequest
 
 MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 NAME: TypeAdapter[str] = TypeAdapter(Name)
@@ -50,8 +50,8 @@ def test_a_plus_that_an_address_made_a_space_is_explained() -> None:
         MOMENT.validate_python("2026-01-31T09:00:00 01:00")
 
 
-def test_one_sentence_is_told_whatever_is_wrong_with_a_value() -> None:
-    place: TypeAdapter[object] = TypeAdapter(ResumeOrder)
+def test_one_sentence_is_reported_for_any_invalid_value() -> None:
+    place: TypeAdapter[object] = TypeAdapter(ResumeRequest)
     unfit: list[object] = [5, "then", "", [], {}]
     for bad in unfit:
         with pytest.raises(ValidationError) as told:

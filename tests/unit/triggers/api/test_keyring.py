@@ -5,30 +5,30 @@ from datetime import UTC, datetime, timedelta
 
 from pymongo.errors import AutoReconnect
 
-from triggers.api.keyring import MOST_REMEMBERED, STRANGERS_BURST, STRANGERS_PER_S, Keyring
-from triggers.api_keys import ApiKey, hash_of
+from triggers.api.keyring import MAX_CACHED, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_PER_S, Keyring
+from triggers.api_keys import ApiKey, hash_key
 from triggers.gateway.problems import ProblemError
 
 GOOD = "ua_" + "g" * 43
 
 
-class Clock:
+class FakeClock:
     now = 1_000.0
 
     def __call__(self) -> float:
         return self.now
 
 
-class Keys:
+class FakeKeys:
     def __init__(self) -> None:
         self.key: ApiKey | None = ApiKey("key_1", "ci", "acme", datetime(2026, 1, 1, tzinfo=UTC))
-        self.asked: list[str] = []
+        self.queries: list[str] = []
         self.noted: list[datetime] = []
         self.is_away = False
 
     async def find(self, hash_: str) -> ApiKey | None:
-        self.asked.append(hash_)
-        return self.key if hash_ == hash_of(GOOD) else None
+        self.queries.append(hash_)
+        return self.key if hash_ == hash_key(GOOD) else None
 
     async def note_use(self, key_id: str, at: datetime) -> None:
         assert key_id == "key_1"
@@ -37,33 +37,33 @@ class Keys:
         self.noted.append(at)
 
 
-def stranger(number: int) -> str:
+def unknown_key(number: int) -> str:
     return f"ua_{number:043}"
 
 
 async def status_of(keyring: Keyring, plaintext: str) -> int:
     try:
-        await keyring.key_of(plaintext)
+        await keyring.authenticate(plaintext)
     except ProblemError as problem:
         return problem.status
     return 200
 
 
 async def test_the_store_is_asked_once_a_second_for_each_key_good_or_not() -> None:
-    keys, clock = Keys(), Clock()
+    keys, clock = FakeKeys(), FakeClock()
     keyring = Keyring(keys, clock=clock)
 
-    statuses = [await status_of(keyring, each) for each in (GOOD, stranger(1), GOOD, stranger(1))]
+    statuses = [await status_of(keyring, each) for each in (GOOD, unknown_key(1), GOOD, unknown_key(1))]
 
     assert statuses == [200, 401, 200, 401]
-    assert keys.asked == [hash_of(GOOD), hash_of(stranger(1))]
+    assert keys.queries == [hash_key(GOOD), hash_key(unknown_key(1))]
     clock.now += 1.0
     await status_of(keyring, GOOD)
-    assert len(keys.asked) == 3
+    assert len(keys.queries) == 3
 
 
 async def test_a_revoked_key_is_refused_a_second_later() -> None:
-    keys, clock = Keys(), Clock()
+    keys, clock = FakeKeys(), FakeClock()
     keyring = Keyring(keys, clock=clock)
     assert await status_of(keyring, GOOD) == 200
     keys.key = None
@@ -74,77 +74,77 @@ async def test_a_revoked_key_is_refused_a_second_later() -> None:
 
 
 async def test_a_key_that_expires_is_refused_at_once_though_it_is_remembered() -> None:
-    keys = Keys()
+    keys = FakeKeys()
     assert keys.key is not None
-    keyring = Keyring(keys, clock=Clock())
+    keyring = Keyring(keys, clock=FakeClock())
     keys.key = replace(keys.key, expires_at=datetime.now(UTC) + timedelta(milliseconds=50))
     assert await status_of(keyring, GOOD) == 200
 
     while datetime.now(UTC) < keys.key.expires_at:  # type: ignore[operator]  # it was given one
         pass
     assert await status_of(keyring, GOOD) == 401
-    assert len(keys.asked) == 1
+    assert len(keys.queries) == 1
 
 
 async def test_what_cannot_be_a_key_never_reaches_the_store() -> None:
-    keys = Keys()
-    keyring = Keyring(keys, clock=Clock())
+    keys = FakeKeys()
+    keyring = Keyring(keys, clock=FakeClock())
 
     assert [await status_of(keyring, each) for each in ("", "ua_", "x" * 5_000, "ua_ü")] == [401] * 4
-    assert keys.asked == []
+    assert keys.queries == []
 
 
-async def test_strangers_use_up_what_they_share_and_good_keys_are_still_looked_up() -> None:
-    keys, clock = Keys(), Clock()
+async def test_unknown_keys_use_up_a_shared_quota_and_good_keys_still_work() -> None:
+    keys, clock = FakeKeys(), FakeClock()
     keyring = Keyring(keys, clock=clock)
     assert await status_of(keyring, GOOD) == 200
     clock.now += 10.0
 
-    statuses = [await status_of(keyring, stranger(number)) for number in range(STRANGERS_BURST + 50)]
+    statuses = [await status_of(keyring, unknown_key(number)) for number in range(UNKNOWN_KEYS_BURST + 50)]
 
-    assert statuses == [401] * STRANGERS_BURST + [429] * 50
-    assert len(keys.asked) == STRANGERS_BURST + 1
+    assert statuses == [401] * UNKNOWN_KEYS_BURST + [429] * 50
+    assert len(keys.queries) == UNKNOWN_KEYS_BURST + 1
     assert await status_of(keyring, "ua_other" + "x" * 38) == 429
     clock.now += 1.0
     assert await status_of(keyring, GOOD) == 200
-    statuses = [await status_of(keyring, stranger(10_000 + number)) for number in range(STRANGERS_PER_S + 50)]
-    assert statuses == [401] * STRANGERS_PER_S + [429] * 50
+    statuses = [await status_of(keyring, unknown_key(10_000 + number)) for number in range(UNKNOWN_KEYS_PER_S + 50)]
+    assert statuses == [401] * UNKNOWN_KEYS_PER_S + [429] * 50
 
 
-async def test_calls_that_cost_nothing_keep_nobody_out() -> None:
-    keys = Keys()
-    keyring = Keyring(keys, clock=Clock())
-    await status_of(keyring, stranger(1))
+async def test_calls_that_cost_nothing_block_no_key() -> None:
+    keys = FakeKeys()
+    keyring = Keyring(keys, clock=FakeClock())
+    await status_of(keyring, unknown_key(1))
 
-    for plaintext in ("", "ua_guess", stranger(1)):  # no key, none that could be one, and one that is remembered
-        assert {await status_of(keyring, plaintext) for _ in range(STRANGERS_BURST + 1)} == {401}
+    for plaintext in ("", "ua_guess", unknown_key(1)):  # no key, none that could be one, and one that is remembered
+        assert {await status_of(keyring, plaintext) for _ in range(UNKNOWN_KEYS_BURST + 1)} == {401}
 
-    assert len(keys.asked) == 1
+    assert len(keys.queries) == 1
     assert await status_of(keyring, GOOD) == 200  # which this process has never seen
 
 
-async def test_a_use_is_noted_once_a_minute_and_a_store_that_is_away_refuses_nobody() -> None:
-    keys = Keys()
+async def test_a_use_is_noted_once_a_minute_and_a_lost_store_refuses_no_key() -> None:
+    keys = FakeKeys()
     keys.is_away = True
-    assert await status_of(Keyring(keys, clock=Clock()), GOOD) == 200
+    assert await status_of(Keyring(keys, clock=FakeClock()), GOOD) == 200
 
     keys.is_away = False
-    keyring = Keyring(keys, clock=Clock())
+    keyring = Keyring(keys, clock=FakeClock())
     for _ in range(5):
         await status_of(keyring, GOOD)
     assert len(keys.noted) == 1
 
     assert keys.key is not None
     keys.key = replace(keys.key, last_used_at=datetime.now(UTC) - timedelta(seconds=30))
-    await status_of(Keyring(keys, clock=Clock()), GOOD)  # another gateway has noted it half a minute ago
+    await status_of(Keyring(keys, clock=FakeClock()), GOOD)  # another gateway has noted it half a minute ago
     assert len(keys.noted) == 1
 
 
-async def test_strangers_do_not_fill_the_memory() -> None:
-    keys, clock = Keys(), Clock()
+async def test_unknown_keys_do_not_fill_the_memory() -> None:
+    keys, clock = FakeKeys(), FakeClock()
     keyring = Keyring(keys, clock=clock)
-    for number in range(MOST_REMEMBERED + 20):
-        clock.now += 1 / STRANGERS_PER_S  # as fast as they are let in
-        await status_of(keyring, stranger(number))
+    for number in range(MAX_CACHED + 20):
+        clock.now += 1 / UNKNOWN_KEYS_PER_S  # as fast as they are let in
+        await status_of(keyring, unknown_key(number))
 
-    assert len(keyring._asked) == MOST_REMEMBERED
+    assert len(keyring._cache) == MAX_CACHED

@@ -44,7 +44,7 @@ def ref(name: str) -> dict[str, Any]:
     ],
 )
 def test_a_schema_in_words(schema: dict[str, Any], words: str) -> None:
-    assert SCHEMAS.words(schema) == words
+    assert SCHEMAS.describe_type(schema) == words
 
 
 def test_the_fields_of_one_and_of_several_objects() -> None:
@@ -65,6 +65,6 @@ def test_a_schema_that_holds_itself_comes_to_an_end() -> None:
     schemas = Schemas({"components": {"schemas": {"Self": {"anyOf": [ref("Self")]}}}})
 
     assert schemas.example(ref("Self")) == "text"
-    assert "…" in schemas.words(
+    assert "…" in schemas.describe_type(
         {"anyOf": [{"anyOf": [{"anyOf": [{"anyOf": [{"anyOf": [{"anyOf": [{"anyOf": [{}]}]}]}]}]}]}]}
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from triggers.change_stream.watches import Watch, watch
+from triggers.change_stream.watches import ChangeTrigger, make_change_trigger
 from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.change import ChangeSpec
 
@@ -16,5 +16,5 @@ def trigger(*, made_for: str | None = None, **changes: Any) -> Trigger:
     return Trigger("Orders", spec(**changes), app_id=made_for)
 
 
-def watch_of(**changes: Any) -> Watch:
-    return watch(trigger(**changes))
+def watch_of(**changes: Any) -> ChangeTrigger:
+    return make_change_trigger(trigger(**changes))

@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from triggers.change_stream.bunches import BUNCH, Bunches
+from triggers.change_stream.bunches import MAX_BATCH_EVENTS, EventBatcher
 
 Event = dict[str, Any]
 
 
-class Desk:
+class RecordingIntake:
     """Takes what it is given once it is told to go on."""
 
     def __init__(self) -> None:
-        self.taken: list[list[int]] = []
+        self.batches: list[list[int]] = []
         self.go_on = asyncio.Event()
         self.fails_at: int | None = None
 
     def lanes(self, event: Event) -> Collection[Hashable]:
         return (event["lane"],)
 
-    async def take(self, events: Sequence[Event]) -> None:
+    async def process(self, events: Sequence[Event]) -> None:
         numbers = [event["n"] for event in events]
-        self.taken.append(numbers)
+        self.batches.append(numbers)
         await self.go_on.wait()
         if self.fails_at in numbers:
             raise ConnectionError("away")
@@ -34,94 +34,94 @@ def event(n: int, *, lane: int | None = None) -> Event:
     return {"n": n, "lane": n if lane is None else lane}
 
 
-async def settled() -> None:
+async def let_tasks_run() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 async def test_what_has_come_by_the_time_the_reader_waits_goes_together() -> None:
-    desk = Desk()
-    bunches = Bunches(desk)
+    desk = RecordingIntake()
+    bunches = EventBatcher(desk)
     for n in range(5):
         bunches.add(event(n))
-    await settled()
+    await let_tasks_run()
     for n in range(5, 8):
         bunches.add(event(n))
-    await settled()
-    assert desk.taken == [[0, 1, 2, 3, 4], [5, 6, 7]]
+    await let_tasks_run()
+    assert desk.batches == [[0, 1, 2, 3, 4], [5, 6, 7]]
 
     bunches.add(event(8))  # two are on their way: it waits, and gathers what comes
     bunches.add(event(9))
-    await settled()
-    assert len(desk.taken) == 2
+    await let_tasks_run()
+    assert len(desk.batches) == 2
     desk.go_on.set()
     newest = await bunches.finish(0)
 
-    assert desk.taken[2:] == [[8, 9]]
+    assert desk.batches[2:] == [[8, 9]]
     assert newest == event(9)
     assert (bunches.events, bunches.bytes) == (0, 0)
 
 
 async def test_events_of_one_lane_wait_for_the_earlier_ones_and_others_do_not() -> None:
-    desk = Desk()
-    bunches = Bunches(desk)
+    desk = RecordingIntake()
+    bunches = EventBatcher(desk)
     bunches.add(event(1, lane=7))
-    await settled()
+    await let_tasks_run()
     bunches.add(event(2, lane=7))
-    await settled()
-    assert desk.taken == [[1]]
+    await let_tasks_run()
+    assert desk.batches == [[1]]
 
     desk.go_on.set()
     await bunches.finish(0)
 
-    assert desk.taken == [[1], [2]]
+    assert desk.batches == [[1], [2]]
 
 
-async def test_a_bunch_has_an_end_and_the_oldest_are_finished_first() -> None:
-    desk = Desk()
+async def test_a_batch_is_bounded_and_the_oldest_events_finish_first() -> None:
+    desk = RecordingIntake()
     desk.go_on.set()
-    bunches = Bunches(desk)
-    for n in range(BUNCH + 10):
+    bunches = EventBatcher(desk)
+    for n in range(MAX_BATCH_EVENTS + 10):
         bunches.add(event(n))
 
     newest = await bunches.finish(10)
 
-    assert newest == event(BUNCH - 1)
+    assert newest == event(MAX_BATCH_EVENTS - 1)
     assert bunches.events == 10
-    assert await bunches.finish(0) == event(BUNCH + 9)
+    assert await bunches.finish(0) == event(MAX_BATCH_EVENTS + 9)
 
 
 async def test_what_fails_is_raised_and_neither_its_lane_nor_what_waits_is_taken() -> None:
-    desk = Desk()
+    desk = RecordingIntake()
     desk.fails_at = 1
-    bunches = Bunches(desk)
+    bunches = EventBatcher(desk)
     bunches.add(event(1, lane=7))
-    await settled()
+    await let_tasks_run()
     bunches.add(event(2, lane=7))
-    await settled()
+    await let_tasks_run()
     bunches.add(event(3))
     desk.go_on.set()
 
     with pytest.raises(ConnectionError):
         await bunches.finish(0)
-    await bunches.end()
+    await bunches.close()
 
-    assert desk.taken == [[1]]
+    assert desk.batches == [[1]]
 
 
-async def test_what_comes_after_a_failure_that_nobody_has_noticed_yet_does_not_overtake_it() -> None:
-    desk = Desk()
+async def test_an_event_after_an_unnoticed_failure_does_not_overtake_it() -> None:
+    desk = RecordingIntake()
     desk.fails_at = 1
     desk.go_on.set()
-    bunches = Bunches(desk)
+    bunches = EventBatcher(desk)
     bunches.add(event(1, lane=7))
-    await settled()
+    await let_tasks_run()
     bunches.add(event(2, lane=7))
     bunches.add(event(3))
-    await settled()
+    await let_tasks_run()
 
     with pytest.raises(ConnectionError):
         await bunches.finish(0)
-    await bunches.end()
+    await bunches.close()
 
-    assert desk.taken == [[1]]
+    assert desk.batches == [[1]]

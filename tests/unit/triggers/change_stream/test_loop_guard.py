@@ -7,43 +7,43 @@ from workflows.package.trigger_specs.change import LoopGuard
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LIMIT = LoopGuard.model_validate({"max": 3, "per": "60s"})
-GO, LOOP, SAID = Verdict.GO, Verdict.LOOP, Verdict.LOOP_SAID_ALREADY
+GO, LOOP, SAID = Verdict.GO, Verdict.LOOP, Verdict.LOOP_REPORTED
 
 
-def judged(guards: LoopGuards, *moments: tuple[int, float], document: str = "1") -> list[Verdict]:
+def check_all(guards: LoopGuards, *moments: tuple[int, float], document: str = "1") -> list[Verdict]:
     """Events by their number in the stream, and when they happened."""
     key, verdicts = ("Orders/paid", document), []
     for number, second in moments:
         event_id, happened = f"82{number:06d}", START + timedelta(seconds=second)
-        verdicts.append(guards.judge(key, LIMIT, event_id=event_id, happened=happened))
+        verdicts.append(guards.judge(key, LIMIT, event_id=event_id, event_time=happened))
         if verdicts[-1] is GO:
-            guards.count(key, event_id=event_id, happened=happened)
+            guards.count_start(key, event_id=event_id, event_time=happened)
     return verdicts
 
 
-def test_more_than_the_limit_in_the_window_is_a_loop_that_is_said_once() -> None:
-    assert judged(LoopGuards(), *((n, n) for n in range(6))) == [GO, GO, GO, LOOP, SAID, SAID]
+def test_more_than_the_limit_in_the_window_is_a_loop_reported_once() -> None:
+    assert check_all(LoopGuards(), *((n, n) for n in range(6))) == [GO, GO, GO, LOOP, SAID, SAID]
 
 
-def test_the_window_moves_on_with_the_changes_and_is_said_again() -> None:
+def test_the_window_moves_on_with_the_changes_and_reports_again() -> None:
     guards = LoopGuards()
-    judged(guards, *((n, 0) for n in range(5)))
+    check_all(guards, *((n, 0) for n in range(5)))
 
-    assert judged(guards, (10, 61), (11, 61), (12, 61), (13, 61)) == [GO, GO, GO, LOOP]
+    assert check_all(guards, (10, 61), (11, 61), (12, 61), (13, 61)) == [GO, GO, GO, LOOP]
 
 
 def test_other_documents_are_counted_by_themselves() -> None:
     guards = LoopGuards()
-    judged(guards, *((n, 0) for n in range(4)))
+    check_all(guards, *((n, 0) for n in range(4)))
 
-    assert judged(guards, (9, 0), document="2") == [GO]
+    assert check_all(guards, (9, 0), document="2") == [GO]
 
 
 def test_what_is_read_again_is_judged_as_before() -> None:
     guards = LoopGuards()
-    first = judged(guards, *((n, n) for n in range(5)))
+    first = check_all(guards, *((n, n) for n in range(5)))
 
-    again = judged(guards, *((n, n) for n in range(5)))
+    again = check_all(guards, *((n, n) for n in range(5)))
 
     assert first[:3] == again[:3] == [GO, GO, GO]
     assert GO not in again[3:]
@@ -51,15 +51,15 @@ def test_what_is_read_again_is_judged_as_before() -> None:
 
 def test_a_stream_that_is_set_back_before_what_is_remembered_begins_anew() -> None:
     guards = LoopGuards()
-    judged(guards, *((100 + n, 1000 + n) for n in range(4)))
+    check_all(guards, *((100 + n, 1000 + n) for n in range(4)))
 
-    assert judged(guards, *((n, n) for n in range(4))) == [GO, GO, GO, LOOP]
+    assert check_all(guards, *((n, n) for n in range(4))) == [GO, GO, GO, LOOP]
 
 
 def test_memory_is_bounded_by_documents_and_by_events() -> None:
-    guards = LoopGuards(most_documents=5, most_events=9)
+    guards = LoopGuards(max_documents=5, max_events=9)
     for document in range(50):
-        judged(guards, *((n, n) for n in range(3)), document=str(document))
+        check_all(guards, *((n, n) for n in range(3)), document=str(document))
 
     assert len(guards._windows) <= 5
-    assert sum(len(window.let_go) for window in guards._windows.values()) == guards._events <= 9
+    assert sum(len(window.starts) for window in guards._windows.values()) == guards._events <= 9

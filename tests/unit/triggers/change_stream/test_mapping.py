@@ -7,8 +7,8 @@ import pytest
 from bson import Binary, Decimal128, ObjectId
 
 from tests.unit.triggers.change_stream.specs import watch_of
-from triggers.change_stream.mapping import LONGEST_KEY, Change, apps_of, debounce_key, order_key, request_of
-from triggers.payload import PayloadError
+from triggers.change_stream.mapping import MAX_KEY_LENGTH, ChangeEvent, change_apps, debounce_key, order_key, build_change_request
+from triggers.payload import ExpressionError
 from workers.store.run import RunRequest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,14 +20,14 @@ EVENT = {
 }
 
 
-def change(**changes: Any) -> Change:
-    return Change({"_id": {"_data": "82ab"}, **EVENT, **changes}, NOW)
+def change(**changes: Any) -> ChangeEvent:
+    return ChangeEvent({"_id": {"_data": "82ab"}, **EVENT, **changes}, NOW)
 
 
-def requests(event: Change | None = None, **changes: Any) -> list[RunRequest]:
+def requests(event: ChangeEvent | None = None, **changes: Any) -> list[RunRequest]:
     watch = watch_of(**{"apps": () if "app_id" in changes else ("acme",), **changes})
     event = event or change()
-    return [request_of(watch, app_id, event, NOW) for app_id in apps_of(watch, event)]
+    return [build_change_request(watch, app_id, event, NOW) for app_id in change_apps(watch, event)]
 
 
 def test_the_app_input_and_message_are_selected_from_the_event() -> None:
@@ -53,7 +53,7 @@ def test_listed_apps_get_a_run_each() -> None:
     ids=lambda value: repr(value)[:12],
 )
 def test_an_event_without_a_usable_app_is_refused(tenant: Any) -> None:
-    with pytest.raises(PayloadError, match=r"fullDocument\.tenant"):
+    with pytest.raises(ExpressionError, match=r"fullDocument\.tenant"):
         requests(change(fullDocument={"tenant": tenant}), app_id="=fullDocument.tenant")
 
 
@@ -63,7 +63,7 @@ def test_a_number_names_an_app() -> None:
     assert request.app_id == "12"
 
 
-def test_runs_of_one_document_share_a_key_and_are_in_the_order_of_the_stream() -> None:
+def test_runs_of_one_document_share_a_key_and_follow_the_streams_order() -> None:
     first, second = requests(), requests(change(operationType="update"))
     other = requests(change(documentKey={"_id": "o2"}))
     elsewhere = requests(change(ns={"db": "shop", "coll": "refunds"}), collection=None)
@@ -101,4 +101,4 @@ def test_no_two_documents_share_a_key_and_no_key_is_long(one: Any, other: Any) -
     keys = [debounce_key(watch_of(), "acme", change(documentKey=key)) for key in (one, other)]
 
     assert keys[0] != keys[1]
-    assert all(len(key) <= LONGEST_KEY for key in keys)
+    assert all(len(key) <= MAX_KEY_LENGTH for key in keys)

@@ -13,7 +13,7 @@ from bson.datetime_ms import DatetimeMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triggers.change_stream.plain import plain
+from triggers.change_stream.plain import to_plain
 
 LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
@@ -52,7 +52,7 @@ ONE = UUID("12345678-1234-5678-1234-567812345678")
     ids=lambda value: repr(value)[:24],
 )
 def test_each_kind_of_value_has_one_form(value: Any, seen: Any) -> None:
-    assert plain(value) == seen
+    assert to_plain(value) == seen
 
 
 values = st.recursive(
@@ -72,6 +72,6 @@ values = st.recursive(
 @settings(max_examples=30, deadline=None)
 @given(values)
 def test_whatever_a_document_holds_becomes_json_that_can_be_read_again(value: Any) -> None:
-    seen = plain(decode(encode({"value": value}), LENIENT)["value"])
+    seen = to_plain(decode(encode({"value": value}), LENIENT)["value"])
 
     assert json.loads(json.dumps(seen, allow_nan=False)) == seen

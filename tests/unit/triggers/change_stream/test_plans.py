@@ -7,13 +7,13 @@ import pytest
 from pydantic import ValidationError
 
 from tests.unit.triggers.change_stream.specs import spec, trigger, watch_of
-from triggers.change_stream.plan import StreamPlan, by_stream, match_stage, plan_of
-from triggers.change_stream.stages import guarded
-from triggers.change_stream.stream_ids import database_of, stream_of
-from triggers.change_stream.watches import Watch, inactive_because, watch
+from triggers.change_stream.plan import StreamPlan, group_by_stream, match_stage, plan_stream
+from triggers.change_stream.stages import guard_stages
+from triggers.change_stream.stream_ids import stream_database, stream_id_of
+from triggers.change_stream.watches import ChangeTrigger, inactive_reason, make_change_trigger
 from triggers.register.trigger import Trigger
 from workers.store.own_collections import OWN_COLLECTIONS
-from workflows.package.trigger_specs.change import KEPT_FIELDS
+from workflows.package.trigger_specs.change import PROTECTED_FIELDS
 from workflows.package.trigger_specs.run_finished import RunFinishedSpec
 
 OWN = "unattended"
@@ -21,8 +21,8 @@ MATCH = {"$match": {"fullDocument.n": 1}}
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def plan(*watches: Watch) -> StreamPlan:
-    return plan_of("shop", watches, own_database=OWN)
+def plan(*watches: ChangeTrigger) -> StreamPlan:
+    return plan_stream("shop", watches, own_database=OWN)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ def plan(*watches: Watch) -> StreamPlan:
     ],
 )
 def test_a_streams_id_follows_from_what_cannot_be_shared(changes: dict[str, Any], stream: str | None) -> None:
-    made = stream_of(trigger(**changes), own_database=OWN)
+    made = stream_id_of(trigger(**changes), own_database=OWN)
 
     assert made == (stream or "shop/full_document=when_available/pre_image=when_available")
-    assert database_of(str(made)) == "shop"
+    assert stream_database(str(made)) == "shop"
 
 
 def test_triggers_of_one_name_and_two_apps_have_a_pipeline_each() -> None:
-    streams = {stream_of(Trigger("O", spec(apps=(), pipeline=(MATCH,)), app_id=app), own_database=OWN) for app in "ab"}
+    streams = {stream_id_of(Trigger("O", spec(apps=(), pipeline=(MATCH,)), app_id=app), own_database=OWN) for app in "ab"}
 
     assert len(streams) == 2
 
@@ -54,14 +54,14 @@ def test_triggers_of_one_name_and_two_apps_have_a_pipeline_each() -> None:
 def test_ends_of_runs_come_from_a_stream_of_our_own_database() -> None:
     after = Trigger("Orders", RunFinishedSpec.model_validate({"name": "after", "workflow": "Digest"}))
 
-    assert stream_of(after, own_database=OWN) == "unattended.runs"
-    assert database_of("unattended.runs") == OWN
+    assert stream_id_of(after, own_database=OWN) == "unattended.runs"
+    assert stream_database("unattended.runs") == OWN
 
 
 def test_triggers_on_one_database_share_a_stream() -> None:
     watches = [watch_of(), watch_of(name="b", collection="c"), watch_of(name="d", database="crm")]
 
-    streams = by_stream(watches, own_database=OWN)
+    streams = group_by_stream(watches, own_database=OWN)
 
     assert {name: [each.id for each in group] for name, group in streams.items()} == {
         "shop": ["Orders/paid", "Orders/b"],
@@ -69,7 +69,7 @@ def test_triggers_on_one_database_share_a_stream() -> None:
     }
 
 
-def test_the_filter_names_each_collection_once_beside_those_with_the_same_operations() -> None:
+def test_the_filter_names_each_collection_once_grouped_by_operations() -> None:
     watches = (
         watch_of(operations=("insert",)),
         watch_of(operations=("delete", "insert")),
@@ -111,21 +111,21 @@ def test_documents_are_asked_for_only_where_they_are_needed() -> None:
     assert plan(watch_of()).pre_image is None
 
 
-def test_a_stream_resumes_from_now_only_when_all_its_triggers_say_so() -> None:
+def test_a_stream_resumes_from_now_only_when_all_its_triggers_allow_it() -> None:
     assert plan(watch_of(on_history_lost="resume_now")).resume_now
     assert not plan(watch_of(on_history_lost="resume_now"), watch_of()).resume_now
 
 
-def test_a_trigger_is_concerned_by_its_collection_its_operations_and_what_happened_since_it_was_made() -> None:
+def test_a_trigger_matches_by_collection_operation_and_time_of_creation() -> None:
     event = {"operationType": "insert", "ns": {"db": "shop", "coll": "orders"}}
 
-    assert watch_of().concerns(event, NOW)
-    assert watch_of(collection=None).concerns(event, NOW)
-    assert not watch_of(collection="refunds").concerns(event, NOW)
-    assert not watch_of(operations=("delete",)).concerns(event, NOW)
-    made = watch(trigger(made_for="acme"), since=NOW + timedelta(milliseconds=900))
-    assert made.concerns(event, NOW)  # cluster time is in whole seconds
-    assert not made.concerns(event, NOW - timedelta(seconds=1))
+    assert watch_of().is_for_event(event, NOW)
+    assert watch_of(collection=None).is_for_event(event, NOW)
+    assert not watch_of(collection="refunds").is_for_event(event, NOW)
+    assert not watch_of(operations=("delete",)).is_for_event(event, NOW)
+    made = make_change_trigger(trigger(made_for="acme"), since=NOW + timedelta(milliseconds=900))
+    assert made.is_for_event(event, NOW)  # cluster time is in whole seconds
+    assert not made.is_for_event(event, NOW - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(
@@ -138,21 +138,21 @@ def test_a_trigger_is_concerned_by_its_collection_its_operations_and_what_happen
     ],
 )
 def test_what_would_feed_itself_or_has_no_app_is_inactive_with_the_reason(changes: dict[str, Any], said: str) -> None:
-    assert said in str(inactive_because(trigger(**changes), own_database=OWN))
+    assert said in str(inactive_reason(trigger(**changes), own_database=OWN))
 
 
-def test_another_collection_of_our_database_may_be_watched_and_so_may_all_of_them() -> None:
+def test_another_collection_of_our_database_or_all_may_be_watched() -> None:
     for collection in ("orders", None):
-        assert inactive_because(trigger(database=OWN, collection=collection), own_database=OWN) is None
+        assert inactive_reason(trigger(database=OWN, collection=collection), own_database=OWN) is None
 
 
 def test_a_pipeline_keeps_what_the_stream_goes_on_from() -> None:
-    kept = dict.fromkeys(KEPT_FIELDS, 1)
-    (match,) = guarded([MATCH])
-    (project,) = guarded([{"$project": {"fullDocument.n": 1, "ns.coll": 1}}])
-    (computed,) = guarded([{"$project": {"n": "$fullDocument.n"}}])
-    (without,) = guarded([{"$project": {"fullDocument": 0, "a": {"b": 0}}}])
-    (replaced,) = guarded([{"$replaceWith": "$fullDocument"}])
+    kept = dict.fromkeys(PROTECTED_FIELDS, 1)
+    (match,) = guard_stages([MATCH])
+    (project,) = guard_stages([{"$project": {"fullDocument.n": 1, "ns.coll": 1}}])
+    (computed,) = guard_stages([{"$project": {"n": "$fullDocument.n"}}])
+    (without,) = guard_stages([{"$project": {"fullDocument": 0, "a": {"b": 0}}}])
+    (replaced,) = guard_stages([{"$replaceWith": "$fullDocument"}])
 
     assert match == {"$match": {"$or": [MATCH["$match"], {"operationType": "invalidate"}]}}
     assert project == {"$project": {"fullDocument.n": 1, **kept}}
@@ -180,7 +180,7 @@ def test_a_pipeline_keeps_what_the_stream_goes_on_from() -> None:
         ([MATCH] * 21, "at most 20"),
     ],
 )
-def test_a_pipeline_that_writes_looks_elsewhere_executes_or_loses_the_place_is_refused(
+def test_a_pipeline_that_writes_joins_executes_or_drops_the_id_is_refused(
     pipeline: list[dict[str, Any]], said: str
 ) -> None:
     with pytest.raises(ValidationError, match=said):

@@ -8,8 +8,8 @@ import pytest
 from bson import Timestamp
 
 from triggers.change_stream import reading as module
-from triggers.change_stream.reading import Reading
-from triggers.change_stream.store import Position
+from triggers.change_stream.reading import StreamSession
+from triggers.change_stream.store import StreamPosition
 
 Event = dict[str, Any]
 
@@ -18,12 +18,12 @@ def event(n: int) -> Event:
     return {"_id": {"_data": f"{n:04d}"}, "operationType": "insert", "clusterTime": Timestamp(1_700_000_000 + n, 1)}
 
 
-class Bed:
+class FakeStream:
     """A stream of so many events, and an intake that makes some of them durable only later."""
 
-    def __init__(self, events: int, *, held: int) -> None:
+    def __init__(self, events: int, *, pending: int) -> None:
         self.coming = [event(n) for n in range(events)]
-        self.held = held
+        self.pending = pending
         self.let_go = asyncio.Event()
         self.durable: set[int] = set()
         self.saved: list[int] = []
@@ -33,9 +33,9 @@ class Bed:
     def lanes(self, event: Event) -> Collection[Hashable]:  # noqa: ARG002 -- the protocol's
         return ()
 
-    async def take(self, events: Sequence[Event]) -> None:
+    async def process(self, events: Sequence[Event]) -> None:
         numbers = {int(each["_id"]["_data"]) for each in events}
-        if self.held in numbers:
+        if self.pending in numbers:
             await self.let_go.wait()
         self.durable |= numbers
 
@@ -47,22 +47,22 @@ class Bed:
         self.resume_token = self.coming[0]["_id"]
         return self.coming.pop(0)
 
-    async def save(self, position: Position) -> None:
+    async def save(self, position: StreamPosition) -> None:
         assert position.token is not None
         upto = int(position.token["_data"])
         self.saved.append(upto)
         assert set(range(upto + 1)) <= self.durable, f"{upto} is saved before all up to it is durable"
 
-    def reading(self) -> Reading:
-        position = Position({"_data": "start"}, None)
+    def reading(self) -> StreamSession:
+        position = StreamPosition({"_data": "start"}, None)
         stream: Any = self
-        return Reading(
+        return StreamSession(
             stream,
             position,
             intake=self,
             save=self.save,
             report_lag=lambda _: None,
-            save_idle_every_s=1000,
+            idle_save_interval_s=1000,
         )
 
 
@@ -73,7 +73,7 @@ async def test_no_position_is_saved_before_all_events_up_to_it_are_durable(
 ) -> None:
     """Whether it is time to save in the middle, or everything has been read."""
     monkeypatch.setattr(module, "SAVE_AT_LEAST_EVERY_S", 1000)
-    bed = Bed(50, held=held)
+    bed = FakeStream(50, pending=held)
 
     async def next_event() -> Event | None:
         if late_at is not None and len(bed.coming) == 50 - late_at:
@@ -81,7 +81,7 @@ async def test_no_position_is_saved_before_all_events_up_to_it_are_durable(
         return await bed.next_event()
 
     following = asyncio.create_task(
-        bed.reading().follow(next_event, wanted=lambda: not (bed.ended.is_set() and 49 in bed.saved))
+        bed.reading().follow(next_event, should_continue=lambda: not (bed.ended.is_set() and 49 in bed.saved))
     )
     for _ in range(300):
         await asyncio.sleep(0)

@@ -7,49 +7,49 @@ from typing import Any, cast
 import pytest
 
 from triggers.change_stream import watcher
-from triggers.change_stream.keeper import Keeper, Reader
-from triggers.change_stream.known import Known, KnownTriggers
+from triggers.change_stream.keeper import StreamReader, Subscription
+from triggers.change_stream.known import TriggerSnapshot, WatchedTriggers
 from triggers.change_stream.watcher import Watcher
 
 
-class Looks:
+class FakeLooks:
     """What is known at each look; after the last one the watcher is told to stop."""
 
-    def __init__(self, *found: Known) -> None:
+    def __init__(self, *found: TriggerSnapshot) -> None:
         self.stop = asyncio.Event()
         self._found = list(found)
 
-    async def look(self) -> Known:
+    async def read(self) -> TriggerSnapshot:
         found = self._found.pop(0)
         if not self._found:
             self.stop.set()
         return found
 
 
-def nothing_to_read(_: Known) -> Sequence[Reader]:
+def nothing_to_read(_: TriggerSnapshot) -> Sequence[Subscription]:
     return ()
 
 
-def no_keeper(_: Reader) -> Keeper:
+def no_keeper(_: Subscription) -> StreamReader:
     raise AssertionError("there is nothing to read")
 
 
-def known(*, refused: Mapping[str, str] | None = None, in_vain: Mapping[str, str] | None = None) -> Known:
-    return Known((), (), refused or {}, in_vain or {})
+def known_triggers(*, refused: Mapping[str, str] | None = None, in_vain: Mapping[str, str] | None = None) -> TriggerSnapshot:
+    return TriggerSnapshot((), (), refused or {}, in_vain or {})
 
 
 @pytest.mark.parametrize(
     ("field", "event"), [("refused", "change_trigger_inactive"), ("in_vain", "chain_waits_in_vain")]
 )
-async def test_what_is_wrong_with_a_trigger_is_said_once_and_again_when_it_changes(
+async def test_a_triggers_fault_is_logged_once_and_again_when_it_changes(
     field: str, event: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "LOOK_AT_TRIGGERS_S", 0.0)
     one: dict[str, Any] = {field: {"Orders/after": "Digest"}}
     other: dict[str, Any] = {field: {"Orders/after": "Report"}}
-    looks = Looks(known(**one), known(**one), known(**other), known(), known(**other))
+    looks = FakeLooks(known_triggers(**one), known_triggers(**one), known_triggers(**other), known_triggers(), known_triggers(**other))
 
-    await Watcher(cast(KnownTriggers, looks), readers_for=nothing_to_read, keeper_for=no_keeper).run(looks.stop)
+    await Watcher(cast(WatchedTriggers, looks), subscriptions_for=nothing_to_read, stream_reader_for=no_keeper).run(looks.stop)
 
     said = [vars(record) for record in caplog.records if record.message == event]
     values = [each["workflow"] if field == "in_vain" else each["reason"] for each in said]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from triggers.control.errors import UnfitTriggerError
-from triggers.control.making import MAX_SPEC_BYTES, checked_spec
+from triggers.control.making import MAX_SPEC_BYTES, validate_spec
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 NIGHTLY: dict[str, Any] = {"name": "nightly", "type": "schedule", "cron": "30 2 * * *"}
@@ -19,15 +19,15 @@ def nested(levels: int) -> Any:
     return value
 
 
-def problems(given: dict[str, Any]) -> dict[str, str]:
+def problems(spec: dict[str, Any]) -> dict[str, str]:
     with pytest.raises(UnfitTriggerError) as raised:
-        checked_spec(given, app_id="acme")
+        validate_spec(spec, app_id="acme")
     return dict(raised.value.problems)
 
 
 @pytest.mark.parametrize("type_", ["schedule", "cron", " Cron_Schedule "])
 def test_a_type_may_have_the_names_that_packages_use(type_: str) -> None:
-    spec = checked_spec({**NIGHTLY, "type": type_, "every": None}, app_id="acme")
+    spec = validate_spec({**NIGHTLY, "type": type_, "every": None}, app_id="acme")
 
     assert isinstance(spec, ScheduleSpec)
     assert (spec.type, spec.cron) == ("schedule", "30 2 * * *")
@@ -35,7 +35,7 @@ def test_a_type_may_have_the_names_that_packages_use(type_: str) -> None:
 
 @pytest.mark.parametrize("own", [{}, {"apps": ["acme"]}, {"app_id": "acme"}])
 def test_its_own_app_may_be_named(own: dict[str, Any]) -> None:
-    assert checked_spec({**NIGHTLY, **own}, app_id="acme").name == "nightly"
+    assert validate_spec({**NIGHTLY, **own}, app_id="acme").name == "nightly"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_app_that_the_event_names_may_not_either() -> None:
     assert list(problems({**HOOK, "app_id": "=tenant"})) == ["app_id"]
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     said = problems({"name": "bad name", "type": "schedule", "cron": "61 * * * *", "timezone": "Nowhere", "evry": "1s"})
 
     assert {"name", "timezone", "evry"} <= set(said)

@@ -67,11 +67,11 @@ class ParsedPage:
         return found
 
 
-def parsed(response: Response) -> ParsedPage:
-    return parsed_html(bytes(response.body).decode())
+def parse_response(response: Response) -> ParsedPage:
+    return parse_html(bytes(response.body).decode())
 
 
-def parsed_html(text: str) -> ParsedPage:
+def parse_html(text: str) -> ParsedPage:
     parser = _Parser()
     parser.feed(text)
     parser.close()

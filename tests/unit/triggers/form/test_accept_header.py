@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import unhurried
-from triggers.form.accept_header import prefers_html
+from tests.unit.triggers.unhurried import without_deadline
+from triggers.form.accept_header import is_html_preferred
 
 
 @pytest.mark.parametrize(
@@ -17,17 +17,17 @@ from triggers.form.accept_header import prefers_html
     ],
 )
 def test_a_browser_gets_a_page(accept: str) -> None:
-    assert prefers_html(accept)
+    assert is_html_preferred(accept)
 
 
 @pytest.mark.parametrize(
     "accept", ["", "*/*", "application/json", "text/html, application/json", "text/html;q=0.1, */*", "text/html;q=x"]
 )
-def test_anybody_else_gets_json(accept: str) -> None:
-    assert not prefers_html(accept)
+def test_any_other_client_gets_json(accept: str) -> None:
+    assert not is_html_preferred(accept)
 
 
-@unhurried
+@without_deadline
 @given(st.text())
 def test_no_header_breaks_it(accept: str) -> None:
-    prefers_html(accept)
+    is_html_preferred(accept)

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from tests.unit.triggers.unhurried import unhurried
+from tests.unit.triggers.unhurried import without_deadline
 from triggers.form.body import MULTIPART, URLENCODED, read_fields
 from triggers.gateway.problems import ProblemError
 
@@ -31,7 +31,7 @@ def request_of(content_type: bytes) -> Request:
     return Request({"type": "http", "headers": [(b"content-type", content_type)]})
 
 
-@unhurried
+@without_deadline
 @given(pieces=st.lists(PARTS | st.binary(max_size=20)), boundary=st.sampled_from([b"x", b"", b'"x"', b"\xff", b"--"]))
 @example(pieces=[b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\nv\r\n--x--\r\n'], boundary=b"x")
 async def test_any_multipart_body(pieces: list[bytes], boundary: bytes) -> None:
@@ -41,7 +41,7 @@ async def test_any_multipart_body(pieces: list[bytes], boundary: bytes) -> None:
         assert all(isinstance(value, str) for value in given_fields.values.values())
 
 
-@unhurried
+@without_deadline
 @given(st.binary() | st.text("a=&%+;01f").map(str.encode))
 async def test_any_urlencoded_body(raw_body: bytes) -> None:
     with suppress(ProblemError):

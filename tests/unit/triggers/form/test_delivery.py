@@ -2,24 +2,24 @@
 
 import pytest
 
-from triggers.form.delivery import delivery_id, delivery_in, new_delivery
+from triggers.form.delivery import delivery_id, find_delivery, new_delivery
 
 
 def test_each_page_has_another() -> None:
     one, other = new_delivery(), new_delivery()
 
     assert one != other
-    assert delivery_in({"_delivery": one}) == one
+    assert find_delivery({"_delivery": one}) == one
 
 
 @pytest.mark.parametrize(
     "given", [None, "", "1", "x" * 26, "01KACVXM8E5Y5Q0T3Y4F6H7J8K\n", ["01KACVXM8E5Y5Q0T3Y4F6H7J8K"]]
 )
 def test_what_no_page_holds_is_none(given: object) -> None:
-    assert delivery_in({"_delivery": given}) is None
+    assert find_delivery({"_delivery": given}) is None
 
 
-def test_the_same_answers_of_a_page_are_the_same_happening_and_others_are_another() -> None:
+def test_equal_answers_of_a_page_are_one_occurrence_and_others_another() -> None:
     first = delivery_id("01KACVXM8E5Y5Q0T3Y4F6H7J8K", {"a": 1, "b": "ü"})
 
     assert delivery_id("01KACVXM8E5Y5Q0T3Y4F6H7J8K", {"b": "ü", "a": 1}) == first

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import unhurried
-from triggers.form.fields import FieldError, read_field
+from tests.unit.triggers.unhurried import without_deadline
+from triggers.form.fields import FormFieldError, read_field
 from workers.store.storable import check_storable
 from workflows.package.trigger_specs.form import FormInput
 
@@ -55,7 +55,7 @@ def test_text_is_read_as_the_declared_type(kind: Any, text: str, value: object) 
     ],
 )
 def test_text_that_is_not_of_the_type_is_refused(kind: Any, text: str) -> None:
-    with pytest.raises(FieldError):
+    with pytest.raises(FormFieldError):
         read_field(FormInput(type=kind), text, from_text=True)
 
 
@@ -77,7 +77,7 @@ def test_text_that_is_not_of_the_type_is_refused(kind: Any, text: str) -> None:
     ],
 )
 def test_json_is_not_converted(kind: Any, value: object) -> None:
-    with pytest.raises(FieldError):
+    with pytest.raises(FormFieldError):
         read_field(FormInput(type=kind), value, from_text=False)
 
 
@@ -121,7 +121,7 @@ def test_a_well_formed_text_is_taken(form: Any, text: str) -> None:
     ],
 )
 def test_an_ill_formed_text_is_refused(form: Any, text: str) -> None:
-    with pytest.raises(FieldError):
+    with pytest.raises(FormFieldError):
         read_field(FormInput(format=form), text, from_text=True)
 
 
@@ -129,15 +129,15 @@ def test_an_enum_takes_its_choices_only() -> None:
     spec = FormInput(type="integer", enum=(1, 2))
 
     assert read_field(spec, "2", from_text=True) == 2
-    with pytest.raises(FieldError, match="must be one of 1, 2"):
+    with pytest.raises(FormFieldError, match="must be one of 1, 2"):
         read_field(spec, "3", from_text=True)
-    with pytest.raises(FieldError):
+    with pytest.raises(FormFieldError):
         read_field(FormInput(type="boolean", enum=(1,)), True, from_text=False)
 
 
 def test_text_longer_than_declared_is_refused() -> None:
     assert read_field(FormInput(max_length=3), "äöü", from_text=True) == "äöü"
-    with pytest.raises(FieldError, match="longer than 3"):
+    with pytest.raises(FormFieldError, match="longer than 3"):
         read_field(FormInput(max_length=3), "äöüß", from_text=True)
 
 
@@ -153,13 +153,13 @@ SPECS = st.builds(
 )
 
 
-@unhurried
+@without_deadline
 @given(spec=SPECS, value=JSON, from_text=st.booleans())
 def test_whatever_is_taken_can_be_kept_and_the_rest_is_a_field_error(
     spec: FormInput, value: object, from_text: bool
 ) -> None:
     try:
         read = read_field(spec, value, from_text=from_text)
-    except FieldError:
+    except FormFieldError:
         return
     check_storable(read)

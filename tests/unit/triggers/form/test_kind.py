@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from triggers.form.kind import KIND
-from triggers.happening import run_request
-from triggers.payload import PayloadError
+from triggers.happening import build_run_request
+from triggers.payload import ExpressionError
 from triggers.register.trigger import Trigger
 from workers.settings import Settings
 from workflows.package.trigger_specs.form import FormInput, FormSpec
@@ -21,16 +21,16 @@ def trigger(**changes: Any) -> Trigger:
     return Trigger("Sales", FormSpec(name="lead", inputs=INPUTS, **changes))
 
 
-def test_a_form_without_an_app_is_inactive_and_says_why() -> None:
-    assert "names no app" in (KIND.inactive(trigger(), Settings()) or "")
-    assert KIND.inactive(trigger(apps=("acme",)), Settings()) is None
-    assert KIND.inactive(trigger(app_id="=tenant"), Settings()) is None
+def test_a_form_without_an_app_is_inactive_with_a_reason() -> None:
+    assert "names no app" in (KIND.inactive_reason(trigger(), Settings()) or "")
+    assert KIND.inactive_reason(trigger(apps=("acme",)), Settings()) is None
+    assert KIND.inactive_reason(trigger(app_id="=tenant"), Settings()) is None
     made = Trigger("Sales", FormSpec(name="lead", inputs=INPUTS), app_id="acme")
-    assert KIND.inactive(made, Settings()) is None
+    assert KIND.inactive_reason(made, Settings()) is None
 
 
-async def test_the_outlook_names_the_address_for_each_app_and_the_fields() -> None:
-    outlook = await KIND.outlook(trigger(apps=("acme", "gl-1")), None, NO_DATABASE, Settings())
+async def test_the_description_names_the_address_per_app_and_the_fields() -> None:
+    outlook = await KIND.describe(trigger(apps=("acme", "gl-1")), None, NO_DATABASE, Settings())
 
     assert outlook["addresses"] == {"acme": "/forms/acme/Sales/lead", "gl-1": "/forms/gl-1/Sales/lead"}
     assert outlook["fields"] == {
@@ -40,15 +40,15 @@ async def test_the_outlook_names_the_address_for_each_app_and_the_fields() -> No
 
 
 async def test_the_address_of_a_form_whose_answers_name_the_app_leaves_it_open() -> None:
-    outlook = await KIND.outlook(trigger(app_id="=tenant"), None, NO_DATABASE, Settings())
+    outlook = await KIND.describe(trigger(app_id="=tenant"), None, NO_DATABASE, Settings())
     assert outlook["addresses"] == {"{app}": "/forms/{app}/Sales/lead"}
 
 
-def test_by_hand_it_is_checked_as_if_somebody_had_filled_it_in() -> None:
-    happening = KIND.by_hand(trigger(apps=("acme",)), "acme", {"email": "ada@example.com"}, NOW)
+def test_fired_by_hand_it_is_checked_like_a_filled_in_form() -> None:
+    happening = KIND.manual_event(trigger(apps=("acme",)), "acme", {"email": "ada@example.com"}, NOW)
 
     assert happening.id.startswith("manual:")
     assert happening.data == {"email": "ada@example.com", "seats": 1}
-    assert run_request(happening, run_input=happening.data).app_id == "acme"
-    with pytest.raises(PayloadError, match="email is required; seats must be a whole number; x is not a field"):
-        KIND.by_hand(trigger(apps=("acme",)), "acme", {"seats": "2", "x": 1}, NOW)
+    assert build_run_request(happening, run_input=happening.data).app_id == "acme"
+    with pytest.raises(ExpressionError, match="email is required; seats must be a whole number; x is not a field"):
+        KIND.manual_event(trigger(apps=("acme",)), "acme", {"seats": "2", "x": 1}, NOW)

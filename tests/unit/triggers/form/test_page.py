@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.form.parsed_page import ParsedPage, parsed
-from tests.unit.triggers.unhurried import unhurried
-from triggers.form.page import Filled, accepted_page, closed_page, empty_page, not_kept_page, problem_page, refused_page
+from tests.unit.triggers.form.parsed_page import ParsedPage, parse_response
+from tests.unit.triggers.unhurried import without_deadline
+from triggers.form.page import SubmittedForm, accepted_page, closed_page, empty_page, unsent_page, problem_page, refused_page
 from triggers.form.sheet import SECURITY_HEADERS
 from triggers.form.style import DARK, LIGHT, STYLE
-from triggers.gateway.problems import ProblemError, unavailable
+from triggers.gateway.problems import ProblemError, unavailable_problem
 from triggers.gateway.reception import PausedError
 from workflows.package.trigger_specs.form import FormInput, FormSpec
 
@@ -34,8 +34,8 @@ SPEC = FormSpec(name="demo_request", description="Two minutes.", inputs=INPUTS)
 WRONG = {"email": "is required", "plan": "must be one of basic, pro", "admin": "is not a field of this form"}
 
 
-def filled(values: dict[str, Any], errors: dict[str, str] | None = None) -> Filled:
-    return Filled(DELIVERY, values, errors or {})
+def filled_page(values: dict[str, Any], errors: dict[str, str] | None = None) -> SubmittedForm:
+    return SubmittedForm(DELIVERY, values, errors or {})
 
 
 def check_accessible(page: ParsedPage) -> None:
@@ -60,7 +60,7 @@ def check_accessible(page: ParsedPage) -> None:
 
 
 def test_each_type_has_its_native_control() -> None:
-    page = parsed(empty_page(SPEC, delivery=DELIVERY))
+    page = parse_response(empty_page(SPEC, delivery=DELIVERY))
 
     check_accessible(page)
     kinds = {each.attributes["name"]: (each.tag, each.attributes.get("type")) for each in page.controls}
@@ -83,7 +83,7 @@ def test_each_type_has_its_native_control() -> None:
 
 
 def test_an_empty_form_shows_its_defaults_and_no_error() -> None:
-    page = parsed(empty_page(SPEC, delivery=DELIVERY))
+    page = parse_response(empty_page(SPEC, delivery=DELIVERY))
 
     assert page.one("h1").text == page.one("title").text == "Demo request"
     assert page.control("seats").attributes["value"] == "2"
@@ -97,9 +97,9 @@ def test_an_empty_form_shows_its_defaults_and_no_error() -> None:
 def test_what_was_written_stays_and_each_error_is_beside_its_field() -> None:
     values = {"email": "", "first_name": "Ada", "plan": "gold", "note": "one\ntwo", "seats": "7", "admin": "1"}
 
-    response = refused_page(SPEC, filled(values, WRONG))
+    response = refused_page(SPEC, filled_page(values, WRONG))
 
-    page = parsed(response)
+    page = parse_response(response)
     check_accessible(page)
     assert response.status_code == 422
     assert page.one("title").text == "Error: Demo request"
@@ -130,14 +130,14 @@ def test_what_was_written_stays_and_each_error_is_beside_its_field() -> None:
     ],
 )
 def test_what_a_native_control_would_not_show_is_shown_as_a_text(name: str, text: str, kind: str) -> None:
-    page = parsed(refused_page(SPEC, filled({name: text}, {name: "must be something else"})))
+    page = parse_response(refused_page(SPEC, filled_page({name: text}, {name: "must be something else"})))
 
     control = page.control(name).attributes
     assert (control["type"], control["value"]) == (kind, text)
 
 
 def test_the_summary_of_errors_comes_first_and_is_focused() -> None:
-    page = parsed(refused_page(SPEC, filled({}, WRONG)))
+    page = parse_response(refused_page(SPEC, filled_page({}, WRONG)))
 
     order = [each.tag for each in page.elements if each.path[:3] == ("html", "body", "main")]
     assert order.index("a") < order.index("h1") < order.index("form")
@@ -148,7 +148,7 @@ def test_the_summary_of_errors_comes_first_and_is_focused() -> None:
 @pytest.mark.parametrize(
     ("problem", "heading", "advice"),
     [
-        (unavailable(), "We could not take your answers just now", "send it again in a moment."),
+        (unavailable_problem(), "We could not take your answers just now", "send it again in a moment."),
         (PausedError(), "This form is closed at the moment", "Please send it again later."),
         (ProblemError(429, "internal"), "We could not take your answers just now", "send it again in a moment."),
         (ProblemError(400, "the moon is full"), "We could not take your answers", "What is wrong: the moon is full."),
@@ -156,9 +156,9 @@ def test_the_summary_of_errors_comes_first_and_is_focused() -> None:
     ],
 )
 def test_a_form_that_could_not_be_kept_comes_back_as_it_was(problem: ProblemError, heading: str, advice: str) -> None:
-    response = not_kept_page(SPEC, filled({"first_name": "Ada"}), problem)
+    response = unsent_page(SPEC, filled_page({"first_name": "Ada"}), problem)
 
-    page = parsed(response)
+    page = parse_response(response)
     check_accessible(page)
     assert response.status_code == problem.status
     assert response.headers.get("retry-after") == problem.headers.get("retry-after")
@@ -174,7 +174,7 @@ def test_every_problem_is_a_page_with_its_status(status: int) -> None:
     problem = ProblemError(status, "the <body> is wrong", headers={"retry-after": "5"})
 
     for response in (problem_page(problem), closed_page(problem)):
-        page = parsed(response)
+        page = parse_response(response)
         check_accessible(page)
         assert (response.status_code, response.headers["retry-after"]) == (status, "5")
         assert not page.all("form")
@@ -183,7 +183,7 @@ def test_every_problem_is_a_page_with_its_status(status: int) -> None:
 def test_the_policy_allows_this_one_sheet_and_nothing_else() -> None:
     policy = empty_page(SPEC, delivery=DELIVERY).headers["content-security-policy"]
 
-    style = parsed(empty_page(SPEC, delivery=DELIVERY)).one("style").text
+    style = parse_response(empty_page(SPEC, delivery=DELIVERY)).one("style").text
     told = re.fullmatch(
         r"default-src 'none'; style-src 'sha256-([^']+)'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         policy,
@@ -229,7 +229,7 @@ KNOWN_ATTRIBUTES = {
 }
 
 
-@unhurried
+@without_deadline
 @given(
     inputs=st.dictionaries(NAMES, ANY_INPUT, min_size=1, max_size=3),
     texts=st.tuples(NASTY, NASTY, NASTY),
@@ -244,7 +244,7 @@ def test_no_text_becomes_markup(
     given_values = dict(zip(inputs, values, strict=False))
     errors = dict.fromkeys([*inputs, "<unknown>"], error)
 
-    page = parsed(refused_page(spec, Filled(DELIVERY, given_values, errors)))
+    page = parse_response(refused_page(spec, SubmittedForm(DELIVERY, given_values, errors)))
 
     assert {each.tag for each in page.elements} <= KNOWN_TAGS
     assert {name for each in page.elements for name in each.attributes} <= KNOWN_ATTRIBUTES
@@ -253,7 +253,7 @@ def test_no_text_becomes_markup(
 
 
 def test_the_thank_you_page_leads_back_to_an_empty_form() -> None:
-    page = parsed(accepted_page(SPEC, run_id="run_1", form_path="/forms/acme/Sales/demo"))
+    page = parse_response(accepted_page(SPEC, run_id="run_1", form_path="/forms/acme/Sales/demo"))
 
     check_accessible(page)
     assert page.one("a").attributes["href"] == "/forms/acme/Sales/demo"
@@ -284,5 +284,5 @@ def test_text_and_edges_stand_out_from_what_they_are_on(colours: dict[str, str])
     assert {pair: contrast(colours[pair[0]], colours[pair[1]]) for pair in edges if _is_under(colours, pair, 3)} == {}
 
 
-def _is_under(colours: dict[str, str], pair: tuple[str, str], least: float) -> bool:
-    return contrast(colours[pair[0]], colours[pair[1]]) < least
+def _is_under(colours: dict[str, str], pair: tuple[str, str], minimum: float) -> bool:
+    return contrast(colours[pair[0]], colours[pair[1]]) < minimum

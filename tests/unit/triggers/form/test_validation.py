@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from triggers.form.body import GivenFields
-from triggers.form.validation import MAX_ERRORS, FormRefusedError, validate
+from triggers.form.body import SubmittedFields
+from triggers.form.validation import MAX_ERRORS, FormRefusedError, validate_form
 from workflows.package.trigger_specs.form import FormInput
 
 INPUTS = {
@@ -17,23 +17,23 @@ INPUTS = {
 }
 
 
-def text(values: dict[str, Any], **errors: str) -> GivenFields:
-    return GivenFields(values, from_text=True, errors=errors)
+def text(values: dict[str, Any], **errors: str) -> SubmittedFields:
+    return SubmittedFields(values, from_text=True, errors=errors)
 
 
 def test_values_come_typed_and_with_defaults() -> None:
     given = {"email": "ada@example.com", "plan": "pro", "newsletter": "on"}
 
-    values = validate(INPUTS, text(given))
+    values = validate_form(INPUTS, text(given))
 
     assert values == {"email": "ada@example.com", "seats": 1, "plan": "pro", "newsletter": True}
 
 
-def test_every_error_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     given = {"seats": "many", "plan": "gold", "newsletter": "perhaps", "note": "too long", "admin": "1"}
 
     with pytest.raises(FormRefusedError) as refused:
-        validate(INPUTS, text(given))
+        validate_form(INPUTS, text(given))
 
     assert refused.value.errors == {
         "email": "is required",
@@ -49,28 +49,28 @@ def test_empty_text_and_null_count_as_not_given() -> None:
     given = {"email": "", "plan": None, "seats": "", "note": ""}
 
     with pytest.raises(FormRefusedError) as refused:
-        validate(INPUTS, text(given))
+        validate_form(INPUTS, text(given))
 
     assert refused.value.errors == {"email": "is required", "plan": "is required"}
 
 
 def test_a_default_of_false_is_a_default() -> None:
-    assert validate({"agree": FormInput(type="boolean", default=False)}, GivenFields({}, from_text=False)) == {
+    assert validate_form({"agree": FormInput(type="boolean", default=False)}, SubmittedFields({}, from_text=False)) == {
         "agree": False
     }
 
 
 def test_a_flood_of_unknown_fields_gets_a_short_answer() -> None:
     with pytest.raises(FormRefusedError) as refused:
-        validate(INPUTS, GivenFields({f"{n}{'x' * 1000}": 1 for n in range(5000)}, from_text=False))
+        validate_form(INPUTS, SubmittedFields({f"{n}{'x' * 1000}": 1 for n in range(5000)}, from_text=False))
 
     assert len(refused.value.errors) == MAX_ERRORS
     assert max(map(len, refused.value.errors)) == 100
 
 
-def test_what_could_not_be_read_is_told_beside_the_rest() -> None:
+def test_unreadable_values_are_reported_beside_the_rest() -> None:
     with pytest.raises(FormRefusedError) as refused:
-        validate(INPUTS, text({"plan": "gold"}, cv="is a file; this form takes text only"))
+        validate_form(INPUTS, text({"plan": "gold"}, cv="is a file; this form takes text only"))
 
     assert refused.value.errors == {
         "email": "is required",
@@ -87,21 +87,21 @@ BOXES = {
 
 
 def test_a_browser_leaves_out_a_box_that_is_not_ticked_and_means_false() -> None:
-    assert validate(BOXES, text({"terms": "true"}), by_browser=True) == {"news": False, "terms": True}
+    assert validate_form(BOXES, text({"terms": "true"}), by_browser=True) == {"news": False, "terms": True}
 
 
 def test_a_required_box_must_be_ticked_in_a_browser() -> None:
     with pytest.raises(FormRefusedError) as refused:
-        validate(BOXES, text({}), by_browser=True)
+        validate_form(BOXES, text({}), by_browser=True)
 
     assert refused.value.errors == {"terms": "must be ticked"}
 
 
 def test_a_program_that_leaves_a_boolean_out_gets_its_default() -> None:
-    assert validate(BOXES, text({"terms": "no"})) == {"news": True, "terms": False}
+    assert validate_form(BOXES, text({"terms": "no"})) == {"news": True, "terms": False}
 
 
 def test_the_hidden_delivery_of_a_page_is_no_field() -> None:
-    assert validate({"note": FormInput()}, text({"_delivery": "1"}), by_browser=True) == {}
+    assert validate_form({"note": FormInput()}, text({"_delivery": "1"}), by_browser=True) == {}
     with pytest.raises(FormRefusedError):
-        validate({"note": FormInput()}, GivenFields({"_delivery": "1"}, from_text=False))
+        validate_form({"note": FormInput()}, SubmittedFields({"_delivery": "1"}, from_text=False))

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from triggers.gateway import admission as limits
-from triggers.gateway.admission import PLACES, Admission, Place, QueueName, Route, connections_within, route_of
+from triggers.gateway.admission import SLOTS, ConnectionAdmission, RequestSlot, QueueName, RouteGroup, max_connections_for, route_group
 from triggers.gateway.metrics import CloseReason, GatewayMetrics
 
 
-class Caller:
+class FakeCaller:
     """A connection without a network."""
 
-    def __init__(self, admission: Admission, waits_for: QueueName | None = None, size_bytes: int = 100) -> None:
+    def __init__(self, admission: ConnectionAdmission, waits_for: QueueName | None = None, size_bytes: int = 100) -> None:
         self.closed: list[CloseReason] = []
         self._admission = admission
         admission.connections += 1
@@ -24,12 +24,12 @@ class Caller:
         self._admission.connections -= 1
 
 
-def admission(*, connections: int = 1_000, hooks: int = 2) -> Admission:
-    return Admission(GatewayMetrics(), max_connections=connections, places={**PLACES, "hooks": hooks})
+def admission(*, connections: int = 1_000, hooks: int = 2) -> ConnectionAdmission:
+    return ConnectionAdmission(GatewayMetrics(), max_connections=connections, slots={**SLOTS, "hooks": hooks})
 
 
-def callers(admission: Admission, waiting: Sequence[QueueName | None]) -> list[Caller]:
-    return [Caller(admission, each) for each in waiting]
+def callers(admission: ConnectionAdmission, waiting: Sequence[QueueName | None]) -> list[FakeCaller]:
+    return [FakeCaller(admission, each) for each in waiting]
 
 
 @pytest.mark.parametrize(
@@ -45,105 +45,105 @@ def test_the_longest_queue_loses_its_oldest(waiting: list[QueueName | None], clo
     full = admission(connections=len(waiting))
     waiters = callers(full, waiting)
 
-    assert full.make_room(accepted=0)
+    assert full.try_make_room(pending=0)
 
     assert [number for number, each in enumerate(waiters) if each.closed] == [closed]
     assert waiters[closed].closed == ["crowded"]
 
 
-def test_a_request_that_is_served_is_never_closed_and_nothing_more_is_accepted() -> None:
+def test_a_request_being_served_is_never_closed_and_no_more_are_accepted() -> None:
     full = admission(connections=3)
     served = callers(full, [None] * 3)
 
-    assert not full.make_room(accepted=0)
+    assert not full.try_make_room(pending=0)
     assert not any(each.closed for each in served)
     full.connections -= 1
-    assert full.make_room(accepted=0)
-    assert not full.make_room(accepted=1)  # that one is accepted, and not set up yet
+    assert full.try_make_room(pending=0)
+    assert not full.try_make_room(pending=1)  # that one is accepted, and not set up yet
 
 
 def test_room_is_made_before_the_last_descriptor_is_taken() -> None:
     spacious = admission(connections=80)
     waiters = callers(spacious, ["head"] * 70)
 
-    assert spacious.make_room(accepted=0)
+    assert spacious.try_make_room(pending=0)
     assert [bool(each.closed) for each in waiters] == [True] + [False] * 69
 
 
 def test_what_waits_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 1_000)
     crowd = admission()
-    small = [Caller(crowd, "v1", 10) for _ in range(20)]
-    large = [Caller(crowd, "hooks", 300) for _ in range(2)]
+    small = [FakeCaller(crowd, "v1", 10) for _ in range(20)]
+    large = [FakeCaller(crowd, "hooks", 300) for _ in range(2)]
 
-    crowd.bound_bytes()
+    crowd.limit_waiting_bytes()
     assert not large[0].closed
     crowd.queues["hooks"].grow(large[1], 300)
-    crowd.bound_bytes()
+    crowd.limit_waiting_bytes()
 
     assert large[0].closed == ["crowded"]
     assert not large[1].closed
     assert not any(each.closed for each in small)
 
 
-def test_small_callers_that_wait_do_not_let_large_ones_exceed_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_waiting_callers_do_not_help_large_ones_over_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 1_000)
     crowd = admission()
-    small = [Caller(crowd, "head", 1) for _ in range(20)]
-    large = [Caller(crowd, "head", 400) for _ in range(3)]
+    small = [FakeCaller(crowd, "head", 1) for _ in range(20)]
+    large = [FakeCaller(crowd, "head", 400) for _ in range(3)]
 
-    crowd.bound_bytes()
+    crowd.limit_waiting_bytes()
 
     assert all(each.closed for each in small)
     assert [bool(each.closed) for each in large] == [True, False, False]
 
 
-def take(crowd: Admission, route: Route, arriving_bytes: int | None = None) -> tuple[Caller, Place | None]:
-    caller = Caller(crowd)
-    return caller, crowd.shares[route].take(caller, arriving_bytes)
+def admit(crowd: ConnectionAdmission, route: RouteGroup, arriving_bytes: int | None = None) -> tuple[FakeCaller, RequestSlot | None]:
+    caller = FakeCaller(crowd)
+    return caller, crowd.slot_pools[route].try_acquire(caller, arriving_bytes)
 
 
 def test_one_kind_of_route_fills_no_other() -> None:
     crowd = admission(hooks=2)
-    places = [take(crowd, "hooks")[1] for _ in range(3)]
+    places = [admit(crowd, "hooks")[1] for _ in range(3)]
 
     assert [place is not None for place in places] == [True, True, False]
-    assert all(take(crowd, route)[1] is not None for route in PLACES if route != "hooks")
+    assert all(admit(crowd, route)[1] is not None for route in SLOTS if route != "hooks")
     assert places[0] is not None
-    places[0].leave()
-    assert take(crowd, "hooks")[1] is not None
+    places[0].release()
+    assert admit(crowd, "hooks")[1] is not None
 
 
-def test_a_body_that_has_arrived_takes_the_place_of_the_oldest_that_still_arrives() -> None:
+def test_an_arrived_body_takes_the_place_of_the_oldest_still_arriving() -> None:
     crowd = admission(hooks=2)
-    slow, slow_place = take(crowd, "hooks", 5_000)
-    slower, slower_place = take(crowd, "hooks", 5_000)
+    slow, slow_place = admit(crowd, "hooks", 5_000)
+    slower, slower_place = admit(crowd, "hooks", 5_000)
     assert slow_place is not None
     assert slower_place is not None
-    slower_place.complete()
+    slower_place.mark_complete()
 
-    assert take(crowd, "hooks")[1] is not None
+    assert admit(crowd, "hooks")[1] is not None
 
     assert (slow.closed, slower.closed) == (["crowded"], [])
-    assert take(crowd, "hooks")[1] is None  # both hold whole requests
-    slow_place.leave()  # its app hears of it later: the place is counted once
-    assert take(crowd, "hooks")[1] is None
-    slower_place.leave()
-    assert take(crowd, "hooks")[1] is not None
+    assert admit(crowd, "hooks")[1] is None  # both hold whole requests
+    slow_place.release()  # its app hears of it later: the place is counted once
+    assert admit(crowd, "hooks")[1] is None
+    slower_place.release()
+    assert admit(crowd, "hooks")[1] is not None
 
 
 def test_bodies_that_arrive_hold_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ARRIVING_BYTES_PER_PLACE", 1_000)
     crowd = admission(hooks=3)
-    first, first_place = take(crowd, "hooks", 1_000)
-    second, second_place = take(crowd, "hooks", 1_000)
+    first, first_place = admit(crowd, "hooks", 1_000)
+    second, second_place = admit(crowd, "hooks", 1_000)
     assert first_place is not None
     assert second_place is not None
 
-    second_place.grow(1_500)
+    second_place.add_bytes(1_500)
 
     assert (first.closed, second.closed) == (["crowded"], [])
-    second_place.grow(9_000)  # alone it may be as large as the body limit lets it be
+    second_place.add_bytes(9_000)  # alone it may be as large as the body limit lets it be
     assert second.closed == []
 
 
@@ -160,10 +160,10 @@ def test_bodies_that_arrive_hold_a_bounded_number_of_bytes(monkeypatch: pytest.M
         ("", "other"),
     ],
 )
-def test_a_path_belongs_to_the_share_of_its_route(path: str, route: Route) -> None:
-    assert route_of(path) == route
+def test_a_path_belongs_to_the_share_of_its_route(path: str, route: RouteGroup) -> None:
+    assert route_group(path) == route
 
 
 @pytest.mark.parametrize(("descriptors", "expected"), [(1_048_576, 4_000), (1_024, 768), (256, 128), (2, 1)])
 def test_connections_leave_descriptors_for_everything_else(descriptors: int, expected: int) -> None:
-    assert connections_within(descriptors) == expected
+    assert max_connections_for(descriptors) == expected

@@ -7,12 +7,12 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from triggers.gateway import drain
-from triggers.gateway.drain import DrainTooLarge
+from triggers.gateway.drain import DrainMiddleware
 
 SCOPE: Scope = {"type": "http"}
 
 
-class Caller:
+class ScriptedCaller:
     """Notes the order in which it is read from and written to."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -27,11 +27,11 @@ class Caller:
         self.seen.append((message["type"].rpartition(".")[2], message.get("body"), message.get("more_body", False)))
 
 
-def part(*, more: bool) -> Message:
-    return {"type": "http.request", "body": b"x", "more_body": more}
+def part(*, more_body: bool) -> Message:
+    return {"type": "http.request", "body": b"x", "more_body": more_body}
 
 
-async def answered(caller: Caller, status: int, *, reads: int = 0) -> list[object]:
+async def answer_and_drain(caller: ScriptedCaller, status: int, *, reads: int = 0) -> list[object]:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         del scope
         for _ in range(reads):
@@ -39,7 +39,7 @@ async def answered(caller: Caller, status: int, *, reads: int = 0) -> list[objec
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b"no"})
 
-    await DrainTooLarge(app)(SCOPE, caller.receive, caller.send)
+    await DrainMiddleware(app)(SCOPE, caller.receive, caller.send)
     return caller.seen
 
 
@@ -49,25 +49,25 @@ START, WHOLE, PART, END = ("start", None, False), ("body", b"no", False), ("body
 @pytest.mark.parametrize(
     ("messages", "status", "reads", "seen"),
     [
-        ([part(more=True), part(more=False)], 413, 0, [START, PART, "read", "read", END]),
-        ([part(more=True), {"type": "http.disconnect"}], 413, 1, ["read", START, PART, "read", END]),
-        ([part(more=False)], 413, 1, ["read", START, WHOLE]),
-        ([part(more=True)], 401, 0, [START, WHOLE]),
+        ([part(more_body=True), part(more_body=False)], 413, 0, [START, PART, "read", "read", END]),
+        ([part(more_body=True), {"type": "http.disconnect"}], 413, 1, ["read", START, PART, "read", END]),
+        ([part(more_body=False)], 413, 1, ["read", START, WHOLE]),
+        ([part(more_body=True)], 401, 0, [START, WHOLE]),
     ],
     ids=["to-its-end", "until-it-leaves", "read-already", "another-answer"],
 )
 async def test_an_answer_is_sent_before_the_rest_is_dropped(
     messages: list[Message], status: int, reads: int, seen: list[object]
 ) -> None:
-    assert await answered(Caller(messages), status, reads=reads) == seen
+    assert await answer_and_drain(ScriptedCaller(messages), status, reads=reads) == seen
 
 
 async def test_a_caller_that_sends_without_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain, "DRAIN_TIMEOUT_S", 0.0)
-    assert (await answered(Endless([part(more=True)]), 413))[-1] == END
+    assert (await answer_and_drain(EndlessCaller([part(more_body=True)]), 413))[-1] == END
 
 
-class Endless(Caller):
+class EndlessCaller(ScriptedCaller):
     async def receive(self) -> Message:
         await asyncio.sleep(0)
         return await super().receive()

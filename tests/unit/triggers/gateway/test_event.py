@@ -3,7 +3,7 @@
 import pytest
 from starlette.requests import Request
 
-from triggers.gateway.event import with_request
+from triggers.gateway.event import build_event
 
 
 def request(**headers: str) -> Request:
@@ -12,7 +12,7 @@ def request(**headers: str) -> Request:
 
 
 def test_headers_and_query_stand_beside_the_body() -> None:
-    event = with_request({"n": 1, "_request": "mine"}, request(user_agent="hook/1", x_event="opened"))
+    event = build_event({"n": 1, "_request": "mine"}, request(user_agent="hook/1", x_event="opened"))
 
     assert event == {
         "n": 1,
@@ -21,7 +21,7 @@ def test_headers_and_query_stand_beside_the_body() -> None:
 
 
 def test_what_is_no_object_stays_as_it_is() -> None:
-    assert with_request([1], request()) == [1]
+    assert build_event([1], request()) == [1]
 
 
 CREDENTIALS = (
@@ -32,10 +32,10 @@ CREDENTIALS = (
 
 @pytest.mark.parametrize("header", CREDENTIALS)
 def test_a_header_that_may_hold_a_credential_is_left_out(header: str) -> None:
-    assert with_request({}, request(**{header: "s3cret"}))["_request"]["headers"] == {}
+    assert build_event({}, request(**{header: "s3cret"}))["_request"]["headers"] == {}
 
 
-def test_the_header_that_a_trigger_reads_its_secret_from_is_left_out_whatever_it_is_called() -> None:
-    event = with_request({}, request(x_shop_says="s3cret", x_event="paid"), secret_header="x-shop-says")
+def test_the_secrets_header_is_left_out_of_the_event_whatever_its_name() -> None:
+    event = build_event({}, request(x_shop_says="s3cret", x_event="paid"), secret_header="x-shop-says")
 
     assert event["_request"]["headers"] == {"x-event": "paid"}

@@ -1,7 +1,7 @@
 """Gateway metrics: labels from closed or capped sets."""
 
 from triggers.capped_labels import OTHER
-from triggers.gateway.metrics import MOST_MADE_AT_RUN_TIME, GatewayMetrics
+from triggers.gateway.metrics import MAX_RUNTIME_TRIGGER_LABELS, GatewayMetrics
 from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
 
@@ -16,11 +16,11 @@ def trigger(name: str, *, app_id: str | None = None) -> Trigger:
 def test_triggers_made_at_run_time_do_not_make_labels_without_end() -> None:
     metrics = GatewayMetrics()
 
-    for number in range(MOST_MADE_AT_RUN_TIME + 50):
-        metrics.duplicate_dropped(trigger(f"made-{number}", app_id="acme"))
+    for number in range(MAX_RUNTIME_TRIGGER_LABELS + 50):
+        metrics.count_duplicate(trigger(f"made-{number}", app_id="acme"))
     for _ in range(2):
-        metrics.duplicate_dropped(trigger("made-0", app_id="globex"))
-        metrics.duplicate_dropped(trigger("paid"))
+        metrics.count_duplicate(trigger("made-0", app_id="globex"))
+        metrics.count_duplicate(trigger("paid"))
 
     def dropped(label: str) -> float | None:
         return metrics.registry.get_sample_value(NAME, {"trigger": label})
@@ -28,15 +28,15 @@ def test_triggers_made_at_run_time_do_not_make_labels_without_end() -> None:
     assert dropped("Sales/made-0") == 3
     assert dropped("Sales/paid") == 2
     assert dropped(OTHER) == 50
-    assert dropped(f"Sales/made-{MOST_MADE_AT_RUN_TIME}") is None
+    assert dropped(f"Sales/made-{MAX_RUNTIME_TRIGGER_LABELS}") is None
 
 
 def test_calls_are_counted_by_endpoint_and_result() -> None:
     metrics = GatewayMetrics()
 
     for _ in range(2):
-        metrics.answered("webhook", "accepted", seconds=0.1)
-    metrics.answered("form", "accepted", seconds=0.1)
+        metrics.observe_request("webhook", "accepted", seconds=0.1)
+    metrics.observe_request("form", "accepted", seconds=0.1)
 
     counted = metrics.registry.get_sample_value
     assert counted("unattended_webhook_requests_total", {"endpoint": "webhook", "result": "accepted"}) == 2

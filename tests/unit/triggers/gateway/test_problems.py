@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from triggers.gateway.problems import HANDLERS, ProblemError
+from triggers.gateway.problems import EXCEPTION_HANDLERS, ProblemError
 
 
 async def answer_to(error: Exception) -> httpx.Response:
     async def fail(_request: Request) -> Response:
         raise error
 
-    app = Starlette(routes=[Route("/", fail)], exception_handlers=HANDLERS)
+    app = Starlette(routes=[Route("/", fail)], exception_handlers=EXCEPTION_HANDLERS)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
         return await client.get("/")
@@ -30,7 +30,7 @@ async def answer_to(error: Exception) -> httpx.Response:
         (ServerSelectionTimeoutError("mongodb://user:password@host"), 503),
     ],
 )
-async def test_an_error_of_ours_tells_nothing(error: Exception, status: int) -> None:
+async def test_an_internal_error_reveals_nothing(error: Exception, status: int) -> None:
     answer = await answer_to(error)
 
     assert answer.status_code == status
@@ -38,7 +38,7 @@ async def test_an_error_of_ours_tells_nothing(error: Exception, status: int) -> 
     assert "password" not in answer.text
 
 
-async def test_a_problem_is_answered_as_it_says() -> None:
+async def test_a_problem_is_answered_with_its_status_and_headers() -> None:
     problem = ProblemError(422, "some fields", headers={"x-extra": "1"}, members={"errors": {"email": "is required"}})
 
     answer = await answer_to(problem)

@@ -9,25 +9,25 @@ from hypothesis import strategies as st
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
-from tests.unit.triggers.unhurried import unhurried
+from tests.unit.triggers.unhurried import without_deadline
 from triggers.acceptance import Acceptance
 from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.place import Place
+from triggers.gateway.place import TriggerAddress
 from triggers.gateway.problems import ProblemError
-from triggers.gateway.reception import MAX_ID_LENGTH, Reception, trigger_id_of
-from triggers.register.lookup import Found, Lookup
+from triggers.gateway.reception import MAX_EVENT_ID_LENGTH, TriggerIntake, normalize_event_id
+from triggers.register.lookup import TriggerTarget, TriggerLookup
 from triggers.register.store import TriggerStore
-from triggers.register.tally import Tally
+from triggers.register.tally import TriggerStats
 from triggers.register.trigger import Trigger
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_document import run_document
 from workflows.package.trigger_specs.form import FormInput, FormSpec
 
-PLACE = Place("acme", "Sales", "lead")
+PLACE = TriggerAddress("acme", "Sales", "lead")
 
 
-class Shelf:
+class MemoryRunStore:
     """A store in memory: one run per dedupe key."""
 
     def __init__(self) -> None:
@@ -40,29 +40,29 @@ class Shelf:
         return Accepted("run_1", created=created)
 
 
-class Silence:
+class SilentWakeups:
     def send(self, run_id: str) -> None: ...
 
 
-def reception(shelf: Shelf) -> Reception:
+def reception(shelf: MemoryRunStore) -> TriggerIntake:
     """None of these tests looks anything up or writes a tally: no database is asked."""
     database: AsyncDatabase[dict[str, Any]] = AsyncMongoClient("mongodb://127.0.0.1:9", connect=False)["none"]
     store = TriggerStore(database)
-    lookup, tally = Lookup(dict, store), Tally(store)
-    return Reception(Settings(), lookup, Acceptance(shelf, Silence()), GatewayMetrics(), tally)
+    lookup, tally = TriggerLookup(dict, store), TriggerStats(store)
+    return TriggerIntake(Settings(), lookup, Acceptance(shelf, SilentWakeups()), GatewayMetrics(), tally)
 
 
-def found(spec: FormSpec) -> Found[FormSpec]:
-    return Found(Trigger("Sales", spec), spec, None)
+def found_trigger(spec: FormSpec) -> TriggerTarget[FormSpec]:
+    return TriggerTarget(Trigger("Sales", spec), spec, None)
 
 
-def form(**given: Any) -> FormSpec:
-    return FormSpec(name="lead", apps=("acme",), inputs={"email": FormInput(), "n": FormInput()}, **given)
+def form(**fields: Any) -> FormSpec:
+    return FormSpec(name="lead", apps=("acme",), inputs={"email": FormInput(), "n": FormInput()}, **fields)
 
 
 async def accepted_request(spec: FormSpec, event: dict[str, Any]) -> RunRequest:
-    shelf = Shelf()
-    await reception(shelf).accept(found(spec), PLACE, event, trigger_id="1")
+    shelf = MemoryRunStore()
+    await reception(shelf).accept(found_trigger(spec), PLACE, event, event_id="1")
     return next(iter(shelf.requests.values()))
 
 
@@ -77,8 +77,8 @@ async def test_mapped_values_become_input_and_message() -> None:
 
 
 async def test_a_given_input_goes_before_the_mapping() -> None:
-    shelf, values = Shelf(), {"email": "ada@example.com"}
-    await reception(shelf).accept(found(form()), PLACE, {**values, "_request": {}}, trigger_id="1", run_input=values)
+    shelf, values = MemoryRunStore(), {"email": "ada@example.com"}
+    await reception(shelf).accept(found_trigger(form()), PLACE, {**values, "_request": {}}, event_id="1", run_input=values)
     assert [request.input for request in shelf.requests.values()] == [values]
 
 
@@ -96,28 +96,28 @@ async def test_a_given_input_goes_before_the_mapping() -> None:
 )
 async def test_what_cannot_be_mapped_or_kept_is_a_bad_request(mapping: dict[str, Any], event: dict[str, Any]) -> None:
     with pytest.raises(ProblemError) as refused:
-        await reception(Shelf()).accept(found(form(**mapping)), PLACE, event, trigger_id="1")
+        await reception(MemoryRunStore()).accept(found_trigger(form(**mapping)), PLACE, event, event_id="1")
     assert refused.value.status == 400
 
 
 async def test_a_duplicate_is_counted_under_its_trigger() -> None:
-    desk = reception(Shelf())
+    desk = reception(MemoryRunStore())
 
     for _ in range(3):
-        await desk.accept(found(form()), PLACE, {}, trigger_id="1")
+        await desk.accept(found_trigger(form()), PLACE, {}, event_id="1")
 
     sample = desk.metrics.registry.get_sample_value("unattended_duplicates_dropped_total", {"trigger": "Sales/lead"})
     assert sample == 2
 
 
 def test_no_name_means_a_name_of_its_own() -> None:
-    assert trigger_id_of(None) != trigger_id_of(None)
-    assert trigger_id_of("") != trigger_id_of("")
+    assert normalize_event_id(None) != normalize_event_id(None)
+    assert normalize_event_id("") != normalize_event_id("")
 
 
-@unhurried
-@given(st.text(st.characters(), min_size=1, max_size=2 * MAX_ID_LENGTH))
+@without_deadline
+@given(st.text(st.characters(), min_size=1, max_size=2 * MAX_EVENT_ID_LENGTH))
 def test_a_name_stays_itself_and_within_bounds(text: str) -> None:
-    assert trigger_id_of(text) == trigger_id_of(text)
-    assert len(trigger_id_of(text)) <= MAX_ID_LENGTH
-    assert trigger_id_of(text).isascii()
+    assert normalize_event_id(text) == normalize_event_id(text)
+    assert len(normalize_event_id(text)) <= MAX_EVENT_ID_LENGTH
+    assert normalize_event_id(text).isascii()

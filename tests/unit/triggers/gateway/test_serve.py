@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from triggers.gateway.serve import listening
+from triggers.gateway.serve import bind_socket
 from triggers.gateway.server import raise_descriptor_limit
 from workers.setting_values import Address
 from workers.settings import SettingsError
@@ -15,7 +15,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
-        with pytest.raises(SettingsError) as refused, listening(Address("127.0.0.1", port)):
+        with pytest.raises(SettingsError) as refused, bind_socket(Address("127.0.0.1", port)):
             pass
 
     expected = f"127.0.0.1:{port} is taken by another process; stop it or set UNATTENDED_LISTEN"
@@ -25,19 +25,19 @@ def test_a_taken_port_is_one_clear_line() -> None:
 def test_an_address_that_is_not_ours_is_one_clear_line() -> None:
     with (
         pytest.raises(SettingsError, match=r"192\.0\.2\.1:8400 cannot be listened on"),
-        listening(Address("192.0.2.1", 8400)),
+        bind_socket(Address("192.0.2.1", 8400)),
     ):
         pass
 
 
 def test_a_free_port_is_listened_on() -> None:
-    with listening(Address("127.0.0.1", 0)) as listener:
+    with bind_socket(Address("127.0.0.1", 0)) as listener:
         socket.create_connection(listener.getsockname()).close()
 
 
 def test_a_connection_sends_what_it_has_at_once() -> None:
     with (
-        listening(Address("127.0.0.1", 0)) as listener,
+        bind_socket(Address("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()),
         listener.accept()[0] as connection,
     ):

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from pymongo.errors import AutoReconnect
 
-from tests.trigger_packages import package_with
+from tests.trigger_packages import package_with_triggers
 from triggers.register import lookup as lookups
-from triggers.register.lookup import Lookup
-from triggers.register.record import Pause, Record
+from triggers.register.lookup import TriggerLookup
+from triggers.register.record import Pause, TriggerRecord
 from triggers.register.store import TriggerStore
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.kinds import TriggerSpec
@@ -22,19 +22,19 @@ VERIFY = Verification(scheme="github", secret=("env:S",))
 PAUSE = Pause(datetime(2026, 3, 29, tzinfo=UTC), "ada")
 
 
-class Kept(TriggerStore):
+class FakeTriggerStore(TriggerStore):
     """Records in memory; asking is counted."""
 
-    def __init__(self, records: Sequence[Record] = ()) -> None:
+    def __init__(self, records: Sequence[TriggerRecord] = ()) -> None:
         self.records_by_id = {each.id: each for each in records}
-        self.asked: list[str] = []
+        self.queries: list[str] = []
 
-    async def find(self, id_: str) -> Record | None:
-        self.asked.append(id_)
+    async def find(self, id_: str) -> TriggerRecord | None:
+        self.queries.append(id_)
         return self.records_by_id.get(id_)
 
 
-class Clock:
+class FakeClock:
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -46,89 +46,89 @@ def hook(name: str = "paid", *apps: str, app_id: str | None = None) -> WebhookSp
     return WebhookSpec(name=name, verify=VERIFY, apps=apps, app_id=app_id)
 
 
-def made(spec: TriggerSpec | None, *, app_id: str, paused: Pause | None = None) -> Record:
+def created_record(spec: TriggerSpec | None, *, app_id: str, paused: Pause | None = None) -> TriggerRecord:
     name = "paid" if spec is None else spec.name
-    return Record(f"Digest/{name}@{app_id}", "Digest", name, app_id, spec, 1, paused, {}, {}, (), None, document={})
+    return TriggerRecord(f"Digest/{name}@{app_id}", "Digest", name, app_id, spec, 1, paused, {}, {}, (), None, document={})
 
 
-def state(id_: str, *, paused: Pause | None = None, **paused_apps: Pause) -> Record:
-    return Record(id_, "Digest", "paid", None, None, 0, paused, paused_apps, {}, (), None, document={})
+def state(id_: str, *, paused: Pause | None = None, **paused_apps: Pause) -> TriggerRecord:
+    return TriggerRecord(id_, "Digest", "paid", None, None, 0, paused, paused_apps, {}, (), None, document={})
 
 
-async def found(lookup: Lookup, app_id: str, name: str = "paid") -> tuple[str, Pause | None] | None:
+async def find_trigger(lookup: TriggerLookup, app_id: str, name: str = "paid") -> tuple[str, Pause | None] | None:
     answer = await lookup.find(WebhookSpec, app_id=app_id, workflow="Digest", name=name)
     return None if answer is None else (answer.trigger.id, answer.pause)
 
 
 async def test_a_packages_trigger_is_found_for_its_apps_alone() -> None:
-    lookup = Lookup(lambda: package_with(hook("paid", "acme")), Kept())
+    lookup = TriggerLookup(lambda: package_with_triggers(hook("paid", "acme")), FakeTriggerStore())
 
-    assert await found(lookup, "acme") == ("Digest/paid", None)
-    assert await found(lookup, "globex") is None
-    assert await found(lookup, "acme", "unpaid") is None
+    assert await find_trigger(lookup, "acme") == ("Digest/paid", None)
+    assert await find_trigger(lookup, "globex") is None
+    assert await find_trigger(lookup, "acme", "unpaid") is None
 
 
 async def test_what_an_expression_names_is_known_with_the_event() -> None:
-    lookup = Lookup(lambda: package_with(hook("paid", app_id="=tenant")), Kept())
+    lookup = TriggerLookup(lambda: package_with_triggers(hook("paid", app_id="=tenant")), FakeTriggerStore())
 
-    assert await found(lookup, "anybody") == ("Digest/paid", None)
+    assert await find_trigger(lookup, "anybody") == ("Digest/paid", None)
 
 
 async def test_one_made_at_run_time_is_found_for_its_app_alone() -> None:
-    lookup = Lookup(package_with, Kept([made(hook(), app_id="acme", paused=PAUSE)]))
+    lookup = TriggerLookup(package_with_triggers, FakeTriggerStore([created_record(hook(), app_id="acme", paused=PAUSE)]))
 
-    assert await found(lookup, "acme") == ("Digest/paid@acme", PAUSE)
-    assert await found(lookup, "globex") is None
+    assert await find_trigger(lookup, "acme") == ("Digest/paid@acme", PAUSE)
+    assert await find_trigger(lookup, "globex") is None
 
 
 async def test_a_packages_trigger_goes_before_one_made_at_run_time() -> None:
-    lookup = Lookup(lambda: package_with(hook("paid", "acme")), Kept([made(hook(), app_id="acme")]))
+    lookup = TriggerLookup(lambda: package_with_triggers(hook("paid", "acme")), FakeTriggerStore([created_record(hook(), app_id="acme")]))
 
-    assert await found(lookup, "acme") == ("Digest/paid", None)
+    assert await find_trigger(lookup, "acme") == ("Digest/paid", None)
 
 
 async def test_another_kind_under_the_name_is_not_the_one_that_was_asked_for() -> None:
     form = FormSpec(name="paid", apps=("acme",), inputs={"a": {}})  # type: ignore[dict-item]  # as authors write it
-    lookup = Lookup(lambda: package_with(form), Kept([made(hook(), app_id="acme")]))
+    lookup = TriggerLookup(lambda: package_with_triggers(form), FakeTriggerStore([created_record(hook(), app_id="acme")]))
 
-    assert await found(lookup, "acme") is None
+    assert await find_trigger(lookup, "acme") is None
 
 
 async def test_a_trigger_of_a_workflow_that_is_gone_is_not_found() -> None:
-    lookup = Lookup(dict, Kept([made(hook(), app_id="acme")]))
+    lookup = TriggerLookup(dict, FakeTriggerStore([created_record(hook(), app_id="acme")]))
 
-    assert await found(lookup, "acme") is None
+    assert await find_trigger(lookup, "acme") is None
 
 
 async def test_a_pause_is_that_of_the_app() -> None:
-    lookup = Lookup(lambda: package_with(hook("paid", "acme", "globex")), Kept([state("Digest/paid", acme=PAUSE)]))
+    lookup = TriggerLookup(lambda: package_with_triggers(hook("paid", "acme", "globex")), FakeTriggerStore([state("Digest/paid", acme=PAUSE)]))
 
-    assert await found(lookup, "acme") == ("Digest/paid", PAUSE)
-    assert await found(lookup, "globex") == ("Digest/paid", None)
+    assert await find_trigger(lookup, "acme") == ("Digest/paid", PAUSE)
+    assert await find_trigger(lookup, "globex") == ("Digest/paid", None)
 
 
 async def test_a_burst_asks_once_and_a_second_later_again() -> None:
-    clock, store = Clock(), Kept()
-    lookup = Lookup(package_with, store, clock=clock)
+    clock, store = FakeClock(), FakeTriggerStore()
+    lookup = TriggerLookup(package_with_triggers, store, clock=clock)
 
     for _ in range(50):
-        assert await found(lookup, "acme") is None
-    assert store.asked == ["Digest/paid@acme"]
+        assert await find_trigger(lookup, "acme") is None
+    assert store.queries == ["Digest/paid@acme"]
 
-    store.records_by_id["Digest/paid@acme"] = made(hook(), app_id="acme")
+    store.records_by_id["Digest/paid@acme"] = created_record(hook(), app_id="acme")
     clock.now += 1.0
-    assert await found(lookup, "acme") == ("Digest/paid@acme", None)
+    assert await find_trigger(lookup, "acme") == ("Digest/paid@acme", None)
 
 
-class Slow(Kept):
+class SlowTriggerStore(FakeTriggerStore):
     """Answers when the test says so."""
 
     def __init__(self) -> None:
-        super().__init__([made(hook(), app_id="acme")])
+        super().__init__([created_record(hook(), app_id="acme")])
         self.answer = asyncio.Event()
         self.failure: Exception | None = None
 
-    async def find(self, id_: str) -> Record | None:
+    async def find(self, id_: str) -> TriggerRecord | None:
         record = await super().find(id_)
         await self.answer.wait()
         if self.failure is not None:
@@ -136,10 +136,10 @@ class Slow(Kept):
         return record
 
 
-async def test_those_who_ask_at_once_share_one_question_whoever_of_them_leaves() -> None:
-    store = Slow()
-    lookup = Lookup(package_with, store)
-    callers = [asyncio.create_task(found(lookup, "acme")) for _ in range(20)]
+async def test_concurrent_lookups_share_one_query_whichever_caller_leaves() -> None:
+    store = SlowTriggerStore()
+    lookup = TriggerLookup(package_with_triggers, store)
+    callers = [asyncio.create_task(find_trigger(lookup, "acme")) for _ in range(20)]
     await asyncio.sleep(0)
 
     callers[0].cancel()
@@ -147,13 +147,13 @@ async def test_those_who_ask_at_once_share_one_question_whoever_of_them_leaves()
     store.answer.set()
 
     assert set(await asyncio.gather(*callers[1:])) == {("Digest/paid@acme", None)}
-    assert store.asked == ["Digest/paid@acme"]
+    assert store.queries == ["Digest/paid@acme"]
 
 
-async def test_a_failure_is_told_to_all_who_asked_and_not_remembered() -> None:
-    store = Slow()
-    lookup = Lookup(package_with, store)
-    callers = [asyncio.create_task(found(lookup, "acme")) for _ in range(3)]
+async def test_a_failure_reaches_all_callers_and_is_not_cached() -> None:
+    store = SlowTriggerStore()
+    lookup = TriggerLookup(package_with_triggers, store)
+    callers = [asyncio.create_task(find_trigger(lookup, "acme")) for _ in range(3)]
     store.failure = AutoReconnect("away")
     store.answer.set()
 
@@ -161,55 +161,55 @@ async def test_a_failure_is_told_to_all_who_asked_and_not_remembered() -> None:
     assert [type(each) for each in told] == [AutoReconnect] * 3
 
     store.failure = None
-    assert await found(lookup, "acme") == ("Digest/paid@acme", None)
+    assert await find_trigger(lookup, "acme") == ("Digest/paid@acme", None)
 
 
-async def test_while_the_store_is_away_a_package_is_still_known_and_what_the_store_last_said() -> None:
-    clock, store = Clock(), Slow()
-    lookup = Lookup(lambda: package_with(hook("opened", "acme")), store, clock=clock)
+async def test_while_the_store_is_away_packages_and_last_known_states_serve() -> None:
+    clock, store = FakeClock(), SlowTriggerStore()
+    lookup = TriggerLookup(lambda: package_with_triggers(hook("opened", "acme")), store, clock=clock)
     store.answer.set()
-    await found(lookup, "acme")
+    await find_trigger(lookup, "acme")
     clock.now += 60
     store.failure = AutoReconnect("away")
 
     def known(app_id: str, name: str) -> WebhookSpec | None:
-        return lookup.last_known(WebhookSpec, app_id=app_id, workflow="Digest", name=name)
+        return lookup.find_last_known(WebhookSpec, app_id=app_id, workflow="Digest", name=name)
 
     with pytest.raises(AutoReconnect):
-        await found(lookup, "acme")
+        await find_trigger(lookup, "acme")
     assert known("acme", "opened") == hook("opened", "acme")
     assert known("acme", "paid") == hook()
     assert known("globex", "paid") is known("globex", "opened") is known("acme", "never") is None
-    assert lookup.last_known(FormSpec, app_id="acme", workflow="Digest", name="paid") is None
+    assert lookup.find_last_known(FormSpec, app_id="acme", workflow="Digest", name="paid") is None
 
 
 async def test_guesses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookups, "MOST_REMEMBERED", 100)
-    lookup = Lookup(package_with, Kept())
+    lookup = TriggerLookup(package_with_triggers, FakeTriggerStore())
 
     for number in range(150):
-        await found(lookup, f"app{number}")
+        await find_trigger(lookup, f"app{number}")
 
-    assert len(lookup._remembered) == 100
+    assert len(lookup._cache) == 100
 
 
-async def test_a_packages_trigger_of_another_kind_goes_before_a_webhook_of_its_name() -> None:
+async def test_a_packages_trigger_of_another_kind_shadows_a_webhook_of_its_name() -> None:
     clockwork = ScheduleSpec.model_validate({"name": "paid", "every": "1h", "apps": ["acme"]})
     chain = RunFinishedSpec.model_validate({"name": "after", "workflow": "Digest"})
-    made_later = [made(hook(), app_id=app_id) for app_id in ("acme", "globex")] + [made(hook("after"), app_id="acme")]
-    lookup = Lookup(lambda: package_with(clockwork, chain), Kept(made_later))
+    made_later = [created_record(hook(), app_id=app_id) for app_id in ("acme", "globex")] + [created_record(hook("after"), app_id="acme")]
+    lookup = TriggerLookup(lambda: package_with_triggers(clockwork, chain), FakeTriggerStore(made_later))
 
-    assert await found(lookup, "acme") is None
-    assert await found(lookup, "globex") == ("Digest/paid@globex", None)
-    assert await found(lookup, "acme", "after") is None  # it serves the app of whatever run has ended
+    assert await find_trigger(lookup, "acme") is None
+    assert await find_trigger(lookup, "globex") == ("Digest/paid@globex", None)
+    assert await find_trigger(lookup, "acme", "after") is None  # it serves the app of whatever run has ended
 
 
-async def test_what_is_no_name_of_a_trigger_is_neither_asked_for_nor_remembered() -> None:
-    kept = Kept()
-    lookup = Lookup(lambda: package_with(hook("paid", "acme")), kept)
+async def test_an_impossible_trigger_name_is_neither_looked_up_nor_cached() -> None:
+    kept = FakeTriggerStore()
+    lookup = TriggerLookup(lambda: package_with_triggers(hook("paid", "acme")), kept)
 
     for name in ("x" * 60_000, "paid@acme", "a/b", "", "\0", "$where"):
-        assert await found(lookup, "acme", name) is None
+        assert await find_trigger(lookup, "acme", name) is None
 
-    assert kept.asked == []
-    assert not lookup._remembered
+    assert kept.queries == []
+    assert not lookup._cache

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.register.record import app_field, read_record, spec_document
+from triggers.register.record import app_field_name, read_record, spec_document
 from triggers.register.trigger import Trigger, trigger_id
 from workflows.package.trigger_specs.change import ChangeSpec
 from workflows.package.trigger_specs.form import FormSpec
@@ -37,8 +37,8 @@ SPECS: list[tuple[type[TriggerSpec], dict[str, Any]]] = [
 ]
 
 
-def document(**more: Any) -> dict[str, Any]:
-    return {"_id": "Digest/x@acme", "workflow": "Digest", "name": "x", "app_id": "acme", **more}
+def document(**fields: Any) -> dict[str, Any]:
+    return {"_id": "Digest/x@acme", "workflow": "Digest", "name": "x", "app_id": "acme", **fields}
 
 
 @pytest.mark.parametrize(("model", "body"), SPECS)
@@ -68,7 +68,7 @@ def test_a_spec_of_a_newer_version_is_no_trigger_and_no_error(kept: dict[str, An
 
 def test_a_pause_of_one_app_is_none_of_the_others() -> None:
     pause = {"at": NOON, "by": "ada", "note": "holidays", "reason": "operator"}
-    record = read_record(document(paused_apps={app_field("a.b"): {"app_id": "a.b", "pause": pause}}))
+    record = read_record(document(paused_apps={app_field_name("a.b"): {"app_id": "a.b", "pause": pause}}))
 
     paused = record.pause_of("a.b")
     assert paused is not None
@@ -85,7 +85,7 @@ def test_counts_are_flat_whatever_the_store_made_of_their_dots() -> None:
 
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
 def test_an_app_is_a_field_of_its_own_whatever_is_in_its_name(one: str, other: str) -> None:
-    fields = app_field(one.encode("utf-8", "ignore").decode()), app_field(other.encode("utf-8", "ignore").decode())
+    fields = app_field_name(one.encode("utf-8", "ignore").decode()), app_field_name(other.encode("utf-8", "ignore").decode())
 
     assert not any(sign in field for field in fields for sign in ".$\x00")
     assert (fields[0] == fields[1]) is (one.encode("utf-8", "ignore") == other.encode("utf-8", "ignore"))

@@ -8,19 +8,19 @@ from pymongo.errors import AutoReconnect
 
 from triggers.register.notes import MAX_NOTES
 from triggers.register.store import TriggerStore
-from triggers.register.tally import MOST_TRIGGERS, Tally
+from triggers.register.tally import MAX_TRIGGERS, TriggerStats
 from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 
 
-class Noted(TriggerStore):
+class RecordedCounts(TriggerStore):
     def __init__(self, *, away: bool = False) -> None:
         self.away = away
         self.written: dict[str, tuple[Mapping[str, int], Sequence[Mapping[str, Any]], datetime | None]] = {}
 
-    async def note(
+    async def add_stats(
         self,
         trigger: Trigger,
         *,
@@ -38,13 +38,13 @@ def trigger(name: str = "nightly") -> Trigger:
 
 
 async def test_counts_and_reasons_are_written_together() -> None:
-    store = Noted()
-    tally = Tally(store)
+    store = RecordedCounts()
+    tally = TriggerStats(store)
 
-    tally.accepted(trigger(), at=NOON)
-    tally.accepted(trigger(), at=NOON)
-    tally.duplicate(trigger(), app_id="acme", event_id="msg_1")
-    tally.skipped(trigger(), "loop_guard", app_id="acme", event_id="e" * 500, detail="d" * 500)
+    tally.count_accepted(trigger(), at=NOON)
+    tally.count_accepted(trigger(), at=NOON)
+    tally.record_duplicate(trigger(), app_id="acme", event_id="msg_1")
+    tally.record_skip(trigger(), "loop_guard", app_id="acme", event_id="e" * 500, detail="d" * 500)
     await tally.write()
 
     counts, notes, fired_at = store.written["Digest/nightly"]
@@ -55,9 +55,9 @@ async def test_counts_and_reasons_are_written_together() -> None:
 
 
 async def test_nothing_new_is_not_written_again() -> None:
-    store = Noted()
-    tally = Tally(store)
-    tally.accepted(trigger(), at=NOON)
+    store = RecordedCounts()
+    tally = TriggerStats(store)
+    tally.count_accepted(trigger(), at=NOON)
     await tally.write()
     store.written.clear()
 
@@ -67,10 +67,10 @@ async def test_nothing_new_is_not_written_again() -> None:
 
 
 async def test_only_the_newest_notes_are_kept_and_all_are_counted() -> None:
-    store = Noted()
-    tally = Tally(store)
+    store = RecordedCounts()
+    tally = TriggerStats(store)
     for number in range(MAX_NOTES + 5):
-        tally.skipped(trigger(), "unmappable", event_id=str(number), detail=f"no field {number}")
+        tally.record_skip(trigger(), "unmappable", event_id=str(number), detail=f"no field {number}")
     await tally.write()
 
     counts, notes, _ = store.written["Digest/nightly"]
@@ -79,11 +79,11 @@ async def test_only_the_newest_notes_are_kept_and_all_are_counted() -> None:
 
 
 async def test_one_reason_again_and_again_is_one_note_and_pushes_none_out() -> None:
-    store = Noted()
-    tally = Tally(store)
-    tally.skipped(trigger(), "unmappable", detail="no field")
+    store = RecordedCounts()
+    tally = TriggerStats(store)
+    tally.record_skip(trigger(), "unmappable", detail="no field")
     for number in range(1000):
-        tally.skipped(trigger(), "paused", app_id=("acme", "globex")[number % 2], event_id=str(number))
+        tally.record_skip(trigger(), "paused", app_id=("acme", "globex")[number % 2], event_id=str(number))
     await tally.write()
 
     _, notes, _ = store.written["Digest/nightly"]
@@ -97,20 +97,20 @@ async def test_one_reason_again_and_again_is_one_note_and_pushes_none_out() -> N
 
 
 async def test_an_event_that_is_merged_is_neither_a_run_nor_a_duplicate() -> None:
-    store = Noted()
-    tally = Tally(store)
-    tally.merged(trigger())
+    store = RecordedCounts()
+    tally = TriggerStats(store)
+    tally.count_merged(trigger())
     await tally.write()
 
     assert store.written["Digest/nightly"] == ({"merged": 1}, [], None)
 
 
-async def test_what_any_stranger_can_cause_pushes_no_note_out() -> None:
-    store = Noted()
-    tally = Tally(store)
-    tally.skipped(trigger(), "paused")
+async def test_unauthenticated_calls_push_no_note_out() -> None:
+    store = RecordedCounts()
+    tally = TriggerStats(store)
+    tally.record_skip(trigger(), "paused")
     for _ in range(100):
-        tally.refused(trigger(), "unauthorized", noted=False)
+        tally.record_refusal(trigger(), "unauthorized", keep_note=False)
     await tally.write()
 
     counts, notes, _ = store.written["Digest/nightly"]
@@ -119,9 +119,9 @@ async def test_what_any_stranger_can_cause_pushes_no_note_out() -> None:
 
 
 async def test_it_neither_grows_without_bound_nor_fails_when_the_store_is_away() -> None:
-    tally = Tally(Noted(away=True))
-    for number in range(MOST_TRIGGERS + 10):
-        tally.accepted(trigger(f"t{number}"), at=NOON)
+    tally = TriggerStats(RecordedCounts(away=True))
+    for number in range(MAX_TRIGGERS + 10):
+        tally.count_accepted(trigger(f"t{number}"), at=NOON)
 
-    assert len(tally._entries) == MOST_TRIGGERS
+    assert len(tally._entries) == MAX_TRIGGERS
     await tally.write()

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from triggers.change_stream.known import Chain
+from triggers.change_stream.known import ChainTrigger
 from triggers.register.trigger import Trigger
-from triggers.run_finished.links import LONGEST_CHAIN, event_id_of, request_of, stopped_by, waits_for
+from triggers.run_finished.links import MAX_CHAIN_LENGTH, ended_run_event_id, build_chained_request, chain_stop_reason, is_awaited_end
 from workflows.package.trigger_specs.run_finished import RunFinishedSpec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def chain(*, app_id: str | None = None, since: datetime | None = None, **changes: Any) -> Chain:
+def chain(*, app_id: str | None = None, since: datetime | None = None, **changes: Any) -> ChainTrigger:
     spec = RunFinishedSpec.model_validate({"name": "after", "workflow": "Digest", **changes})
-    return Chain(Trigger("Orders", spec, app_id=app_id), spec, since)
+    return ChainTrigger(Trigger("Orders", spec, app_id=app_id), spec, since)
 
 
 def run(kind: str = "completed", **changes: Any) -> dict[str, Any]:
@@ -34,19 +34,19 @@ def run(kind: str = "completed", **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_an_outcome_is_a_state_a_kind_or_any(outcome: Any, state: str, kind: str, waits: bool) -> None:
-    assert waits_for(chain(outcome=outcome), run(kind), state, ended_at=NOW) is waits
+    assert is_awaited_end(chain(outcome=outcome), run(kind), state, ended_at=NOW) is waits
 
 
 @pytest.mark.parametrize(("outcome", "waits"), [("any", False), ("model_error", False), ("cancelled", True)])
 def test_a_parked_run_that_is_resolved_ends_again_only_by_its_state(outcome: str, waits: bool) -> None:
     resolved = run("model_error", resolved={"how": "replayed"})
 
-    assert waits_for(chain(outcome=outcome), resolved, "cancelled", ended_at=NOW) is waits
+    assert is_awaited_end(chain(outcome=outcome), resolved, "cancelled", ended_at=NOW) is waits
 
 
-def test_only_runs_of_the_named_workflow_in_a_served_app_since_the_trigger_was_made_count() -> None:
-    def waits(one: Chain, **changes: Any) -> bool:
-        return waits_for(one, run(**changes), "succeeded", ended_at=NOW)
+def test_only_later_runs_of_the_named_workflow_in_a_served_app_count() -> None:
+    def waits(one: ChainTrigger, **changes: Any) -> bool:
+        return is_awaited_end(one, run(**changes), "succeeded", ended_at=NOW)
 
     assert waits(chain())
     assert not waits(chain(), workflow="Other")
@@ -58,7 +58,7 @@ def test_only_runs_of_the_named_workflow_in_a_served_app_since_the_trigger_was_m
 
 
 def test_the_parent_is_carried_on_and_the_chain_grows_by_this_trigger() -> None:
-    request = request_of(
+    request = build_chained_request(
         chain(input={"of": "=run_id"}),
         run(correlation_id="c", chain=["A/b"]),
         {"run_id": "run_1"},
@@ -74,13 +74,13 @@ def test_the_parent_is_carried_on_and_the_chain_grows_by_this_trigger() -> None:
 
 
 def test_a_run_that_parks_and_is_cancelled_has_ended_twice() -> None:
-    assert event_id_of(run(), "parked") != event_id_of(run(), "cancelled")
+    assert ended_run_event_id(run(), "parked") != ended_run_event_id(run(), "cancelled")
 
 
 def test_a_chain_stops_where_it_comes_round_or_grows_too_long() -> None:
-    others = [f"W{number}/t" for number in range(LONGEST_CHAIN)]
+    others = [f"W{number}/t" for number in range(MAX_CHAIN_LENGTH)]
 
-    assert stopped_by(chain(), run()) is None
-    assert stopped_by(chain(), run(chain=others[:-1])) is None
-    assert stopped_by(chain(), run(chain=others)) == "too_deep"
-    assert stopped_by(chain(), run(chain=["A/b", "Orders/after"])) == "cycle"
+    assert chain_stop_reason(chain(), run()) is None
+    assert chain_stop_reason(chain(), run(chain=others[:-1])) is None
+    assert chain_stop_reason(chain(), run(chain=others)) == "too_deep"
+    assert chain_stop_reason(chain(), run(chain=["A/b", "Orders/after"])) == "cycle"

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import length
-from triggers.schedule.jitter import start_after
+from tests.chaos.lengths import by_length
+from triggers.schedule.jitter import jittered_start
 from triggers.schedule.plan import next_nominal
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
@@ -24,7 +24,7 @@ def spec_of(jitter_s: float, **clock: Any) -> ScheduleSpec:
     app_id=st.text(max_size=12),
     number=st.integers(0, 1000),
 )
-@settings(max_examples=length(short=40, long=800), deadline=None)
+@settings(max_examples=by_length(short=40, long=800), deadline=None)
 def test_a_start_is_within_the_jitter_and_before_the_next_nominal_time(
     clock: dict[str, Any], jitter_s: float, app_id: str, number: int
 ) -> None:
@@ -32,7 +32,7 @@ def test_a_start_is_within_the_jitter_and_before_the_next_nominal_time(
     nominal = next_nominal(spec, after=NOMINAL + number * timedelta(minutes=7))
     assert nominal is not None
 
-    start = start_after(spec, "Digest/s", app_id, nominal)
+    start = jittered_start(spec, "Digest/s", app_id, nominal)
 
     following = next_nominal(spec, after=nominal)
     assert start is not None
@@ -40,13 +40,13 @@ def test_a_start_is_within_the_jitter_and_before_the_next_nominal_time(
     assert nominal <= start <= nominal + timedelta(seconds=jitter_s)
     assert start < following
     assert start.microsecond % 1000 == 0
-    assert start == start_after(spec, "Digest/s", app_id, nominal)
+    assert start == jittered_start(spec, "Digest/s", app_id, nominal)
 
 
 def test_apps_and_schedules_are_spread_over_the_whole_of_it() -> None:
     spec = spec_of(3600, cron="0 0 * * *")
 
-    starts = [start_after(spec, f"Digest/s{number % 2}", f"app{number}", NOMINAL) for number in range(1000)]
+    starts = [jittered_start(spec, f"Digest/s{number % 2}", f"app{number}", NOMINAL) for number in range(1000)]
 
     delays = sorted((start - NOMINAL).total_seconds() for start in starts if start is not None)
     assert len(set(delays)) > 990
@@ -56,12 +56,12 @@ def test_apps_and_schedules_are_spread_over_the_whole_of_it() -> None:
 
 
 def test_without_jitter_a_run_may_start_at_once() -> None:
-    assert start_after(spec_of(0, every="1m"), "Digest/s", "acme", NOMINAL) is None
+    assert jittered_start(spec_of(0, every="1m"), "Digest/s", "acme", NOMINAL) is None
 
 
 def test_a_moment_has_all_of_its_jitter() -> None:
     spec = spec_of(3600, at=NOMINAL)
 
-    starts = {start_after(spec, "Digest/s", f"app{number}", NOMINAL) for number in range(100)}
+    starts = {jittered_start(spec, "Digest/s", f"app{number}", NOMINAL) for number in range(100)}
 
     assert max(start for start in starts if start is not None) > NOMINAL + timedelta(minutes=50)

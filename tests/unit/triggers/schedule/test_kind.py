@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from triggers.register.record import Pause, Record
+from triggers.register.record import Pause, TriggerRecord
 from triggers.register.trigger import Trigger
 from triggers.schedule.kind import KIND
 from workers.settings import Settings
@@ -15,12 +15,12 @@ NOW = datetime(2026, 6, 1, 11, 59, 30, tzinfo=UTC)
 SETTINGS = Settings()
 
 
-def declared(**spec: Any) -> Trigger:
+def declared_trigger(**spec: Any) -> Trigger:
     return Trigger("Digest", ScheduleSpec.model_validate({"name": "nightly", "apps": ["acme"], **spec}))
 
 
-def record_of(trigger: Trigger, *, paused: Pause | None = None, **schedule: Any) -> Record:
-    return Record(
+def record_of(trigger: Trigger, *, paused: Pause | None = None, **schedule: Any) -> TriggerRecord:
+    return TriggerRecord(
         id=trigger.id,
         workflow="Digest",
         name="nightly",
@@ -36,13 +36,13 @@ def record_of(trigger: Trigger, *, paused: Pause | None = None, **schedule: Any)
     )
 
 
-async def outlook(trigger: Trigger, record: Record | None = None) -> dict[str, Any]:
+async def description(trigger: Trigger, record: TriggerRecord | None = None) -> dict[str, Any]:
     database: Any = None  # it is not asked
-    return dict(await KIND.outlook(trigger, record, database, SETTINGS))
+    return dict(await KIND.describe(trigger, record, database, SETTINGS))
 
 
 def test_it_is_armed_for_its_next_time_when_it_is_made() -> None:
-    kept = KIND.at_first(declared(cron="* * * * *"), NOW)["schedule"]
+    kept = KIND.initial_fields(declared_trigger(cron="* * * * *"), NOW)["schedule"]
 
     assert kept["next_at"] == NOW + timedelta(seconds=30)
     assert "ended_at" not in kept
@@ -52,7 +52,7 @@ def test_it_is_armed_for_its_next_time_when_it_is_made() -> None:
 def test_one_whose_last_time_has_passed_has_ended_from_the_start(clock: dict[str, str]) -> None:
     later = NOW + timedelta(minutes=5)
 
-    kept = KIND.at_first(declared(**clock), later)["schedule"]
+    kept = KIND.initial_fields(declared_trigger(**clock), later)["schedule"]
 
     assert kept["ended_at"] == later
     assert "next_at" not in kept
@@ -68,19 +68,19 @@ def test_one_whose_last_time_has_passed_has_ended_from_the_start(clock: dict[str
         ({"collection": "Apps", "filter": {"$where": "1"}}, "runs code"),
     ],
 )
-def test_it_says_why_it_starts_nothing(apps: Any, why: str | None) -> None:
-    said = KIND.inactive(declared(every="1h", apps=apps), SETTINGS)
+def test_it_shows_why_it_starts_nothing(apps: Any, why: str | None) -> None:
+    said = KIND.inactive_reason(declared_trigger(every="1h", apps=apps), SETTINGS)
 
     assert (said is None) if why is None else (said is not None and why in said)
 
 
 def test_a_key_of_one_app_cannot_have_the_apps_of_a_collection() -> None:
-    assert KIND.only_for_all_apps(declared(every="1h").spec) is None
-    assert KIND.only_for_all_apps(declared(every="1h", apps={"collection": "Apps"}).spec) is not None
+    assert KIND.app_key_refusal(declared_trigger(every="1h").spec) is None
+    assert KIND.app_key_refusal(declared_trigger(every="1h", apps={"collection": "Apps"}).spec) is not None
 
 
 async def test_the_next_ten_times_are_shown_in_its_zone_and_in_utc() -> None:
-    shown = await outlook(declared(cron="30 2 * * *", timezone="Europe/Berlin"))
+    shown = await description(declared_trigger(cron="30 2 * * *", timezone="Europe/Berlin"))
 
     assert len(shown["next"]) == 10
     for each in shown["next"]:
@@ -92,29 +92,29 @@ async def test_the_next_ten_times_are_shown_in_its_zone_and_in_utc() -> None:
 
 
 async def test_it_is_shown_why_nothing_is_next() -> None:
-    ended = declared(at="2020-01-01T00:00")
+    ended = declared_trigger(at="2020-01-01T00:00")
     paused = Pause(NOW, "ann")
 
-    hourly = declared(every="1h")
-    assert (await outlook(ended))["nothing_next"] == "its last time has passed"
-    assert "is paused" in (await outlook(hourly, record_of(hourly, paused=paused, next_at=NOW)))["nothing_next"]
-    assert "names no apps" in (await outlook(declared(every="1h", apps=[])))["nothing_next"]
-    assert (await outlook(declared(every="1h", apps=[])))["next"] == []
+    hourly = declared_trigger(every="1h")
+    assert (await description(ended))["nothing_next"] == "its last time has passed"
+    assert "is paused" in (await description(hourly, record_of(hourly, paused=paused, next_at=NOW)))["nothing_next"]
+    assert "names no apps" in (await description(declared_trigger(every="1h", apps=[])))["nothing_next"]
+    assert (await description(declared_trigger(every="1h", apps=[])))["next"] == []
 
 
 async def test_lateness_is_that_of_the_time_that_the_store_waits_for() -> None:
-    trigger = declared(every="1h")
+    trigger = declared_trigger(every="1h")
     past, future = datetime.now(UTC) - timedelta(minutes=1), datetime.now(UTC) + timedelta(minutes=1)
 
-    assert (await outlook(trigger, record_of(trigger, next_at=past)))["late_s"] >= 60
-    assert (await outlook(trigger, record_of(trigger, next_at=future)))["late_s"] is None
+    assert (await description(trigger, record_of(trigger, next_at=past)))["late_s"] >= 60
+    assert (await description(trigger, record_of(trigger, next_at=future)))["late_s"] is None
 
 
-def test_by_hand_it_is_a_happening_of_its_own_with_what_its_expressions_read() -> None:
-    trigger = declared(every="1h")
+def test_fired_by_hand_it_is_its_own_occurrence_with_expression_fields() -> None:
+    trigger = declared_trigger(every="1h")
 
-    one = KIND.by_hand(trigger, "acme", {"report": "daily"}, NOW)
-    two = KIND.by_hand(trigger, "acme", {}, NOW)
+    one = KIND.manual_event(trigger, "acme", {"report": "daily"}, NOW)
+    two = KIND.manual_event(trigger, "acme", {}, NOW)
 
     assert one.id.startswith("manual:")
     assert one.id != two.id
@@ -124,18 +124,18 @@ def test_by_hand_it_is_a_happening_of_its_own_with_what_its_expressions_read() -
 
 
 def test_an_edit_that_leaves_the_clock_alone_moves_nothing() -> None:
-    before = {"schedule": KIND.at_first(declared(cron="* * * * *"), NOW)["schedule"]}
+    before = {"schedule": KIND.initial_fields(declared_trigger(cron="* * * * *"), NOW)["schedule"]}
 
-    assert KIND.at_first(declared(cron="* * * * *", overlap="allow"), NOW + timedelta(minutes=5), before) == {}
+    assert KIND.initial_fields(declared_trigger(cron="* * * * *", overlap="allow"), NOW + timedelta(minutes=5), before) == {}
 
 
-def test_an_edit_of_the_clock_loses_no_tick_that_is_due_and_is_one_of_the_new_clock_too() -> None:
+def test_an_edited_clock_keeps_the_due_tick_and_starts_on_the_new_clock() -> None:
     noon = NOW + timedelta(seconds=30)
-    before = {"schedule": KIND.at_first(declared(cron="0 * * * *"), NOW)["schedule"]}
+    before = {"schedule": KIND.initial_fields(declared_trigger(cron="0 * * * *"), NOW)["schedule"]}
     a_second_late = noon + timedelta(seconds=1)
 
-    both = KIND.at_first(declared(cron="0 12 * * *"), a_second_late, before)["schedule"]
-    other = KIND.at_first(declared(cron="30 * * * *"), a_second_late, before)["schedule"]
+    both = KIND.initial_fields(declared_trigger(cron="0 12 * * *"), a_second_late, before)["schedule"]
+    other = KIND.initial_fields(declared_trigger(cron="30 * * * *"), a_second_late, before)["schedule"]
 
     assert both["next_at"] == noon
     assert other["next_at"] == noon + timedelta(minutes=30)
@@ -143,6 +143,6 @@ def test_an_edit_of_the_clock_loses_no_tick_that_is_due_and_is_one_of_the_new_cl
 
 @pytest.mark.parametrize("damaged", [{}, {"schedule": None}, {"schedule": {"next_at": NOW}}, {"schedule": []}])
 def test_an_edit_arms_what_was_damaged(damaged: dict[str, Any]) -> None:
-    kept = KIND.at_first(declared(cron="0 12 * * *"), NOW, damaged)["schedule"]
+    kept = KIND.initial_fields(declared_trigger(cron="0 12 * * *"), NOW, damaged)["schedule"]
 
     assert kept["next_at"] == NOW + timedelta(seconds=30)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import length
-from triggers.schedule.plan import MAX_COUNTED, MAX_FIRED_AT_ONCE, Plan, nominal_times, plan_tick
+from tests.chaos.lengths import by_length
+from triggers.schedule.plan import MAX_COUNTED, MAX_FIRED_AT_ONCE, TickPlan, nominal_times, plan_tick
 from workflows.package.trigger_specs.schedule import Misfire, ScheduleSpec
 
 START = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)  # Europe's clocks change three hours later
@@ -27,7 +27,7 @@ def next_nominal(spec: ScheduleSpec, *, after: datetime) -> datetime:
     return next(nominal_times(spec, after=after))
 
 
-def next_of(plan: Plan) -> datetime:
+def next_of(plan: TickPlan) -> datetime:
     assert plan.next_at is not None
     return plan.next_at
 
@@ -64,8 +64,8 @@ def oracle(spec: ScheduleSpec, due: datetime, now: datetime) -> tuple[list[datet
 
 @pytest.mark.design("D4-86")
 @given(spec=specs, start_s=st.integers(0, 7200), outage_s=st.integers(0, 9000), milliseconds=st.integers(0, 999))
-@settings(max_examples=length(short=50, long=1000), deadline=None)
-def test_a_plan_is_what_the_oracle_says(spec: ScheduleSpec, start_s: int, outage_s: int, milliseconds: int) -> None:
+@settings(max_examples=by_length(short=50, long=1000), deadline=None)
+def test_a_plan_equals_the_oracle(spec: ScheduleSpec, start_s: int, outage_s: int, milliseconds: int) -> None:
     due = next(nominal_times(spec, after=START + timedelta(seconds=start_s)), None)
     assume(due is not None)
     assert due is not None
@@ -75,14 +75,14 @@ def test_a_plan_is_what_the_oracle_says(spec: ScheduleSpec, start_s: int, outage
 
     fire, missed = oracle(spec, due, now)
     expected = fire[: plan.late + MAX_FIRED_AT_ONCE]
-    assert list(plan.fire) == expected
+    assert list(plan.fire_times) == expected
     assert (plan.missed.count if plan.missed else 0) == min(missed, MAX_COUNTED if spec.cron else missed)
     assert plan.next_at == next(nominal_times(spec, after=now if expected == fire else expected[-1]), None)
 
 
 @given(spec=specs, pauses=st.lists(st.integers(1, 4000), max_size=12))
-@settings(max_examples=length(short=30, long=1000), deadline=None)
-def test_over_a_simulated_day_each_nominal_time_fires_once_or_is_missed_once(
+@settings(max_examples=by_length(short=30, long=1000), deadline=None)
+def test_over_a_simulated_day_each_nominal_time_fires_or_is_missed_once(
     spec: ScheduleSpec, pauses: list[int]
 ) -> None:
     due = first = next(nominal_times(spec, after=START), None)
@@ -96,7 +96,7 @@ def test_over_a_simulated_day_each_nominal_time_fires_once_or_is_missed_once(
         now += timedelta(seconds=pause)
         while due is not None and due <= now:
             plan = plan_tick(spec, due=due, now=now)
-            fired += plan.fire
+            fired += plan.fire_times
             missed += plan.missed.count if plan.missed else 0
             exact = exact and (plan.missed is None or plan.missed.exact)
             due = plan.next_at
@@ -112,8 +112,8 @@ def test_over_a_simulated_day_each_nominal_time_fires_once_or_is_missed_once(
 
 
 @given(clock=clocks, offset_ms=st.integers(0, 6 * 3600 * 1000))
-@settings(max_examples=length(short=40, long=1000), deadline=None)
-def test_nominal_times_do_not_depend_on_who_asks_when(clock: dict[str, Any], offset_ms: int) -> None:
+@settings(max_examples=by_length(short=40, long=1000), deadline=None)
+def test_nominal_times_do_not_depend_on_caller_or_time(clock: dict[str, Any], offset_ms: int) -> None:
     spec = spec_of(**clock)
     asked = START + timedelta(milliseconds=offset_ms)
     known = []
@@ -131,7 +131,7 @@ def test_nominal_times_do_not_depend_on_who_asks_when(clock: dict[str, Any], off
 def test_nothing_fires_before_its_time() -> None:
     due = START + timedelta(hours=1)
 
-    assert plan_tick(spec_of(every="1h"), due=due, now=START) == Plan((), 0, None, due)
+    assert plan_tick(spec_of(every="1h"), due=due, now=START) == TickPlan((), 0, None, due)
 
 
 def test_a_tick_as_late_as_the_grace_is_on_time_and_a_later_one_is_not() -> None:
@@ -140,13 +140,13 @@ def test_a_tick_as_late_as_the_grace_is_on_time_and_a_later_one_is_not() -> None
     on_time = plan_tick(spec, due=START, now=START + timedelta(seconds=60))
     late = plan_tick(spec, due=START, now=START + timedelta(seconds=60, milliseconds=1))
 
-    assert on_time.fire == (START,)
-    assert late.fire == ()
+    assert on_time.fire_times == (START,)
+    assert late.fire_times == ()
     assert late.missed is not None
     assert late.missed.count == 1
 
 
-def test_an_interval_is_counted_from_the_epoch_whoever_starts_when() -> None:
+def test_an_interval_counts_from_the_epoch_whenever_a_scheduler_starts() -> None:
     assert next_nominal(spec_of(every="15m"), after=START + timedelta(minutes=7)) == START + timedelta(minutes=15)
 
 
@@ -161,7 +161,7 @@ def test_ten_years_of_downtime_cost_no_more_than_a_moment(policy: str, clock: di
     plan = plan_tick(spec, due=due, now=now)
 
     assert time.process_time() - began < 5
-    assert len(plan.fire) <= 1006
+    assert len(plan.fire_times) <= 1006
     assert plan.missed is not None
     assert next_of(plan) > now
 
@@ -172,7 +172,7 @@ def test_years_of_missed_seconds_are_counted_exactly_for_an_interval() -> None:
 
     plan = plan_tick(spec, due=START, now=now)
 
-    assert plan.fire == (now - timedelta(seconds=1), now)
+    assert plan.fire_times == (now - timedelta(seconds=1), now)
     assert plan.missed is not None
     assert plan.missed.count == 3653 * 86400 - 1
 
@@ -185,5 +185,5 @@ def test_a_long_grace_is_worked_off_in_portions_without_a_loss() -> None:
     second = plan_tick(spec, due=next_of(first), now=now)
     third = plan_tick(spec, due=next_of(second), now=now)
 
-    fired = [*first.fire, *second.fire, *third.fire]
+    fired = [*first.fire_times, *second.fire_times, *third.fire_times]
     assert fired == [START + timedelta(seconds=number) for number in range(2501)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from triggers.register.record import spec_document
-from triggers.schedule.reading import LARGEST_REMEMBERED, Reading
+from triggers.schedule.reading import MAX_CACHED_SPEC_LENGTH, DueReader
 from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
@@ -26,7 +26,7 @@ def document(**spec: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("size", "checks"), [(10, 1), (LARGEST_REMEMBERED, 3)])
+@pytest.mark.parametrize(("size", "checks"), [(10, 1), (MAX_CACHED_SPEC_LENGTH, 3)])
 def test_a_spec_is_checked_once_unless_it_is_large(size: int, checks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
     read = SPEC_BY_TYPE["schedule"].model_validate_json
@@ -36,10 +36,10 @@ def test_a_spec_is_checked_once_unless_it_is_large(size: int, checks: int, monke
         return read(text)
 
     monkeypatch.setattr(ScheduleSpec, "model_validate_json", noted)
-    reading = Reading()
+    reading = DueReader()
 
     for _ in range(3):
-        due = reading.due(document(input={"text": "x" * size}), {})
+        due = reading.read_due(document(input={"text": "x" * size}), {})
         assert due is not None
         assert due.next_at == NOON
 
@@ -47,10 +47,10 @@ def test_a_spec_is_checked_once_unless_it_is_large(size: int, checks: int, monke
 
 
 def test_an_edit_is_read_anew() -> None:
-    reading = Reading()
-    reading.due(document(), {})
+    reading = DueReader()
+    reading.read_due(document(), {})
 
-    edited = reading.due({**document(every="1h"), "revision": 2}, {})
+    edited = reading.read_due({**document(every="1h"), "revision": 2}, {})
 
     assert edited is not None
     assert edited.trigger.revision == 2

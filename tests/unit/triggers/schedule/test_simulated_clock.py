@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import length
+from tests.chaos.lengths import by_length
 from tests.unit.workflows.cron_oracle import CHANGES, MINUTE, at, crons, oracle
 from triggers.schedule.plan import MAX_COUNTED, next_nominal, plan_tick
 from workflows.package.trigger_specs.schedule import ScheduleSpec
@@ -19,7 +19,7 @@ AFTER = timedelta(hours=50)
 
 
 @dataclass(frozen=True)
-class Seen:
+class Decisions:
     fired: list[datetime]
     missed: list[tuple[int, str]]
 
@@ -31,39 +31,39 @@ def bounds(draw: st.DrawFn, middle: datetime) -> dict[str, datetime]:
     return {name: time for name, time in (("start", start), ("end", end)) if time is not None}
 
 
-def expected(spec: ScheduleSpec, nominal: list[datetime], looks: list[datetime]) -> Seen:
+def expected_decisions(spec: ScheduleSpec, nominal: list[datetime], check_times: list[datetime]) -> Decisions:
     """By the words of the policy: what is older than the grace when it is seen is late."""
     fired: list[datetime] = []
     missed: list[tuple[int, str]] = []
     reason = {"skip": "late", "latest": "superseded", "all": "over_max"}[spec.misfire.policy]
     kept = {"skip": 0, "latest": 1, "all": spec.misfire.max}[spec.misfire.policy]
-    for seen_before, now in pairwise(looks):
+    for seen_before, now in pairwise(check_times):
         due = [each for each in nominal if seen_before < each <= now]
         late = [each for each in due if now - each > spec.misfire.grace]
         made_up_for = late[len(late) - min(kept, len(late)) :]
         fired += made_up_for + due[len(late) :]
         if len(late) > len(made_up_for):
             missed.append((len(late) - len(made_up_for), reason))
-    return Seen(fired, missed)
+    return Decisions(fired, missed)
 
 
-def decided(spec: ScheduleSpec, looks: list[datetime]) -> Seen:
+def actual_decisions(spec: ScheduleSpec, check_times: list[datetime]) -> Decisions:
     fired: list[datetime] = []
     missed: list[tuple[int, str]] = []
-    due = next_nominal(spec, after=looks[0])
-    for now in looks[1:]:
+    due = next_nominal(spec, after=check_times[0])
+    for now in check_times[1:]:
         while due is not None and due <= now:
             plan = plan_tick(spec, due=due, now=now)
-            fired += plan.fire
+            fired += plan.fire_times
             if plan.missed is not None:
                 missed.append((plan.missed.count, plan.missed.reason))
             due = plan.next_at
-    return Seen(fired, missed)
+    return Decisions(fired, missed)
 
 
 @given(data=st.data(), change=st.sampled_from(CHANGES), cron=crons)
-@settings(max_examples=length(short=30, long=1000), deadline=None)
-def test_what_fires_and_what_is_missed_is_what_the_policy_says(
+@settings(max_examples=by_length(short=30, long=1000), deadline=None)
+def test_fired_and_missed_times_follow_the_policy(
     data: st.DataObject, change: tuple[str, str], cron: str
 ) -> None:
     policy = data.draw(st.sampled_from(["skip", "latest", "all"]), label="policy")
@@ -87,6 +87,6 @@ def test_what_fires_and_what_is_missed_is_what_the_policy_says(
         if bound.get("start", each) <= each <= bound.get("end", each) and each > looks[0]
     ]
 
-    wanted, got = expected(spec, nominal, looks), decided(spec, looks)
+    wanted, got = expected_decisions(spec, nominal, looks), actual_decisions(spec, looks)
     assert got.fired == wanted.fired
     assert got.missed == [(min(count, MAX_COUNTED), reason) for count, reason in wanted.missed]

@@ -16,7 +16,7 @@ def test_all_are_counted_and_the_newest_are_kept() -> None:
 
     assert skips.counts == {PAUSED: 7, OVERLAP: 1000}
     assert [note["app_id"] for note in skips.notes] == [f"app{number}" for number in range(1000 - MAX_NOTES, 1000)]
-    assert skips.last[PAUSED].app_id == "acme"
+    assert skips.last_by_reason[PAUSED].app_id == "acme"
 
 
 def test_ticks_that_were_skipped_in_a_row_are_one_note_of_all_their_times() -> None:

@@ -13,7 +13,7 @@ NOW = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
 NOW_S = int(NOW.timestamp())
 
 
-def check(
+def verify_call(
     scheme: Scheme,
     headers: Mapping[str, str],
     body: bytes,
@@ -26,7 +26,7 @@ def check(
     return SCHEMES[scheme].verify(headers, body, secrets=secrets, options=verification, now=now)
 
 
-def reason_of(
+def refusal_reason(
     scheme: Scheme,
     headers: Mapping[str, str],
     body: bytes,
@@ -36,6 +36,6 @@ def reason_of(
     **options: Any,
 ) -> str:
     with pytest.raises(SignatureError) as refused:
-        check(scheme, headers, body, secrets=secrets, now=now, **options)
+        verify_call(scheme, headers, body, secrets=secrets, now=now, **options)
     assert str(refused.value) == "the signature does not verify"
     return refused.value.reason

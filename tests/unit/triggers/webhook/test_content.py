@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import unhurried
+from tests.unit.triggers.unhurried import without_deadline
 from triggers.gateway.problems import ProblemError
 from triggers.webhook import content
 from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
@@ -29,10 +29,10 @@ EVERY_KIND = webhook("json", "form", "text")
 
 
 def read(headers: dict[str, str], body: bytes = b"", *, spec: WebhookSpec = EVERY_KIND) -> Any:
-    return content.parse(content.content_of(spec, headers), headers, body)
+    return content.parse_body(content.declared_content(spec, headers), headers, body)
 
 
-def refused(headers: dict[str, str], body: bytes = b"", *, spec: WebhookSpec = EVERY_KIND) -> tuple[int, str]:
+def refusal_of(headers: dict[str, str], body: bytes = b"", *, spec: WebhookSpec = EVERY_KIND) -> tuple[int, str]:
     with pytest.raises(ProblemError) as problem:
         read(headers, body, spec=spec)
     return problem.value.status, problem.value.detail
@@ -51,7 +51,7 @@ def test_json_in_a_field_payload_alone_is_the_event() -> None:
     assert read(FORM, b"payload=%7B%22action%22%3A%22opened%22%7D") == {"action": "opened"}
     assert read(FORM, b"payload=%7B%22a%22%3A1%7D&x=1") == {"payload": '{"a":1}', "x": "1"}
     assert read(FORM, b"payload=no+JSON") == {"payload": "no JSON"}
-    assert refused(FORM, b"payload=%7Bbroken") == (400, "the body is not JSON")
+    assert refusal_of(FORM, b"payload=%7Bbroken") == (400, "the body is not JSON")
 
 
 def test_text_is_under_its_own_name() -> None:
@@ -62,8 +62,8 @@ def test_text_is_under_its_own_name() -> None:
     ("headers", "body"),
     [(JSON, b"{"), (JSON, b'"\xff"'), (FORM, b"a=%ff"), (FORM, b"\xff"), (FORM, b"a=&" * 1_001), (TEXT, b"\xff")],
 )
-def test_a_body_that_is_not_what_it_is_said_to_be_is_a_bad_request(headers: dict[str, str], body: bytes) -> None:
-    assert refused(headers, body)[0] == 400
+def test_a_body_of_another_type_than_declared_is_a_bad_request(headers: dict[str, str], body: bytes) -> None:
+    assert refusal_of(headers, body)[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_a_body_that_is_not_what_it_is_said_to_be_is_a_bad_request(headers: dict
     ],
 )
 def test_what_the_trigger_does_not_take_is_refused(accept: tuple[str, ...], headers: dict[str, str], told: str) -> None:
-    assert refused(headers, spec=webhook(*accept)) == (415, told)
+    assert refusal_of(headers, spec=webhook(*accept)) == (415, told)
 
 
 def test_slack_sends_events_as_json_and_commands_as_forms() -> None:
     spec = webhook(scheme="slack")
     assert read(JSON, b"{}", spec=spec) == {}
     assert read(FORM, b"command=%2Fask", spec=spec) == {"command": "/ask"}
-    assert refused(FORM, spec=webhook("json", scheme="slack"))[0] == 415
+    assert refusal_of(FORM, spec=webhook("json", scheme="slack"))[0] == 415
 
 
 def test_a_structured_cloud_event_is_taken_as_it_is() -> None:
@@ -114,7 +114,7 @@ def test_a_binary_cloud_event_gets_the_same_shape(headers: dict[str, str], body:
 
 def test_a_binary_cloud_event_may_have_no_data() -> None:
     assert read({**CE, "ce-data": "no attribute"}) == EVENT
-    assert refused(CE, b"something")[0] == 400
+    assert refusal_of(CE, b"something")[0] == 400
 
 
 @pytest.mark.parametrize("missing", ["specversion", "id", "source", "type"])
@@ -122,9 +122,9 @@ def test_a_cloud_event_without_what_it_needs_is_a_bad_request(missing: str) -> N
     event = {name: value for name, value in EVENT.items() if name != missing}
     told = (400, f"the CloudEvent needs {missing}: text of at most 2000 characters")
 
-    assert refused({**JSON, **{f"ce-{name}": value for name, value in event.items()}}, b"{}") == told
+    assert refusal_of({**JSON, **{f"ce-{name}": value for name, value in event.items()}}, b"{}") == told
     for changed in (event, {**event, missing: ""}, {**event, missing: 7}, {**event, missing: "x" * 2_001}):
-        assert refused({"content-type": "application/cloudevents+json"}, json.dumps(changed).encode()) == told
+        assert refusal_of({"content-type": "application/cloudevents+json"}, json.dumps(changed).encode()) == told
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_a_cloud_event_without_what_it_needs_is_a_bad_request(missing: str) -> N
 )
 def test_other_cloud_events_are_a_bad_request(change: dict[str, str]) -> None:
     headers = {**JSON, **CE, **{f"ce-{name}": value for name, value in change.items()}}
-    assert refused(headers, b"{}")[0] == 400
+    assert refusal_of(headers, b"{}")[0] == 400
 
 
 def test_a_list_is_no_cloud_event_and_a_batch_is_refused() -> None:
-    assert refused({"content-type": "application/cloudevents+json"}, b"[]")[0] == 400
+    assert refusal_of({"content-type": "application/cloudevents+json"}, b"[]")[0] == 400
     told = "batches of CloudEvents are not taken; send each event by itself"
-    assert refused({"content-type": "application/cloudevents-batch+json"}, b"[]") == (415, told)
+    assert refusal_of({"content-type": "application/cloudevents-batch+json"}, b"[]") == (415, told)
 
 
 NAMES = st.sampled_from(["content-type", "content-encoding", "ce-id", "ce-source", "ce-type", "ce-specversion", "ce-x"])
@@ -146,7 +146,7 @@ KINDS = ["application/json", "application/x-www-form-urlencoded", "text/plain", 
 VALUES = st.one_of(st.sampled_from(KINDS), st.text(st.characters(max_codepoint=255)))
 
 
-@unhurried
+@without_deadline
 @given(headers=st.dictionaries(NAMES, VALUES), body=st.one_of(st.binary(), st.text().map(str.encode)))
 def test_anything_at_all_is_an_event_or_a_problem(headers: dict[str, str], body: bytes) -> None:
     try:

@@ -11,35 +11,35 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from tests.trigger_packages import package_with
-from tests.unit.triggers.unhurried import unhurried
+from tests.trigger_packages import package_with_triggers
+from tests.unit.triggers.unhurried import without_deadline
 from tests.webhook_senders import BY_NAME, ENVIRON, SENDERS, TRIGGERS, WORKFLOW, Sender
 from triggers import computation
 from triggers.acceptance import Acceptance
 from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.problems import HANDLERS
-from triggers.gateway.reception import Reception, counted
-from triggers.register.lookup import Lookup
-from triggers.register.record import Record
+from triggers.gateway.problems import EXCEPTION_HANDLERS
+from triggers.gateway.reception import TriggerIntake, count_requests
+from triggers.register.lookup import TriggerLookup
+from triggers.register.record import TriggerRecord
 from triggers.register.store import TriggerStore
-from triggers.register.tally import Tally
+from triggers.register.tally import TriggerStats
 from triggers.webhook.endpoint import webhook_endpoint
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
 SPECS = [WebhookSpec.model_validate(each) for each in TRIGGERS["triggers"]]
-PACKAGES = package_with(*SPECS, name=WORKFLOW)
+PACKAGES = package_with_triggers(*SPECS, name=WORKFLOW)
 
 
-class NothingKept(TriggerStore):
+class EmptyTriggerStore(TriggerStore):
     def __init__(self) -> None: ...
 
-    async def find(self, _id: str) -> Record | None:
+    async def find(self, _id: str) -> TriggerRecord | None:
         return None
 
 
-class Shelf:
+class MemoryRunStore:
     """Runs in memory."""
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class Shelf:
         return Accepted(run_id, created=created)
 
 
-class Silence:
+class SilentWakeups:
     def send(self, run_id: str) -> None: ...
 
 
 RUNNERS: list[asyncio.Runner] = []
-FEWER = settings(unhurried, max_examples=40)
+FEWER = settings(without_deadline, max_examples=40)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,17 +69,17 @@ def runner() -> Iterator[None]:
 
 class Endpoint:
     def __init__(self, **settings: Any) -> None:
-        store, metrics, self.shelf = NothingKept(), GatewayMetrics(), Shelf()
-        reception = Reception(
+        store, metrics, self.shelf = EmptyTriggerStore(), GatewayMetrics(), MemoryRunStore()
+        reception = TriggerIntake(
             Settings(environ=ENVIRON, **settings),
-            Lookup(lambda: PACKAGES, store),
-            Acceptance(self.shelf, Silence()),
+            TriggerLookup(lambda: PACKAGES, store),
+            Acceptance(self.shelf, SilentWakeups()),
             metrics,
-            Tally(store),
+            TriggerStats(store),
         )
-        hook = counted("webhook", metrics, webhook_endpoint(reception))
+        hook = count_requests("webhook", metrics, webhook_endpoint(reception))
         routes = [Route("/hooks/{app}/{workflow}/{trigger}", hook, methods=["POST"])]
-        self._app = Starlette(routes=routes, exception_handlers=HANDLERS)
+        self._app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
         self._app.router.redirect_slashes = False
 
     def post(self, path: str, headers: Mapping[str, str], content: bytes) -> tuple[int, dict[str, Any]]:
@@ -103,7 +103,7 @@ class Endpoint:
 
 @pytest.mark.design("D4-88")
 @pytest.mark.parametrize("sender", SENDERS, ids=lambda sender: sender.name)
-def test_a_senders_call_is_accepted_and_the_same_call_again_is_not_a_second_run(sender: Sender) -> None:
+def test_a_call_is_accepted_and_its_repetition_is_no_second_run(sender: Sender) -> None:
     endpoint, call = Endpoint(), sender.call()
 
     assert endpoint.post(sender.path, **call) == (202, {"run_id": "run_0", "status_url": "/v1/runs/run_0"})
@@ -144,14 +144,14 @@ PROOFS = {
 }
 
 
-@unhurried
+@without_deadline
 @given(
     sender=st.sampled_from(SENDERS),
     kept=st.sets(st.sampled_from(HEADERS)),
     changed=st.dictionaries(st.sampled_from(HEADERS), VALUES, max_size=4),
     body=st.one_of(st.binary(max_size=200), st.recursive(st.none(), st.lists).map(json.dumps).map(str.encode)),
 )
-def test_whatever_a_stranger_sends_is_refused(
+def test_whatever_an_unauthenticated_caller_sends_is_refused(
     sender: Sender, kept: set[str], changed: dict[str, str], body: bytes
 ) -> None:
     seen = {name: value for name, value in SEEN[sender.name].items() if name in kept} | changed
@@ -188,7 +188,7 @@ def test_a_signed_body_of_any_shape_is_a_run_or_a_bad_request(body: Any) -> None
 
 
 @pytest.mark.parametrize(("environment", "once", "twice"), [("development", 202, 202), ("production", 404, 202)])
-def test_no_verification_is_refused_in_production_unless_said_twice(environment: str, once: int, twice: int) -> None:
+def test_no_verification_is_refused_in_production_unless_confirmed(environment: str, once: int, twice: int) -> None:
     endpoint = Endpoint(environment=environment)
     call: dict[str, Any] = {"headers": {"content-type": "application/json"}, "content": b"{}"}
 
@@ -201,7 +201,7 @@ def github_call(content: bytes, *, delivery: str = "d-1", **changes: str) -> dic
     return {"headers": headers, "content": content}
 
 
-def test_the_first_thing_that_is_wrong_is_the_one_that_is_told() -> None:
+def test_the_first_fault_is_the_one_that_is_reported() -> None:
     """Size, address, kind, signature, content, condition, rate: what comes later is nobody's business before."""
     endpoint = Endpoint(body_limit_bytes=1_000)
     limited, nowhere = f"/hooks/acme/{WORKFLOW}/limited", f"/hooks/acme/{WORKFLOW}/nowhere"

@@ -16,54 +16,54 @@ from workflows.package.trigger_specs.webhook import WebhookSpec
 SIGNED = {"scheme": "github", "secret": ["env:NEW", "env:OLD"]}
 
 
-def webhook(verify: dict[str, Any] = SIGNED, **given: Any) -> WebhookSpec:
-    return WebhookSpec.model_validate({"name": "paid", "apps": ["acme"], "verify": verify, **given})
+def webhook_spec(verify: dict[str, Any] = SIGNED, **fields: Any) -> WebhookSpec:
+    return WebhookSpec.model_validate({"name": "paid", "apps": ["acme"], "verify": verify, **fields})
 
 
 def why_inactive(spec: WebhookSpec, *, app_id: str | None = None, **settings: Any) -> str | None:
     kind: TriggerKind = KIND
-    return kind.inactive(Trigger("Orders", spec, app_id), Settings(**settings))
+    return kind.inactive_reason(Trigger("Orders", spec, app_id), Settings(**settings))
 
 
 def test_a_webhook_whose_secrets_are_all_missing_is_inactive() -> None:
-    assert "env:NEW" in (why_inactive(webhook()) or "")
-    assert why_inactive(webhook(), environ={"OLD": "x"}) is None
+    assert "env:NEW" in (why_inactive(webhook_spec()) or "")
+    assert why_inactive(webhook_spec(), environ={"OLD": "x"}) is None
 
 
 def test_a_webhook_that_no_app_may_call_is_inactive() -> None:
-    assert "no app may call it" in (why_inactive(webhook(apps=[]), environ={"OLD": "x"}) or "")
-    assert why_inactive(webhook(apps=[], app_id="=tenant"), environ={"OLD": "x"}) is None
-    assert why_inactive(webhook(apps=[]), app_id="acme", environ={"OLD": "x"}) is None
+    assert "no app may call it" in (why_inactive(webhook_spec(apps=[]), environ={"OLD": "x"}) or "")
+    assert why_inactive(webhook_spec(apps=[], app_id="=tenant"), environ={"OLD": "x"}) is None
+    assert why_inactive(webhook_spec(apps=[]), app_id="acme", environ={"OLD": "x"}) is None
 
 
-def test_a_webhook_without_verification_is_inactive_in_production_unless_said_twice() -> None:
-    once, twice = webhook({"scheme": "none"}), webhook({"scheme": "none", "even_in_production": True})
+def test_an_unverified_webhook_is_inactive_in_production_unless_forced() -> None:
+    once, twice = webhook_spec({"scheme": "none"}), webhook_spec({"scheme": "none", "even_in_production": True})
     assert why_inactive(once) is None
     assert "refused in production" in (why_inactive(once, environment="production") or "")
     assert why_inactive(twice, environment="production") is None
 
 
 def test_a_key_of_one_app_names_no_secret_and_opens_nothing_in_production() -> None:
-    assert KIND.only_for_all_apps(webhook()) is not None
-    assert KIND.only_for_all_apps(webhook({"scheme": "none", "even_in_production": True})) is not None
-    assert KIND.only_for_all_apps(webhook({"scheme": "none"})) is None
+    assert KIND.app_key_refusal(webhook_spec()) is not None
+    assert KIND.app_key_refusal(webhook_spec({"scheme": "none", "even_in_production": True})) is not None
+    assert KIND.app_key_refusal(webhook_spec({"scheme": "none"})) is None
 
 
-async def outlook(spec: WebhookSpec, *, app_id: str | None = None, **environ: str) -> dict[str, Any]:
+async def description(spec: WebhookSpec, *, app_id: str | None = None, **environ: str) -> dict[str, Any]:
     nowhere: AsyncDatabase[dict[str, Any]] = AsyncMongoClient("mongodb://127.0.0.1:9", connect=False)["none"]
-    return dict(await KIND.outlook(Trigger("Orders", spec, app_id), None, nowhere, Settings(environ=environ)))
+    return dict(await KIND.describe(Trigger("Orders", spec, app_id), None, nowhere, Settings(environ=environ)))
 
 
-async def test_the_outlook_names_addresses_and_secrets_without_their_values() -> None:
-    told = await outlook(webhook(apps=["acme", "globex"]), OLD="the secret itself")
+async def test_the_description_names_addresses_and_secrets_without_values() -> None:
+    told = await description(webhook_spec(apps=["acme", "globex"]), OLD="the secret itself")
 
     assert told["addresses"] == {"acme": "/hooks/acme/Orders/paid", "globex": "/hooks/globex/Orders/paid"}
     assert [each["secret"] for each in told["secrets"] if each["problem"] is None] == ["env:OLD"]
     assert "the secret itself" not in str(told)
 
 
-async def test_the_outlook_leaves_a_place_for_an_app_that_the_event_names() -> None:
-    told = await outlook(webhook(apps=[], app_id="=tenant"))
+async def test_the_description_has_a_placeholder_for_an_app_of_the_event() -> None:
+    told = await description(webhook_spec(apps=[], app_id="=tenant"))
     assert told["addresses"] == {"{app}": "/hooks/{app}/Orders/paid"}
 
 
@@ -79,15 +79,15 @@ async def test_the_outlook_leaves_a_place_for_an_app_that_the_event_names() -> N
         ({"scheme": "bearer", "secret": "env:K"}, "dedupe: =id"),
     ],
 )
-async def test_the_outlook_says_what_names_a_delivery(verify: dict[str, Any], first: str) -> None:
-    told = await outlook(webhook(verify, dedupe="=id"))
+async def test_the_description_shows_what_identifies_a_delivery(verify: dict[str, Any], first: str) -> None:
+    told = await description(webhook_spec(verify, dedupe="=id"))
     assert told["deduplicated_by"].split(", else ")[0] == first
 
 
 def test_by_hand_the_given_event_stands_for_the_body() -> None:
-    trigger = Trigger("Orders", webhook(when="action == 'opened'", input={"n": "=number"}))
+    trigger = Trigger("Orders", webhook_spec(when="action == 'opened'", input={"n": "=number"}))
 
-    first, second = (KIND.by_hand(trigger, "acme", {"number": 7}, datetime.now(UTC)) for _ in range(2))
+    first, second = (KIND.manual_event(trigger, "acme", {"number": 7}, datetime.now(UTC)) for _ in range(2))
 
     assert first.data == {"number": 7, "_request": {"headers": {}, "query": {}}}
     assert first.id.startswith("manual:")

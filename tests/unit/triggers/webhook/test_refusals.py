@@ -5,34 +5,34 @@ import logging
 import pytest
 
 from triggers.register.trigger import Trigger
-from triggers.webhook.refusals import LOG_EVERY_S, Refusals
+from triggers.webhook.refusals import LOG_INTERVAL_S, RefusalLog
 from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
 
 SPEC = WebhookSpec(name="paid", apps=("acme",), verify=Verification(scheme="github", secret=("env:KEY",)))
 TRIGGER = Trigger("Orders", SPEC)
 
 
-class Counts:
+class RecordedRefusals:
     def __init__(self) -> None:
-        self.said: list[tuple[str, bool]] = []
+        self.notes: list[tuple[str, bool]] = []
 
-    def refused(self, trigger: Trigger, reason: str, *, app_id: str | None = None, noted: bool = True) -> None:
+    def record_refusal(self, trigger: Trigger, reason: str, *, app_id: str | None = None, keep_note: bool = True) -> None:
         assert (trigger, app_id) == (TRIGGER, "acme")
-        self.said.append((reason, noted))
+        self.notes.append((reason, keep_note))
 
 
 def test_a_flood_is_one_line_a_minute_and_every_call_is_counted(caplog: pytest.LogCaptureFixture) -> None:
-    now, counts = [0.0], Counts()
-    refusals = Refusals(counts, clock=lambda: now[0])
+    now, counts = [0.0], RecordedRefusals()
+    refusals = RefusalLog(counts, clock=lambda: now[0])
 
     with caplog.at_level(logging.WARNING):
         for _ in range(100):
-            refusals.note(TRIGGER, "no_match", app_id="acme")
-        refusals.note(TRIGGER, "missing_header", app_id="acme")
-        now[0] = LOG_EVERY_S
-        refusals.note(TRIGGER, "no_match", app_id="acme")
+            refusals.record(TRIGGER, "no_match", app_id="acme")
+        refusals.record(TRIGGER, "missing_header", app_id="acme")
+        now[0] = LOG_INTERVAL_S
+        refusals.record(TRIGGER, "no_match", app_id="acme")
 
     told = [(record.__dict__["reason"], record.__dict__["calls"]) for record in caplog.records]
     assert told == [("no_match", 1), ("missing_header", 1), ("no_match", 100)]
-    assert len(counts.said) == 102
-    assert not any(noted for _, noted in counts.said)
+    assert len(counts.notes) == 102
+    assert not any(noted for _, noted in counts.notes)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import unhurried
-from tests.unit.triggers.webhook.checking import check, reason_of
+from tests.unit.triggers.unhurried import without_deadline
+from tests.unit.triggers.webhook.checking import verify_call, refusal_reason
 from triggers.webhook.verification import SignatureError
 from workflows.package.trigger_specs.webhook import Scheme
 
@@ -30,10 +30,10 @@ def basic(text: str) -> dict[str, str]:
     ],
 )
 @pytest.mark.parametrize("secrets", [("abc",), ("new", "abc"), ("abc", "new")])
-def test_a_token_is_taken_where_the_trigger_says(
+def test_a_token_is_taken_from_the_declared_place(
     headers: dict[str, str], options: dict[str, Any], secrets: tuple[str, ...]
 ) -> None:
-    assert check("bearer", headers, b"", secrets=secrets, **options) is None
+    assert verify_call("bearer", headers, b"", secrets=secrets, **options) is None
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_a_token_is_taken_where_the_trigger_says(
     ],
 )
 def test_another_token_is_refused(headers: dict[str, str], reason: str) -> None:
-    assert reason_of("bearer", headers, b"", secrets=("abc",)) == reason
+    assert refusal_reason("bearer", headers, b"", secrets=("abc",)) == reason
 
 
 def test_a_name_and_a_password_verify_together() -> None:
-    check("basic", basic(f"ada:{SECRET}"), b"", secrets=("new", SECRET), username="ada")
-    check("basic", basic(f"ada:{SECRET}"), b"", secrets=(SECRET, "new"), username="ada")
+    verify_call("basic", basic(f"ada:{SECRET}"), b"", secrets=("new", SECRET), username="ada")
+    verify_call("basic", basic(f"ada:{SECRET}"), b"", secrets=(SECRET, "new"), username="ada")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_name_and_a_password_verify_together() -> None:
     ],
 )
 def test_another_name_or_password_is_refused(headers: dict[str, str], reason: str) -> None:
-    assert reason_of("basic", headers, b"", secrets=(SECRET,), username="ada") == reason
+    assert refusal_reason("basic", headers, b"", secrets=(SECRET,), username="ada") == reason
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "basic"])
@@ -82,16 +82,16 @@ def test_an_empty_secret_verifies_nothing(scheme: Scheme) -> None:
     options: dict[str, Any] = {"username": "ada"} if scheme == "basic" else {}
     for headers in ({"authorization": "Bearer "}, {"authorization": "Bearer x"}, basic("ada:")):
         with pytest.raises(SignatureError):
-            check(scheme, headers, b"", secrets=("",), **options)
+            verify_call(scheme, headers, b"", secrets=("",), **options)
 
 
 def test_none_proves_nothing_and_names_nothing() -> None:
-    assert check("none", {}, b"anything", secrets=()) is None
+    assert verify_call("none", {}, b"anything", secrets=()) is None
 
 
-@unhurried
+@without_deadline
 @given(text=st.text(), scheme=st.sampled_from(["bearer", "basic"]), secrets=st.lists(st.text(st.characters())))
 def test_anything_at_all_raises_only_a_signature_error(text: str, scheme: Scheme, secrets: list[str]) -> None:
     options: dict[str, Any] = {"username": "ada"} if scheme == "basic" else {}
     with pytest.raises(SignatureError):
-        check(scheme, {"authorization": f"{scheme} {text}\x00"}, b"", secrets=tuple(secrets), **options)
+        verify_call(scheme, {"authorization": f"{scheme} {text}\x00"}, b"", secrets=tuple(secrets), **options)

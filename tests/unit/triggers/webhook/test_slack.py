@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.triggers.webhook.checking import NOW, NOW_S, check, reason_of
-from triggers.webhook.slack import challenge_of
+from tests.unit.triggers.webhook.checking import NOW, NOW_S, verify_call, refusal_reason
+from triggers.webhook.slack import find_challenge
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 COMMAND = (
@@ -20,7 +20,7 @@ COMMAND = (
 BODY = b'{"type": "event_callback", "event_id": "Ev08MFMKH6"}'
 
 
-def signed(*, at: int = NOW_S, body: bytes = BODY, secret: str = SECRET) -> dict[str, str]:
+def signed_headers(*, at: int = NOW_S, body: bytes = BODY, secret: str = SECRET) -> dict[str, str]:
     digest = hmac.new(secret.encode(), f"v0:{at}:".encode() + body, hashlib.sha256).hexdigest()
     return {"x-slack-request-timestamp": str(at), "x-slack-signature": f"v0={digest}"}
 
@@ -32,19 +32,19 @@ def test_the_documented_vector_verifies() -> None:
     }
     at = datetime.fromtimestamp(1531420618, UTC)
 
-    check("slack", headers, COMMAND, secrets=(SECRET,), now=at)
-    assert reason_of("slack", headers, COMMAND + b"&", secrets=(SECRET,), now=at) == "no_match"
+    verify_call("slack", headers, COMMAND, secrets=(SECRET,), now=at)
+    assert refusal_reason("slack", headers, COMMAND + b"&", secrets=(SECRET,), now=at) == "no_match"
 
 
 def test_a_rotated_secret_verifies_with_the_old_or_the_new_one() -> None:
-    check("slack", signed(), BODY, secrets=("new", SECRET))
-    check("slack", signed(), BODY, secrets=(SECRET, "new"))
+    verify_call("slack", signed_headers(), BODY, secrets=("new", SECRET))
+    verify_call("slack", signed_headers(), BODY, secrets=(SECRET, "new"))
 
 
 @pytest.mark.parametrize("age_s", [-301, 301])
 def test_outside_the_tolerance_is_refused_both_ways(age_s: int) -> None:
     now = NOW + timedelta(seconds=age_s)
-    assert reason_of("slack", signed(), BODY, secrets=(SECRET,), now=now) == "outside_tolerance"
+    assert refusal_reason("slack", signed_headers(), BODY, secrets=(SECRET,), now=now) == "outside_tolerance"
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_outside_the_tolerance_is_refused_both_ways(age_s: int) -> None:
     ],
 )
 def test_a_changed_header_is_refused(change: dict[str, str], reason: str) -> None:
-    assert reason_of("slack", {**signed(), **change}, BODY, secrets=(SECRET,)) == reason
+    assert refusal_reason("slack", {**signed_headers(), **change}, BODY, secrets=(SECRET,)) == reason
 
 
 def test_an_empty_secret_verifies_nothing() -> None:
-    assert reason_of("slack", signed(secret=""), BODY, secrets=("",)) == "unusable_secret"
+    assert refusal_reason("slack", signed_headers(secret=""), BODY, secrets=("",)) == "unusable_secret"
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_an_empty_secret_verifies_nothing() -> None:
     ],
 )
 def test_only_the_question_for_the_address_is_answered(body: Any, challenge: str | None) -> None:
-    assert challenge_of(body) == challenge
+    assert find_challenge(body) == challenge

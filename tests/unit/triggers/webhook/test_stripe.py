@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.triggers.webhook.checking import NOW, NOW_S, check, reason_of
+from tests.unit.triggers.webhook.checking import NOW, NOW_S, verify_call, refusal_reason
 
 SECRET = "whsec_test_secret"
 BODY = b'{\n  "id": "evt_test_webhook",\n  "object": "event"\n}'
@@ -26,28 +26,28 @@ T = f"t={NOW_S}"
 
 
 def test_a_signed_call_verifies_and_its_id_is_in_the_body() -> None:
-    assert check("stripe", header(T, v1()), BODY, secrets=(SECRET,)) is None
+    assert verify_call("stripe", header(T, v1()), BODY, secrets=(SECRET,)) is None
 
 
 @pytest.mark.parametrize("parts", [(v1(secret="old"), v1()), (v1(), v1(secret="old")), ("v0=6ffbb59b", v1())])
 def test_during_their_rotation_one_signature_of_several_is_enough(parts: tuple[str, ...]) -> None:
-    check("stripe", header(T, *parts), BODY, secrets=(SECRET,))
+    verify_call("stripe", header(T, *parts), BODY, secrets=(SECRET,))
 
 
 def test_during_our_rotation_the_old_or_the_new_secret_is_enough() -> None:
-    check("stripe", header(T, v1()), BODY, secrets=("new", SECRET))
-    check("stripe", header(T, v1()), BODY, secrets=(SECRET, "new"))
+    verify_call("stripe", header(T, v1()), BODY, secrets=("new", SECRET))
+    verify_call("stripe", header(T, v1()), BODY, secrets=(SECRET, "new"))
 
 
 @pytest.mark.parametrize("age_s", [-300, 300])
 def test_within_the_tolerance_verifies(age_s: int) -> None:
-    check("stripe", header(T, v1()), BODY, secrets=(SECRET,), now=NOW + timedelta(seconds=age_s))
+    verify_call("stripe", header(T, v1()), BODY, secrets=(SECRET,), now=NOW + timedelta(seconds=age_s))
 
 
 @pytest.mark.parametrize("age_s", [-301, 301])
 def test_outside_the_tolerance_is_refused_both_ways(age_s: int) -> None:
     now = NOW + timedelta(seconds=age_s)
-    assert reason_of("stripe", header(T, v1()), BODY, secrets=(SECRET,), now=now) == "outside_tolerance"
+    assert refusal_reason("stripe", header(T, v1()), BODY, secrets=(SECRET,), now=now) == "outside_tolerance"
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_outside_the_tolerance_is_refused_both_ways(age_s: int) -> None:
     ],
 )
 def test_a_changed_header_is_refused(given: dict[str, str], reason: str) -> None:
-    assert reason_of("stripe", given, BODY, secrets=(SECRET,)) == reason
+    assert refusal_reason("stripe", given, BODY, secrets=(SECRET,)) == reason
 
 
 def test_an_empty_secret_verifies_nothing() -> None:
-    assert reason_of("stripe", header(T, v1(secret="")), BODY, secrets=("",)) == "unusable_secret"
+    assert refusal_reason("stripe", header(T, v1(secret="")), BODY, secrets=("",)) == "unusable_secret"

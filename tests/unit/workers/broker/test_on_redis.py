@@ -10,13 +10,13 @@ from celery import Celery
 from redis import Redis
 from redis.exceptions import RedisError
 
-from ops.doctor.redis import _persistence
-from ops.embedded.binaries import Binary
+from ops.doctor.redis import _check_persistence
+from ops.embedded.binaries import ServerBinary
 from ops.embedded.redis import redis_spec
 from tests.unit.workers.broker.conftest import QUEUE, FakeRedis
 from workers.broker import publisher
 from workers.broker.publisher import TASK, Publisher
-from workers.broker.queue_length import messages_in
+from workers.broker.queue_length import count_messages
 from workers.broker.wakeups import Wakeups
 
 pytestmark = pytest.mark.design("U-4")
@@ -39,7 +39,7 @@ def client(fake_redis: FakeRedis) -> Iterator[Redis]:
         yield made
 
 
-def taken(app: Celery) -> list[Any]:
+def pop_message(app: Celery) -> list[Any]:
     """All messages that wait, in the order in which a worker is given them."""
     with app.connection_for_read() as connection:
         channel: Any = connection.default_channel
@@ -63,7 +63,7 @@ def test_wakeups_are_pushed_in_batches_and_taken_in_order(
 
     publish(run_ids)
 
-    messages = taken(fake_redis.app())
+    messages = pop_message(fake_redis.app())
     assert pushed == [3, 3, 2]
     assert len({message.properties["delivery_tag"] for message in messages}) == len(run_ids)
     assert len({message.headers["id"] for message in messages}) == len(run_ids)
@@ -75,7 +75,7 @@ def test_a_batch_is_what_celery_itself_would_have_sent(fake_redis: FakeRedis, pu
     publish(["run_1"])
     app.send_task(TASK, args=[{"v": 1, "run_id": "run_1"}], ignore_result=True)
 
-    ours, celerys = taken(app)
+    ours, celerys = pop_message(app)
 
     assert ours.payload == celerys.payload
     assert ours.headers["argsrepr"].count("run_1") == 1
@@ -91,12 +91,12 @@ def test_a_batch_is_what_celery_itself_would_have_sent(fake_redis: FakeRedis, pu
 def test_the_length_of_a_queue_is_that_of_its_list(fake_redis: FakeRedis, publish: Publisher) -> None:
     app = fake_redis.app()
     with app.connection_for_read() as connection:
-        before = messages_in(connection, QUEUE)
+        before = count_messages(connection, QUEUE)
         publish(["run_1", "run_2", "run_3"])
-        waiting, of_another = messages_in(connection, QUEUE), messages_in(connection, f"{QUEUE}-of-another")
-        taken(app)
+        waiting, of_another = count_messages(connection, QUEUE), count_messages(connection, f"{QUEUE}-of-another")
+        pop_message(app)
 
-        assert (before, waiting, of_another, messages_in(connection, QUEUE)) == (0, 3, 0, 0)
+        assert (before, waiting, of_another, count_messages(connection, QUEUE)) == (0, 3, 0, 0)
 
 
 def test_a_refused_push_is_an_error_and_the_next_one_connects_anew(
@@ -124,7 +124,7 @@ def test_a_refused_push_is_an_error_and_the_next_one_connects_anew(
     client.delete(QUEUE)
     publish(["run_4"])
 
-    assert [message.payload[0][0]["run_id"] for message in taken(app)] == ["run_4"]
+    assert [message.payload[0][0]["run_id"] for message in pop_message(app)] == ["run_4"]
     assert at_first == at_second < len(opened)  # behind Sentinels another one may be the master by now
     publish.close()
 
@@ -139,28 +139,28 @@ async def test_wakeups_are_left_to_the_reconciler_while_redis_is_away(
     fake_redis.stop()
     for number in range(3):
         wakeups.send(f"run_{number}")
-    await wakeups.drained()
-    unsent = wakeups.unsent()
+    await wakeups.wait_until_published()
+    unsent = wakeups.count_unsent()
     fake_redis.start()
     wakeups.send("run_3")
     await wakeups.stop()
 
     assert unsent == 0
-    assert [message.payload[0][0]["run_id"] for message in taken(app)] == ["run_3"]
+    assert [message.payload[0][0]["run_id"] for message in pop_message(app)] == ["run_3"]
     left = next(each for each in caplog.records if each.getMessage() == "wakeups_flow_again")
     assert vars(left)["left_to_reconciler"] == 3
 
 
 async def test_another_redis_on_our_port_is_not_taken_for_ours(fake_redis: FakeRedis, tmp_path: Path) -> None:
     """It answers PING, over the asyncio client; it has another directory, or does not tell it."""
-    spec = redis_spec(Binary(Path("redis-server"), "8", "PATH"), folder=tmp_path, log=tmp_path / "log")
+    spec = redis_spec(ServerBinary(Path("redis-server"), "8", "PATH"), folder=tmp_path, log=tmp_path / "log")
     looks = iter([True] * 5)
 
-    assert not await spec.until_ready(fake_redis.port, lambda: next(looks, False))
+    assert not await spec.wait_ready(fake_redis.port, lambda: next(looks, False))
 
 
 def test_the_doctor_warns_of_a_redis_that_hides_its_configuration(client: Redis) -> None:
-    hidden, kept = _persistence(client, {}), _persistence(client, {"aof_enabled": 1})
+    hidden, kept = _check_persistence(client, {}), _check_persistence(client, {"aof_enabled": 1})
 
     assert (hidden.level, hidden.found) == ("warning", "append-only file off, snapshots unknown")
     assert kept.level == "ok"

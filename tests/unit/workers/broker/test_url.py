@@ -81,7 +81,7 @@ def test_no_password_is_in_an_error(url: str) -> None:
 def test_no_password_is_shown() -> None:
     broker = parse_broker_url("sentinel://u:hunter2@h/1?master_name=m&sentinel_password=hunter2")
 
-    assert broker.shown == "sentinel://u:***@h:26379/1"
+    assert broker.redacted_url == "sentinel://u:***@h:26379/1"
     assert "hunter2" not in repr(broker)
 
 
@@ -90,7 +90,7 @@ def test_a_role_does_not_start_with_such_a_url() -> None:
         configure(Settings(redis_url="sentinel://h"))
 
 
-def test_certificates_are_checked_unless_the_url_says_otherwise(tmp_path: Path) -> None:
+def test_certificates_are_checked_unless_the_url_disables_it(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").touch()
 
     strict = broker_config(parse_broker_url(f"rediss://h?ssl_ca_certs={tmp_path}/ca.pem"))["broker_use_ssl"]
@@ -114,7 +114,7 @@ def test_sentinels_have_a_login_and_timeouts_of_their_own() -> None:
     assert (to_sentinels["password"], to_sentinels["ssl"], to_sentinels["socket_timeout"]) == ("other", True, 1)
 
 
-def test_what_is_redis_only_is_not_said_to_rabbitmq() -> None:
+def test_redis_only_options_are_not_sent_to_rabbitmq() -> None:
     config = broker_config(parse_broker_url("amqp://h"))
 
     assert config["task_default_queue_type"] == "quorum"

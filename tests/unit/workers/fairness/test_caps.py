@@ -25,6 +25,6 @@ def test_an_app_may_have_colons_in_its_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["app", "app=0", "app=x", "rate=60", "app=3/s", "team=3", "app=1,app=2", "rate=1/d"])
-def test_what_says_nothing_clear_is_refused(text: str) -> None:
+def test_ambiguous_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"caps such as|only once"):
         parse_caps(text)

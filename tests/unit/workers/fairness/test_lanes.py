@@ -50,19 +50,19 @@ class _Store:
         return None if run_id is None else Claim(run_id, "me", 1, {"app_id": lane, "workflow": "W"})
 
 
-class _EverybodyIn:
-    def one_at_a_time(self) -> AbstractAsyncContextManager[None]:
+class _AdmitAll:
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def admitted(self, _: Claim) -> bool:
+    async def try_admit(self, _: Claim) -> bool:
         return True
 
 
 def lanes_on(store: _Store) -> Lanes:
-    return Lanes(cast("Any", store), cast("Any", store), cast("Any", _EverybodyIn()), lambda: False)
+    return Lanes(cast("Any", store), cast("Any", store), cast("Any", _AdmitAll()), lambda: False)
 
 
-async def test_a_ticket_whose_run_was_taken_starts_the_one_that_came_with_the_takers_ticket() -> None:
+async def test_a_ticket_of_a_taken_run_starts_the_run_of_the_takers_ticket() -> None:
     claim = await lanes_on(_Store({"b": "theirs"})).next("mine")
 
     assert claim is not None
@@ -73,7 +73,7 @@ async def test_a_ticket_is_thrown_away_when_nothing_is_ready() -> None:
     assert await lanes_on(_Store({})).next("mine") is None
 
 
-async def test_what_was_seen_before_a_ticket_came_says_nothing_about_its_run() -> None:
+async def test_a_look_before_a_ticket_came_proves_nothing_about_its_run() -> None:
     store = _Store()
     lanes = lanes_on(store)
     assert await lanes.next("mine") is not None
@@ -86,7 +86,7 @@ async def test_what_was_seen_before_a_ticket_came_says_nothing_about_its_run() -
     assert claim.run_id == "next"
 
 
-class _HeldUpOnce(_Store):
+class _StoreSlowOnce(_Store):
     """Its first answer takes half a minute, as in an election."""
 
     now = 100.0
@@ -100,7 +100,7 @@ class _HeldUpOnce(_Store):
 async def test_after_a_look_that_took_long_another_apps_run_still_gets_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = _HeldUpOnce()
+    store = _StoreSlowOnce()
     monkeypatch.setattr("workers.fairness.lanes.time", SimpleNamespace(monotonic=lambda: store.now))
     lanes = lanes_on(store)
     assert await lanes.next("mine") is not None
@@ -112,13 +112,13 @@ async def test_after_a_look_that_took_long_another_apps_run_still_gets_its_turn(
     assert claim.run_id == "the only one"
 
 
-async def test_a_lane_that_nobody_can_claim_is_given_up() -> None:
+async def test_a_lane_that_cannot_be_claimed_is_given_up() -> None:
     stuck = [{"b": "stuck"}, {"a": "stuck"}] * MOST_LOOKS
 
     assert await lanes_on(_Store(*stuck)).next("mine") is None
 
 
-class _Places:
+class _Slots:
     def __init__(self, free: int) -> None:
         self.free = free
 
@@ -133,16 +133,16 @@ class _Places:
         self.free += 1
 
 
-class _Nobody(_EverybodyIn):
-    async def admitted(self, _: Claim) -> bool:
+class _AdmitNone(_AdmitAll):
+    async def try_admit(self, _: Claim) -> bool:
         return False
 
 
 @pytest.mark.parametrize(("free", "found"), [(1, "mine"), (0, None)])
-async def test_a_suspect_is_seen_only_while_there_is_a_place_for_it(free: int, found: str | None) -> None:
-    store, places = _Store({"alone!a": "mine"}), _Places(free)
+async def test_a_suspect_is_seen_only_while_there_is_a_slot_for_it(free: int, found: str | None) -> None:
+    store, places = _Store({"alone!a": "mine"}), _Slots(free)
     store.ready = {"alone!a": "mine"}
-    lanes = Lanes(cast("Any", store), cast("Any", store), cast("Any", _EverybodyIn()), lambda: False, alone=places)
+    lanes = Lanes(cast("Any", store), cast("Any", store), cast("Any", _AdmitAll()), lambda: False, alone=places)
 
     claim = await lanes.next("ticket")
 
@@ -150,16 +150,16 @@ async def test_a_suspect_is_seen_only_while_there_is_a_place_for_it(free: int, f
     assert places.free == 0
 
 
-@pytest.mark.parametrize("admission", [_Nobody(), None], ids=["held", "taken by another worker"])
-async def test_a_place_that_was_reserved_in_vain_is_free_again(admission: _EverybodyIn | None) -> None:
-    store, places = _Store({}), _Places(1)
+@pytest.mark.parametrize("admission", [_AdmitNone(), None], ids=["held", "taken by another worker"])
+async def test_a_slot_that_was_reserved_in_vain_is_free_again(admission: _AdmitAll | None) -> None:
+    store, places = _Store({}), _Slots(1)
     store.ready = {"alone!a": "mine"}
     store.thefts = [{}] if admission is None else [{"alone!a": "mine"}, {}]
-    claims_alone = _alone(store)
+    claims_alone = _solo_lanes(store)
     lanes = Lanes(
         cast("Any", store),
         cast("Any", claims_alone),
-        cast("Any", admission or _EverybodyIn()),
+        cast("Any", admission or _AdmitAll()),
         lambda: True,
         alone=places,
     )
@@ -169,7 +169,7 @@ async def test_a_place_that_was_reserved_in_vain_is_free_again(admission: _Every
     assert places.free == 1
 
 
-def _alone(store: _Store) -> Any:
+def _solo_lanes(store: _Store) -> Any:
     async def claim_first(lane: str, **_: Any) -> Claim | None:
         claim = await store.claim_first(lane)
         return None if claim is None else Claim(claim.run_id, "me", 1, {**claim.document, "lease": {"alone": True}})

@@ -23,5 +23,5 @@ def test_one_start_may_come_a_second_early(rate: Rate, ahead_s: float, free: int
     assert starts_free(ahead_s, rate) == free
 
 
-def test_an_older_slower_rate_keeps_nobody_waiting() -> None:
+def test_an_older_slower_rate_delays_no_run() -> None:
     assert starts_free(3600, Rate(10, 1)) == starts_free(1.1, Rate(10, 1)) == 0

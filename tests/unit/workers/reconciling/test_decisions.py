@@ -24,7 +24,7 @@ from workers.reconciling.retention import additions, within_turns
         ({"lane": "acme", "wakes": 1, "last_requeue": {"reason": "worker_lost"}}, "lost"),
     ],
 )
-def test_why_a_run_needs_a_wake_up(run: dict[str, Any], reason: str) -> None:
+def test_why_a_run_needs_a_wakeup(run: dict[str, Any], reason: str) -> None:
     assert reason_of(run) == reason
 
 

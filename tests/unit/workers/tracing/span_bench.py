@@ -16,7 +16,7 @@ SECRET = 'canary "7f3a" word'
 
 
 @dataclass
-class Bench:
+class SpanBench:
     tracing: ProcessTracing
     exporter: InMemorySpanExporter
 
@@ -24,13 +24,13 @@ class Bench:
     def spans(self) -> list[ReadableSpan]:
         return list(self.exporter.get_finished_spans())
 
-    def one(self, name: str) -> tuple[dict[str, Any], bool]:
+    def only_span(self, name: str) -> tuple[dict[str, Any], bool]:
         """Its attributes, and whether it failed."""
         [span] = [span for span in self.spans if span.name == name]
         return dict(span.attributes or {}), not span.status.is_ok and not span.status.is_unset
 
 
-def bench(*, role: str = "worker", with_content: bool = False, sampler: Sampler = DEFAULT_ON) -> Bench:
+def span_bench(*, role: str = "worker", with_content: bool = False, sampler: Sampler = DEFAULT_ON) -> SpanBench:
     ids, exporter = ChosenIds(), InMemorySpanExporter()
     provider = TracerProvider(id_generator=ids, sampler=sampler, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -39,7 +39,7 @@ def bench(*, role: str = "worker", with_content: bool = False, sampler: Sampler 
         role=role,
         redactor=Redactor([SECRET]),
         with_content=with_content,
-        choose_ids=ids.chosen,
+        choose_ids=ids.use_ids,
         close=provider.shutdown,
     )
-    return Bench(tracing, exporter)
+    return SpanBench(tracing, exporter)

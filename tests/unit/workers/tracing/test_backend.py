@@ -10,15 +10,15 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from workers.tracing.backend import Backend
+from workers.tracing.backend import TraceBackend
 
 
-class Answering(Protocol):
+class AnsweringBackend(Protocol):
     def __call__(self, head: bytes, body: bytes = b"") -> str: ...
 
 
 @pytest.fixture
-def answering() -> Iterator[Answering]:
+def answering() -> Iterator[AnsweringBackend]:
     """A server that answers everybody with a head, and with a body that it repeats while somebody reads."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -42,8 +42,8 @@ def answering() -> Iterator[Answering]:
 
 
 @pytest.mark.timeout(10)
-def test_an_answer_without_end_is_not_read(answering: Answering) -> None:
-    backend = Backend()
+def test_an_answer_without_end_is_not_read(answering: AnsweringBackend) -> None:
+    backend = TraceBackend()
     exporter = OTLPSpanExporter(endpoint=answering(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65_536), session=backend)
 
     assert exporter.export([]) is SpanExportResult.SUCCESS
@@ -51,19 +51,19 @@ def test_an_answer_without_end_is_not_read(answering: Answering) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 308, 401])
-def test_only_what_was_taken_counts_as_sent(answering: Answering, status: int) -> None:
+def test_only_what_was_taken_counts_as_sent(answering: AnsweringBackend, status: int) -> None:
     head = f"HTTP/1.1 {status} No\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n"
-    backend = Backend()
+    backend = TraceBackend()
     exporter = OTLPSpanExporter(endpoint=answering(head.encode()), session=backend)
 
     assert exporter.export([]) is SpanExportResult.FAILURE
     assert backend.answer == status
 
 
-def test_who_does_not_answer_is_told_by_what_went_wrong() -> None:
+def test_an_endpoint_that_does_not_answer_is_reported_with_the_cause() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-    backend = Backend()
+    backend = TraceBackend()
     exporter = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{port}/v1/traces", session=backend, timeout=0.05)
 
     assert exporter.export([]) is SpanExportResult.FAILURE

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from workers.tracing import exporting
-from workers.tracing.backend import Backend
-from workers.tracing.exporting import TellingExporter
+from workers.tracing.backend import TraceBackend
+from workers.tracing.exporting import LoggingExporter
 
 
 class Collector(SpanExporter):
@@ -22,15 +22,15 @@ class Collector(SpanExporter):
         return SpanExportResult.SUCCESS if self.is_there else SpanExportResult.FAILURE
 
 
-def test_lost_spans_are_said_once_a_minute_and_when_that_is_over(
+def test_lost_spans_are_logged_once_a_minute_and_at_their_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
     monkeypatch.setattr(exporting, "time", SimpleNamespace(monotonic=lambda: now))
     collector = Collector()
-    backend = Backend()
+    backend = TraceBackend()
     backend.answer = 401
-    telling = TellingExporter(collector, "http://key@collector:4318/v1/traces", backend)
+    telling = LoggingExporter(collector, "http://key@collector:4318/v1/traces", backend)
     spans: Any = [None, None]
 
     with caplog.at_level(logging.INFO):
@@ -51,12 +51,12 @@ def test_lost_spans_are_said_once_a_minute_and_when_that_is_over(
     ]
 
 
-def test_who_stops_waits_only_so_long_for_an_endpoint_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_waits_only_so_long_for_an_endpoint_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporting, "FLUSHED_WITHIN_S", 0.05)
     over = threading.Event()
     hanging: Any = SimpleNamespace(shutdown=over.wait)
 
-    exporting._closed(hanging)
+    exporting._shut_down(hanging)
 
     assert not over.is_set()
     over.set()

@@ -9,7 +9,7 @@ import pytest
 
 from workers.settings import Settings, SettingsError, load_settings
 from workers.tracing.tracing import NO_TRACING, open_tracing
-from workers.tracing.wanted import endpoint_of, wants_content
+from workers.tracing.wanted import traces_endpoint, is_content_wanted
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 WHOLE = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -37,18 +37,18 @@ WHOLE = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
         ),
     ],
 )
-def test_the_standard_says_where_traces_go(environ: dict[str, str], endpoint: str | None) -> None:
-    assert endpoint_of(load_settings(environ)) == endpoint
+def test_the_standard_variables_choose_where_traces_go(environ: dict[str, str], endpoint: str | None) -> None:
+    assert traces_endpoint(load_settings(environ)) == endpoint
 
 
 def test_a_whole_address_that_is_none_is_refused_without_being_shown() -> None:
     with pytest.raises(SettingsError, match=f"^{WHOLE} cannot be used; write an address such as") as refused:
-        endpoint_of(load_settings({WHOLE: "collector/key-1"}))
+        traces_endpoint(load_settings({WHOLE: "collector/key-1"}))
 
     assert "key-1" not in str(refused.value)
 
 
-def test_a_protocol_that_is_not_spoken_is_said_with_the_one_that_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unsupported_protocol_is_reported_with_the_supported_one(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         tracing = open_tracing(load_settings({BASE: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}), role="x")
 
@@ -74,7 +74,7 @@ def test_a_variable_that_the_sdk_cannot_use_keeps_no_role_from_starting(
 def test_content_is_wanted_only_by_the_standards_switch(said: str, wanted: bool) -> None:
     environ = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": said}
 
-    assert wants_content(Settings(environ=environ)) is wanted
+    assert is_content_wanted(Settings(environ=environ)) is wanted
 
 
 def test_without_an_endpoint_a_trigger_role_loads_nothing_that_exports() -> None:
