@@ -36,7 +36,7 @@ from accounting.ledger.rows import COLLECTION, closed_row
 from accounting.prices import PriceTable
 from accounting.totals.roll_up import RollUp
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
 from workers.store.run_store import connect
 
 Database = AsyncDatabase[dict[str, object]]

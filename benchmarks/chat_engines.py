@@ -18,16 +18,16 @@ from ag2.events import BaseEvent, ModelRequest, ModelResponse, TextInput, Usage
 from ag2.stream import MemoryStream
 
 from accounting.usage import ModelCall
-from workflows.chat.agents import BuiltPackage, build_package
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.connections import pooled_client
-from workflows.chat.conversation import close_conversation, run_conversation
-from workflows.chat.fast_stream import FastStream
-from workflows.chat.live import Conversation
-from workflows.chat.meter import RunMeter
-from workflows.chat.models import ModelRegistry
-from workflows.chat.tool_threads import ToolThreads
-from workflows.chat.transcript import Turn
+from workflows.chat.agents.built_packages import BuiltPackage, build_package
+from workflows.chat.chat_loop import close_conversation, run_conversation
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.transcript import Turn
+from workflows.chat.model_call.fast_stream import FastStream
+from workflows.chat.model_call.metered_client import RunMeter
+from workflows.chat.package_code.tool_threads import ToolThreads
+from workflows.chat.providers.connections import pooled_client
+from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
 from workflows.models_file import OpenAIModel
@@ -80,7 +80,9 @@ def build_our_engine(url: str, folder: Path, calls: RecordedCalls) -> RunOnce:
 
     async def run() -> None:
         chat = conversation(built, calls)
-        outcome = await close_conversation(chat, await run_conversation(chat, save_turn=calls.commit, should_stop=lambda: False))
+        outcome = await close_conversation(
+            chat, await run_conversation(chat, save_turn=calls.commit, should_stop=lambda: False)
+        )
         assert outcome.kind is OutcomeKind.COMPLETED, outcome
         assert len(chat.turns) == TURNS
 

@@ -28,11 +28,11 @@ import yaml
 from redis.asyncio import Redis
 from ulid import ULID
 
-from ops.embedded.servers import embedded_servers
-from ops.supervisor import role_command
+from ops.embedded.embedded_servers import embedded_servers
+from ops.processes.supervisor import role_command
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
-from workers.services import Services
+from workers.embedded_services import Services
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 from workers.store.run import RunRequest, TriggerEvent

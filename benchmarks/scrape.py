@@ -24,13 +24,13 @@ import psutil
 from pymongo import AsyncMongoClient
 
 from accounting.ledger.rows import INDEXES
-from accounting.totals.reading import totals_pipeline
 from accounting.totals.roll_up import RollUp
-from ops.embedded.servers import embedded_servers
-from ops.exporter.metrics import StoreCollector
-from ops.exporter.page import MetricsPage
-from ops.exporter.snapshot import SnapshotReader
-from ops.exporter.usage import KEYS
+from accounting.totals.usage_query import totals_pipeline
+from ops.embedded.embedded_servers import embedded_servers
+from ops.exporter.exporter_metrics import StoreCollector
+from ops.exporter.metrics_page import MetricsPage
+from ops.exporter.store_snapshot import SnapshotReader
+from ops.exporter.usage_counts import KEYS
 from tests.large_ledger import LedgerSize, fill
 from workers.process.metrics_server import serve_at
 from workers.setting_values import Address

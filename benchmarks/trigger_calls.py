@@ -15,8 +15,8 @@ from http_load import SECRET
 from trigger_ground import settings_of, write_package
 
 from ops.free_ports import find_free_address
-from ops.supervisor import role_command
-from workers.services import Services
+from ops.processes.supervisor import role_command
+from workers.embedded_services import Services
 from workers.setting_values import Address
 from workers.settings import as_environment
 

@@ -10,10 +10,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from trigger_ground import ground_for, write_package
 
-from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.serve import tune_gc, build_watcher
-from triggers.role import RoleContext
-from workers.services import Services
+from triggers.change_stream.stream_metrics import StreamMetrics
+from triggers.change_stream.watcher_role import build_watcher, tune_gc
+from triggers.role_context import RoleContext
+from workers.embedded_services import Services
 
 TARGET_RATIO = 0.5
 PATIENCE_S = 120

@@ -12,12 +12,12 @@ from prometheus_client import CollectorRegistry
 from trigger_ground import WORKFLOW, ground_for, write_package
 
 from triggers.register.trigger import Trigger
-from triggers.role import RoleContext
-from triggers.schedule.kind import KIND
-from triggers.schedule.metrics import ScheduleMetrics
+from triggers.role_context import RoleContext
+from triggers.schedule.schedule_kind import KIND
+from triggers.schedule.schedule_metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
-from workers.services import Services
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workers.embedded_services import Services
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 HERE = Path(__file__).resolve().parent
 DUE = (1_000, 10_000)

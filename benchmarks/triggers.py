@@ -21,7 +21,7 @@ import trigger_calls
 import trigger_changes
 import trigger_ticks
 
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
 
 PARTS = ("calls", "ticks", "changes")
 

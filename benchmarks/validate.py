@@ -25,7 +25,7 @@ import yaml
 
 from workflows.package.catalog import LIBRARY, list_package_folders
 from workflows.package.loader import inspect_package
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 ROUNDS = 7
 TARGET_MS = 50

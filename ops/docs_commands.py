@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from ops.cli.command import PROGRAM
-from ops.cli.deferred import DeferredCommand
+from ops.cli.command import PROGRAM, DeferredCommand
 from ops.cli.main import SECTIONS, cli
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"

@@ -14,7 +14,10 @@ END = "<!-- end of settings -->"
 
 
 def settings_table() -> str:
-    rows = [f"| `{variable_name(each)}` | {_default_text(each)} | {each.metadata['description']} |" for each in _ordered_settings()]
+    rows = [
+        f"| `{variable_name(each)}` | {_default_text(each)} | {each.metadata['description']} |"
+        for each in _ordered_settings()
+    ]
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])
 
 

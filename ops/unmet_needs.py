@@ -6,15 +6,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from workers.settings import Settings
-from workflows.context.external.urls import HOSTS_SETTING, fill_url
-from workflows.context.missing import NoValueError
-from workflows.package.awaited import find_unknown_workflows
+from workflows.context.external.external_urls import HOSTS_SETTING, fill_url
+from workflows.context.reads.missing_values import NoValueError
+from workflows.package.checks.trigger_checks import find_unknown_workflows
+from workflows.package.environment_requirements import missing_environment_finding
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
-from workflows.package.models import Package
-from workflows.package.requirements import missing_environment_finding
-from workflows.package.sources import ExternalSource
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from workflows.package.normal_form.package_model import Package
+from workflows.package.normal_form.variable_sources import ExternalSource
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 MAX_SECRET_BYTES = 64 * 1024
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import click
 
-from ops.doctor.mongodb import check_mongodb
-from ops.doctor.redis import check_redis
-from ops.embedded.errors import EmbeddedError
-from ops.embedded.servers import embedded_servers
+from ops.doctor.broker_checks import check_redis
+from ops.doctor.mongodb_checks import check_mongodb
+from ops.embedded.embedded_error import EmbeddedError
+from ops.embedded.embedded_servers import embedded_servers
 from ops.free_ports import require_distinct, require_free, resolve_port
-from ops.roles import role_addresses, role_children
-from ops.scraping import scrape_config_path, scrape_files
-from ops.supervisor import EXTRA_WORKER_GRACE_S, GRACE_S, Supervisor
+from ops.processes.role_processes import role_addresses, role_children
+from ops.processes.supervisor import EXTRA_WORKER_GRACE_S, GRACE_S, Supervisor
+from ops.prometheus_files import scrape_config_path, scrape_files
 from triggers.service_loop import stop_on_signals
 from workers.settings import Settings
 from workflows.models_file import find_models_path, read_models_file
@@ -71,7 +71,9 @@ async def run_servers_and_roles(settings: Settings) -> AsyncIterator[tuple[Setti
                 embedded_servers(settings.data_dir, mongodb=not settings.mongodb_url, redis=not settings.redis_url)
             )
             settings = services.fill(settings)
-        settings = replace(settings, listen=resolve_port(settings.listen), metrics_listen=resolve_port(settings.metrics_listen))
+        settings = replace(
+            settings, listen=resolve_port(settings.listen), metrics_listen=resolve_port(settings.metrics_listen)
+        )
         addresses = role_addresses(settings)
         stack.enter_context(scrape_files(settings.data_dir, addresses))
         children = role_children(settings, addresses)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from workflows.package.models import Orchestrator, Package
-from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.normal_form.package_model import Orchestrator, Package
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 
 def package_with_triggers(*triggers: TriggerSpec, name: str = "Digest") -> dict[str, Package]:

@@ -127,7 +127,9 @@ SENDERS = (
     Sender("slack", _verify("slack"), _slack, "event_id"),
     Sender("described", _verify("hmac", **_DESCRIPTION), _by_description, "header"),
     Sender("bearer", _verify("bearer"), _bearer, "id", timed=False, extra_fields={"dedupe": "=id"}),
-    Sender("gitlab", _verify("bearer", header="X-Gitlab-Token"), _gitlab, "id", timed=False, extra_fields={"dedupe": "=id"}),
+    Sender(
+        "gitlab", _verify("bearer", header="X-Gitlab-Token"), _gitlab, "id", timed=False, extra_fields={"dedupe": "=id"}
+    ),
     Sender("basic", _verify("basic", username="ada"), _basic, "id", timed=False, extra_fields={"dedupe": "=id"}),
 )
 BY_NAME = {sender.name: sender for sender in SENDERS}

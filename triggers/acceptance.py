@@ -7,10 +7,10 @@ message comes after and may be lost, since the reconciler re-publishes what stay
 import logging
 from typing import Protocol
 
-from workers.landmarks import crash_point
+from workers.crash_points import crash_point
 from workers.store.run import Accepted, RunRequest
 from workers.tracing.tracing import NO_TRACING, TracedRequest, Tracing
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pymongo.errors import PyMongoError
 
 from workers.celery import configure
 from workers.logs import configure_logging
-from workers.process.leaving import CUT_OFF, HANDED_BACK, ShutdownDeadline, end_process
+from workers.process.shutdown import CUT_OFF, HANDED_BACK, ShutdownDeadline, end_process
 from workers.process.worker import WorkerProcess
 from workers.run_loop import own
 from workers.settings import Settings, SettingsError

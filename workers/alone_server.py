@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from workers.alone_run import serve_run
-from workers.services import with_services
+from workers.embedded_services import with_services
 from workers.settings import Settings, load_settings
 
 # Where memory is short, the kernel ends these before their worker, which has all other runs.

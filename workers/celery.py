@@ -12,10 +12,10 @@ from celery import Celery
 from celery.loaders.app import AppLoader
 from typing_extensions import override
 
+from workers.broker.broker_url import parse_broker_url
 from workers.broker.options import broker_config
 from workers.broker.publisher import TASK
-from workers.broker.url import parse_broker_url
-from workers.services import with_services
+from workers.embedded_services import with_services
 from workers.settings import Settings, SettingsError, load_settings
 
 __all__ = ["TASK", "app", "celery_config", "configure"]
@@ -35,7 +35,7 @@ def celery_config(settings: Settings) -> dict[str, Any]:
         "task_acks_late": False,
         "task_publish_retry": False,  # the reconciler is the retry
         # Threads that wait on one event loop; gevent loses acknowledgements on Redis and is refused.
-        "worker_pool": "workers.process.pool:WakingThreads",
+        "worker_pool": "workers.process.thread_pool:WakeupThreadPool",
         "worker_concurrency": settings.concurrency,
         # On RabbitMQ it fetches one ahead at most, on Redis worker_disable_prefetch none: worker_prefetch_multiplier,
         # which would take some for every thread, has no say.

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 from workers.settings import Settings, SettingsError
-from workflows.context.plain_values import BASE_FLAGS
+from workflows.context.reads.supplied_values import BASE_FLAGS
 from workflows.models_file import HostedModel, ModelSpec
-from workflows.package.models import Package
-from workflows.package.sources import EnvSource, ExternalSource
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from workflows.package.normal_form.package_model import Package
+from workflows.package.normal_form.variable_sources import EnvSource, ExternalSource
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 # Others are settings, which tools rightly speak of: hiding a host's name would break every link to it.
 _SECRET_NAME = re.compile(

@@ -2,7 +2,7 @@
 
 claim → load package → load context → resume transcript → take turns → outcome → release
 
-A turn (`workflows.chat.conversation`) asks, records usage, derives, routes; its checkpoint is written here.
+A turn (`workflows.chat.chat_loop`) asks, records usage, derives, routes; its checkpoint is written here.
 Whatever happens in between, the last step gives the run up in a state that says what happened.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from accounting.store_errors import is_unavailable
-from accounting.uninterrupted import run_shielded
-from workers.landmarks import crash_point
+from accounting.infra.aio import run_shielded
+from accounting.infra.store_errors import is_unavailable
+from workers.crash_points import crash_point
 from workers.logs import log_context
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed, outcome_of
@@ -35,16 +35,16 @@ from workers.steps.turn_record import (
 )
 from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workers.store.storable import NotStorableError, as_storable
-from workflows.chat import guards
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.clock import TIMEOUT_REASON
-from workflows.chat.conversation import close_conversation, run_conversation
-from workflows.chat.live import Conversation
-from workflows.chat.transcript import Turn
-from workflows.context.derived import take_snapshot
-from workflows.context.documents import WriteRefusedError, WriteTooSlowError
-from workflows.context.previews import ContextPreview
-from workflows.context.writes import turn_writes
+from workflows.chat.chat_loop import close_conversation, run_conversation
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.transcript import Turn
+from workflows.chat.limits import guards
+from workflows.chat.limits.run_clock import TIMEOUT_REASON
+from workflows.context.documents.document_access import WriteRefusedError, WriteTooSlowError
+from workflows.context.documents.document_writes import turn_writes
+from workflows.context.state.state_derivation import take_snapshot
+from workflows.context.values.log_previews import ContextPreview
 from workflows.outcome import Outcome, OutcomeKind
 
 log = logging.getLogger(__name__)

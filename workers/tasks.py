@@ -18,19 +18,19 @@ from pymongo.errors import PyMongoError
 
 from workers.broker.wakeups import VERSION
 from workers.celery import TASK, app, settings_loader
-from workers.landmarks import crash_point
+from workers.crash_points import crash_point
 from workers.logs import configure_logging
-from workers.process.consuming import ConsumerWatch, create_consumer_step
-from workers.process.leaving import ShutdownDeadline
-from workers.process.memory import MemoryWatch
+from workers.process.consumer_watch import ConsumerWatch, create_consumer_step
+from workers.process.memory_watch import MemoryWatch
 from workers.process.metrics_server import MetricsServer, serve_metrics
+from workers.process.shutdown import ShutdownDeadline
 from workers.process.watchdog import EXIT_CODE
 from workers.process.worker import WorkerProcess
 from workers.process.worker_health import BrokerProbe, WorkerHealth
 from workers.process.worker_metrics import WorkerMetrics
 from workers.run_loop import execute
 from workers.settings import Settings, SettingsError
-from workflows.chat.forked_copies import add_child_hook
+from workflows.chat.package_code.forked_copies import add_child_hook
 from workflows.models_file import ModelsFileError
 from workflows.operator_file import OperatorFileError
 

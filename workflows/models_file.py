@@ -3,22 +3,34 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from accounting.prices import Price, PriceTable
+from workflows.package.files.data_files import read_data_file
 from workflows.package.findings import PackageError
-from workflows.package.raw.data_files import read_data_file
-from workflows.package.trigger_specs.values import Duration
-from workflows.price_entries import PROBLEM_WORDS, PriceEntry
+from workflows.package.trigger_specs.spec_values import Duration
 
 _FILE_KEYS = ("models", "prices")
 _REGION = re.compile(r"[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}")
+
+# With more digits, the cost of the largest calls would not be exact.
+_Amount = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6)]
+
+# Where pydantic speaks of its own types; by the beginning of its name for what is wrong.
+PROBLEM_WORDS: Mapping[str, str] = {
+    "model_type": 'write a mapping, such as {model: "gpt-5*", input: 1.25, output: 10}',
+    "decimal_max_places": "write USD per million tokens with at most 6 decimal places",
+    "decimal": "write USD per million tokens, such as 1.25",
+    "int": "write a number of tokens, such as 200000",
+    "date": "write a day, such as 2026-12-31",
+}
 
 
 class ModelsFileError(ValueError):
@@ -244,7 +256,9 @@ def _read_price(entry: Any, place: str) -> Price:
     except ValidationError as error:
         raise ModelsFileError(_describe_first_problem(error, place)) from None
     if not any(fnmatchcase(provider, price.provider) for provider in _SPEC_BY_PROVIDER):
-        raise ModelsFileError(f"{place}.provider: {price.provider!r} matches none of {', '.join(sorted(_SPEC_BY_PROVIDER))}")
+        raise ModelsFileError(
+            f"{place}.provider: {price.provider!r} matches none of {', '.join(sorted(_SPEC_BY_PROVIDER))}"
+        )
     return Price(**price.model_dump())
 
 
@@ -252,3 +266,17 @@ def _describe_first_problem(error: ValidationError, place: str) -> str:
     first = error.errors(include_url=False)[0]
     words = next((words for kind, words in PROBLEM_WORDS.items() if first["type"].startswith(kind)), first["msg"])
     return f"{'.'.join([place, *map(str, first['loc'])])}: {words.removeprefix('Value error, ')}"
+
+
+class PriceEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    provider: str = "*"
+    model: str = "*"
+    input: _Amount
+    output: _Amount
+    cached_input: _Amount | None = None
+    cache_write: _Amount | None = None
+    reasoning: _Amount | None = None
+    since: date | None = Field(default=None, alias="from")
+    above_tokens: int = Field(default=0, ge=0, le=1_000_000_000)

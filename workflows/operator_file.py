@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from workflows.context.queries import is_system_collection
+from workflows.context.documents.database_queries import is_system_collection
+from workflows.package.files.data_files import read_document
 from workflows.package.findings import PackageError
-from workflows.package.raw.data_files import read_document
 
 OPERATOR_FILE_NAME = "unattended.yaml"
 MAX_DATABASES = 100

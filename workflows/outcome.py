@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from workflows.context.storable_values import storable_text
+from workflows.context.values.storable_values import storable_text
 
 MAX_TEXT_CHARACTERS = 2_000
 
@@ -84,5 +84,7 @@ CLASSIC_END_KINDS = frozenset({OutcomeKind.MAX_TURNS, OutcomeKind.NO_TRANSITION}
 
 def is_success(outcome: Outcome, *, pattern: str) -> bool:
     """A classic chat simply ends when nobody is next or all turns are taken; an `ag2_network` has failed then."""
-    ended_well = outcome.kind is OutcomeKind.COMPLETED or (outcome.kind in CLASSIC_END_KINDS and pattern != "ag2_network")
+    ended_well = outcome.kind is OutcomeKind.COMPLETED or (
+        outcome.kind in CLASSIC_END_KINDS and pattern != "ag2_network"
+    )
     return ended_well and not outcome.transient

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from accounting.budgets.asking import PlannedCall
+from accounting.budgets.reservation_types import PlannedCall
 from accounting.usage import ModelCall
 from workflows.outcome import Outcome
 

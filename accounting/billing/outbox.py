@@ -18,7 +18,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
-from accounting.billing.event import to_billing_event, format_time
+from accounting.billing.billing_event import format_time, to_billing_event
 from accounting.ledger.rows import CORRECTS
 
 COLLECTION = "outbox"

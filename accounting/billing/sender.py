@@ -14,12 +14,11 @@ from typing import Any
 
 import httpx
 
-from accounting.billing.endpoint import EndpointHealth
+from accounting.billing.batch_signature import parse_signing_keys, sign_headers
+from accounting.billing.delivery_backoff import DeliveryBackoff
+from accounting.billing.endpoint_health import EndpointHealth
+from accounting.billing.http_post import GONE, PostResult, post_batch
 from accounting.billing.outbox import ClaimedBatch, Outbox
-from accounting.billing.pace import DeliveryBackoff
-from accounting.billing.posted import GONE, PostResult
-from accounting.billing.posting import post_batch
-from accounting.billing.signature import sign_headers, parse_signing_keys
 
 log = logging.getLogger(__name__)
 

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any, Literal, cast, get_args
 from urllib.parse import quote
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from accounting.budgets.zone_names import MACHINE_ZONE, describe_unknown_zone
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 Unit = Literal["tokens", "usd"]
 Window = Literal["hour", "day", "month", "total", "run"]
@@ -24,6 +23,8 @@ MAX_TOKENS = 10**15
 MAX_NANO_USD = 10**18
 MAX_NAME = 200
 MAX_NOTE = 500
+
+MACHINE_ZONE = "localtime"  # another one on each
 
 
 class InvalidBudgetError(ValueError):
@@ -191,3 +192,16 @@ def _check_combination(budget: Budget, problems: dict[str, str]) -> None:
 
 def _quote_app_id(app_id: str) -> str:
     return EACH_APP if app_id == EACH_APP else quote(app_id, safe="")
+
+
+def describe_unknown_zone(name: object) -> str:
+    """What to say of a name that is none."""
+    written = str(name).strip().lower().replace(" ", "_")
+    zones = sorted(available_timezones() - {MACHINE_ZONE}, key=lambda zone: ("/" not in zone, zone))
+    same = [zone for zone in zones if zone.lower() == written]
+    of_city = same or [zone for zone in zones if zone.lower().rpartition("/")[2] == written]
+    lower = {zone.lower(): zone for zone in zones}
+    meant = of_city or [lower[each] for each in get_close_matches(written, lower, n=1, cutoff=0.75)]
+    return (
+        f"is no time zone; did you mean {meant[0]}?" if meant else "is no time zone; write one as Europe/Berlin, or UTC"
+    )

@@ -22,7 +22,9 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from accounting.grouped import BulkWriter, collect_bulk_errors
+from accounting.infra.aio import run_shielded
+from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
+from accounting.infra.store_errors import is_unavailable
 from accounting.ledger.rows import (
     COLLECTION,
     INDEXES,
@@ -30,13 +32,11 @@ from accounting.ledger.rows import (
     OPEN,
     WORKER_LOST,
     Row,
-    closed_row,
     build_correction,
+    closed_row,
     open_row,
 )
 from accounting.prices import PriceTable
-from accounting.store_errors import is_unavailable
-from accounting.uninterrupted import run_shielded
 from accounting.usage import BegunCall, ModelCall, RunOwner
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from accounting.ledger.rows import BY_ROLLUP, COLLECTION, NOT_ADDED, Row, close_as_lost, expired_open_rows
-from accounting.totals.rebuilding import ensure_indexes, rebuild_in_steps
+from accounting.totals.rebuild import ensure_indexes, rebuild_in_steps
 from accounting.totals.sums import (
     HOURS,
     STATE,
@@ -32,12 +32,12 @@ from accounting.totals.sums import (
     TOTALS,
     LabelValues,
     Sums,
+    add_sums,
     additions,
     hour_of,
     key_of,
-    labels_of,
     label_fields,
-    add_sums,
+    labels_of,
 )
 
 log = logging.getLogger(__name__)
@@ -155,12 +155,16 @@ def build_updates(rows: Sequence[Row], *, seq: int) -> tuple[list[UpdateOne], li
         add_sums(by_hour, (hour_of(row["at"]), labels), sums)
         add_sums(by_labels, labels, sums)
     hours = [
-        UpdateOne({"_id": key_of(labels, hour)}, {"$setOnInsert": label_fields(labels, hour), "$inc": sums}, upsert=True)
+        UpdateOne(
+            {"_id": key_of(labels, hour)}, {"$setOnInsert": label_fields(labels, hour), "$inc": sums}, upsert=True
+        )
         for (hour, labels), sums in by_hour.items()
     ]
     totals = [
         UpdateOne(
-            {"_id": key_of(labels)}, {"$setOnInsert": label_fields(labels), "$inc": sums, "$set": {"seq": seq}}, upsert=True
+            {"_id": key_of(labels)},
+            {"$setOnInsert": label_fields(labels), "$inc": sums, "$set": {"seq": seq}},
+            upsert=True,
         )
         for labels, sums in by_labels.items()
     ]

@@ -11,41 +11,48 @@ from typing import Any, TextIO
 import click
 from typing_extensions import override
 
-from ops.cli.command import PROGRAM, Group
-from ops.cli.deferred import DeferredCommand
+from ops.cli.command import PROGRAM, DeferredCommand, Group
 
 EXIT_INTERRUPTED = 130
 COMPLETE_VARIABLE = "_UNATTENDED_COMPLETE"
 
 SECTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "Start here": (
-        ("demo", "ops.cli.machine:demo", "Shows everything on this machine in two minutes, then ends."),
-        ("up", "ops.cli.machine:up", "Starts servers and all roles on this machine, until Ctrl-C."),
-        ("doctor", "ops.cli.machine:doctor", "Says what would break, and what to do about it."),
+        ("demo", "ops.cli.machine_commands:demo", "Shows everything on this machine in two minutes, then ends."),
+        ("up", "ops.cli.machine_commands:up", "Starts servers and all roles on this machine, until Ctrl-C."),
+        ("doctor", "ops.cli.machine_commands:doctor", "Says what would break, and what to do about it."),
         ("completion", "ops.cli.completion:completion", "Prints what makes your shell complete commands with Tab."),
     ),
     "Work on packages": (
-        ("packages", "ops.cli.inspect_packages:packages", "What can run."),
-        ("validate", "ops.cli.validate:validate", "Checks packages: ready, with findings, or refused, and why."),
-        ("run", "ops.cli.run:run_locally", "Runs WORKFLOW in this process, without any service."),
-        ("enqueue", "ops.cli.manage:enqueue", "Starts one run of WORKFLOW by hand, on the workers."),
+        ("packages", "ops.cli.packages.package_commands:packages", "What can run."),
+        (
+            "validate",
+            "ops.cli.packages.validate_command:validate",
+            "Checks packages: ready, with findings, or refused, and why.",
+        ),
+        ("run", "ops.cli.runs.local_run_command:run_locally", "Runs WORKFLOW in this process, without any service."),
+        ("enqueue", "ops.cli.runs.enqueue_command:enqueue", "Starts one run of WORKFLOW by hand, on the workers."),
     ),
     "See and steer what runs": (
-        ("runs", "ops.cli.runs.group:runs", "What ran, what runs, and what came of it."),
-        ("triggers", "ops.cli.triggers.group:triggers", "Why things run."),
-        ("usage", "ops.cli.usage.command:usage", "Tokens and USD by app, workflow, model or time."),
+        ("runs", "ops.cli.groups:runs", "What ran, what runs, and what came of it."),
+        ("triggers", "ops.cli.groups:triggers", "Why things run."),
+        ("usage", "ops.cli.usage.usage_command:usage", "Tokens and USD by app, workflow, model or time."),
     ),
     "Operate it": (
-        ("budgets", "ops.cli.budgets.group:budgets", "What may be spent: tokens or USD by app, workflow or run."),
-        ("billing", "ops.cli.billing.group:billing", "What goes to whoever bills the apps, and exports of usage."),
-        ("keys", "ops.cli.keys:keys", "API keys for /v1."),
+        ("budgets", "ops.cli.groups:budgets", "What may be spent: tokens or USD by app, workflow or run."),
+        ("billing", "ops.cli.groups:billing", "What goes to whoever bills the apps, and exports of usage."),
+        ("keys", "ops.cli.key_commands:keys", "API keys for /v1."),
     ),
     "Roles, each a process": (
-        ("worker", "ops.cli.roles:worker", "Works on runs: claims them, holds chats, counts tokens."),
-        ("scheduler", "ops.cli.roles:scheduler", "Fires schedules; finds lost wake-ups and dead workers' runs."),
-        ("watcher", "ops.cli.roles:watcher", "Turns MongoDB changes into runs."),
-        ("gateway", "ops.cli.roles:gateway", "Answers webhooks, forms, the API and the console over HTTP."),
-        ("exporter", "ops.cli.roles:exporter", "Shows runs, queues and usage to Prometheus."),
+        ("worker", "ops.cli.role_commands:worker", "Works on runs: claims them, holds chats, counts tokens."),
+        (
+            "scheduler",
+            "ops.cli.role_commands:scheduler",
+            "Fires schedules; finds lost wake-ups and dead workers' runs.",
+        ),
+        ("watcher", "ops.cli.role_commands:watcher", "Turns MongoDB changes into runs."),
+        ("gateway", "ops.cli.role_commands:gateway", "Answers webhooks, forms, the API and the console over HTTP."),
+        ("exporter", "ops.cli.role_commands:exporter", "Shows runs, queues and usage to Prometheus."),
     ),
 }
 
@@ -71,7 +78,7 @@ def _exit_on_broken_pipe() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        from ops.cli.runs.lines import discard_stdout
+        from ops.presenters.times import discard_stdout
 
         discard_stdout()
         raise click.exceptions.Exit(0) from None
@@ -105,8 +112,8 @@ def run() -> None:
     try:
         code: Any = cli.main(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except SystemExit:
-        if (completing := sys.modules.get("ops.cli.completing")) is not None:  # of most commands it is part
-            completing.leave_if_completed()
+        if (completing := sys.modules.get("ops.cli.completion")) is not None:  # of most commands it is part
+            completing.exit_if_completed()
         raise
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
@@ -123,7 +130,7 @@ def _open_devnull() -> TextIO:
 
 def _report_error(error: Exception) -> int | None:
     """The exit code; None of what is nobody's mistake but ours."""
-    from ops.cli.explained import describe_error  # it knows errors of libraries that most commands do not need
+    from ops.cli.error_messages import describe_error  # it knows errors of libraries that most commands do not need
 
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
@@ -134,7 +141,7 @@ def _report_error(error: Exception) -> int | None:
     message, code = said
     click.echo(f"{PROGRAM}: {message}", err=True)
     if isinstance(error, OSError):
-        from ops.cli.runs.lines import discard_stdout
+        from ops.presenters.times import discard_stdout
 
         discard_stdout()  # what could not be written would be tried again at the end
     return code

@@ -3,12 +3,13 @@
 import json
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ops.cli.verdicts import to_printable
+from ops.presenters.printable_text import to_printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,7 +71,9 @@ def _min_width(columns: Sequence[str], lines: Sequence[Sequence[str]], unfolded:
     from rich.cells import cell_len
 
     widest = [max(map(cell_len, cells)) for cells in zip(columns, *lines, strict=True)]
-    least = (width if name in unfolded else min(width, MIN_COLUMN_WIDTH) for name, width in zip(columns, widest, strict=True))
+    least = (
+        width if name in unfolded else min(width, MIN_COLUMN_WIDTH) for name, width in zip(columns, widest, strict=True)
+    )
     return sum(least) + 2 * (len(columns) - 1)
 
 
@@ -114,3 +117,23 @@ def format_exact_usd(value: float | None) -> str:
         return "unknown"
     text = f"{value:.6f}"
     return text if float(text) or not value else f"{value:.9f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    width: int
+    has_colours: bool
+    has_unicode: bool
+
+    def print(self, text: str) -> None:
+        """In colours where they are wanted in a pipe as well, as FORCE_COLOR says."""
+        click.echo(text, color=self.has_colours)
+
+    def style(self, text: str, **attributes: Any) -> str:
+        return click.style(text, **attributes) if self.has_colours and text else text
+
+
+def current_terminal() -> Terminal:
+    """Plain where NO_COLOR says so, and ASCII where its encoding has no more."""
+    console = make_console()
+    return Terminal(console.width, console.color_system is not None, not console.options.ascii_only)

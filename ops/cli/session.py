@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from workers.embedded_services import with_services
 from workers.logs import configure_logging
-from workers.services import with_services
 from workers.settings import Settings, load_settings
+from workers.wakeup_sender import WakeupSender
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -33,3 +35,16 @@ def with_database(work: Work[T], *, redis: bool = False) -> T:
             await database.client.close()
 
     return asyncio.run(run())
+
+
+@asynccontextmanager
+async def open_wakeups(settings: Settings) -> AsyncIterator[WakeupSender]:
+    from workers.broker.wakeups import Wakeups, celery_publisher
+    from workers.celery import configure
+
+    wakeups = Wakeups(celery_publisher(configure(settings)))
+    wakeups.start()
+    try:
+        yield wakeups
+    finally:
+        await wakeups.stop()

@@ -6,23 +6,23 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ops.console.desk import ConsoleContext
-from ops.console.entering import set_actions, login_endpoint, log_out
-from ops.console.errors import error_handlers
-from ops.console.overview import show_overview
-from ops.console.pages import FOLDER, PageRenderer, SecurityHeaders
-from ops.console.run import show_run
-from ops.console.run_actions import execute_run_action, confirm_run_action
-from ops.console.runbook import runbook_endpoint
-from ops.console.runs import list_runs
+from ops.console.context import ConsoleContext
+from ops.console.error_pages import error_handlers
+from ops.console.login import log_out, login_endpoint, set_actions
+from ops.console.overview_page import show_overview
+from ops.console.page_renderer import FOLDER, PageRenderer, SecurityHeaders
+from ops.console.run_actions import confirm_run_action, execute_run_action
+from ops.console.run_list_page import list_runs
+from ops.console.run_page import show_run
+from ops.console.runbook_page import runbook_endpoint
 from ops.console.sessions import Sessions
-from ops.console.trigger import show_trigger
-from ops.console.trigger_actions import execute_trigger_action, confirm_trigger_action
-from ops.console.triggers import list_triggers
-from ops.console.usage import show_usage
+from ops.console.trigger_actions import confirm_trigger_action, execute_trigger_action
+from ops.console.trigger_list_page import list_triggers
+from ops.console.trigger_page import show_trigger
+from ops.console.usage_page import show_usage
 from triggers.api.keyring import Keyring
 from triggers.api_keys import ApiKeys
-from triggers.role import RoleContext
+from triggers.role_context import RoleContext
 
 CONSOLE_PATH = "/console"
 _RUN_PATH, _TRIGGER_PATH = "/console/runs/{run_id}", "/console/triggers/{workflow}/{name}"

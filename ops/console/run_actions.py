@@ -6,15 +6,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ops.cli.runs.question_lines import waiting_text
-from ops.console import asked
-from ops.console.confirming import check_may_act, confirmation_page, redirect_with_notice, permission_page
-from ops.console.desk import ConsoleContext, Form
-from ops.console.questions import parse_answer, question_views
-from ops.console.run_orders import ConsoleAction, possible_run_actions
+from ops.console import query_params
+from ops.console.action_confirmation import check_may_act, confirmation_page, permission_page, redirect_with_notice
+from ops.console.allowed_run_actions import ConsoleAction, possible_run_actions
+from ops.console.context import ConsoleContext, Form
+from ops.console.question_forms import parse_answer, question_views
 from ops.console.visitor import Visitor
-from triggers.control.known import check_replay_approved
-from triggers.gateway.problems import ProblemError
+from ops.presenters.question_lines import waiting_text
+from triggers.control.trigger_entry import check_replay_approved
+from triggers.gateway.http_problems import ProblemError
 from workers.control.answer import answer
 from workers.control.cancelling import cancel, discard
 from workers.control.changed import Changed
@@ -33,7 +33,7 @@ async def confirm_run_action(context: ConsoleContext, request: Request, visitor:
         return first
     values: dict[str, Any] = {"title": f"{order.label}?", "section": "runs", "run": run, "order": order}
     if order.name == "answer":
-        path, questions = asked.run_path(run["run_id"]), question_views(run)
+        path, questions = query_params.run_path(run["run_id"]), question_views(run)
         return context.renderer.render("answer", visitor, path=path, questions=questions, **values)
     done = await find_effects(context.role.store, run["run_id"]) if order.name == "replay" else Effects()
     return confirmation_page(context, request, visitor, "confirm_run", done=done, **values)
@@ -47,7 +47,9 @@ async def execute_run_action(context: ConsoleContext, request: Request, visitor:
     if name == "answer":
         return await _answer_question(context, request, visitor, form)
     changed = await _change_run(context, visitor, run_id, name, form)
-    return await redirect_with_notice(context, visitor, f"{run_id}: {changed.said}.", asked.run_path(changed.new_run_id or run_id))
+    return await redirect_with_notice(
+        context, visitor, f"{run_id}: {changed.said}.", query_params.run_path(changed.new_run_id or run_id)
+    )
 
 
 async def _change_run(context: ConsoleContext, visitor: Visitor, run_id: str, name: str, form: Form) -> Changed:
@@ -76,7 +78,7 @@ async def _answer_question(context: ConsoleContext, request: Request, visitor: V
     done_ = await answer(store, wake, run["run_id"], by=visitor.name, app_id=visitor.scope, **said)
     waits = f"; {waiting_text(done_.waiting)} for an answer" if done_.waiting else ", and goes on"
     told = f"{done_.run_id} has answer {done_.number}{waits}."
-    return await redirect_with_notice(context, visitor, told, asked.run_path(done_.run_id))
+    return await redirect_with_notice(context, visitor, told, query_params.run_path(done_.run_id))
 
 
 async def _find_run(context: ConsoleContext, request: Request, visitor: Visitor) -> Mapping[str, Any]:

@@ -50,7 +50,12 @@ class Sessions:
         await self._sessions.create_index([("expires_at", ASCENDING)], name="until_expired", expireAfterSeconds=0)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), key_hash)
         now = datetime.now(UTC)
-        document = {"_id": _token_hash(session.token), "key_hash": key_hash, "created_at": now, "expires_at": now + SESSION_LIFETIME}
+        document = {
+            "_id": _token_hash(session.token),
+            "key_hash": key_hash,
+            "created_at": now,
+            "expires_at": now + SESSION_LIFETIME,
+        }
         await self._sessions.insert_one(document)
         return session
 

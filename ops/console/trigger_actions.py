@@ -5,20 +5,19 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ops.console import asked
-from ops.console.confirming import check_may_act, confirmation_page, redirect_with_notice, permission_page
-from ops.console.desk import ConsoleContext, Form
+from ops.console import query_params
+from ops.console.action_confirmation import check_may_act, confirmation_page, permission_page, redirect_with_notice
+from ops.console.allowed_trigger_actions import TRIGGER_ACTIONS
+from ops.console.context import ConsoleContext, Form
 from ops.console.sessions import new_action_id
-from ops.console.trigger import find_trigger
-from ops.console.trigger_orders import TRIGGER_ACTIONS
+from ops.console.trigger_page import find_trigger
 from ops.console.visitor import Visitor
-from triggers.change_stream.control import ResumeFrom, StreamControl
-from triggers.control.firing import fire
-from triggers.control.known import TriggerEntry
-from triggers.control.pausing import MAX_NOTE_LENGTH, pause
-from triggers.control.resuming import resume
-from triggers.gateway.body import parse_json
-from triggers.gateway.problems import ProblemError
+from triggers.change_stream.stream_control import ResumeFrom, StreamControl
+from triggers.control.manual_fire import fire
+from triggers.control.trigger_entry import TriggerEntry
+from triggers.control.trigger_pauses import MAX_NOTE_LENGTH, pause, resume
+from triggers.gateway.http_problems import ProblemError
+from triggers.gateway.request_body import parse_json
 
 MAX_APPS_OFFERED = 100
 MAX_RUNS_NAMED = 5
@@ -60,28 +59,32 @@ async def execute_trigger_action(context: ConsoleContext, request: Request, visi
     if name == "pause":
         changed = await pause(context.role, known, by=visitor.name, note=form.get("note", "").strip(), app_id=app_id)
     else:
-        from_: ResumeFrom | None = "now" if form.get("from") == "now" else "token" if form.get("from") == "token" else None
+        from_: ResumeFrom | None = (
+            "now" if form.get("from") == "now" else "token" if form.get("from") == "token" else None
+        )
         asked_for: dict[str, Any] = {"app_id": app_id, "from_": from_, "viewer": visitor.scope}
         changed = await resume(context.role, known, by=visitor.name, **asked_for)
     return await redirect_with_notice(
         context,
         visitor,
         f"{known.id} {changed.said}.",
-        asked.trigger_path(known.id, app_id=_shown_app(known, visitor, app_id)),
+        query_params.trigger_path(known.id, app_id=_shown_app(known, visitor, app_id)),
     )
 
 
-async def _fire_trigger(context: ConsoleContext, visitor: Visitor, known: TriggerEntry, app_id: str | None, form: Form) -> tuple[str, str]:
+async def _fire_trigger(
+    context: ConsoleContext, visitor: Visitor, known: TriggerEntry, app_id: str | None, form: Form
+) -> tuple[str, str]:
     """A form that is sent twice, by a second click, fires once: unlike a pause, it would start other runs."""
     event = _parse_event(form.get("event", ""))
     if not form.get("order_id") or not await context.sessions.claim_action(visitor.session, form["order_id"]):
         raise ProblemError(409, "this form was sent already; look at the runs, and open the page again for another one")
     fired = await fire(context.role, known, by=visitor.name, app_id=app_id, event=event, **visitor.caller.rights)
     if len(fired) == 1:
-        return f"{known.id} has fired: this is its run.", asked.run_path(fired[0].run_id)
+        return f"{known.id} has fired: this is its run.", query_params.run_path(fired[0].run_id)
     first = ", ".join(each.run_id for each in fired[:MAX_RUNS_NAMED])
     more = f" and {len(fired) - MAX_RUNS_NAMED} more" if len(fired) > MAX_RUNS_NAMED else ""
-    path = asked.trigger_path(known.id, app_id=_shown_app(known, visitor, app_id))
+    path = query_params.trigger_path(known.id, app_id=_shown_app(known, visitor, app_id))
     return f"{known.id} has fired; it started {len(fired)} runs: {first}{more}.", path
 
 

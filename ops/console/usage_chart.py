@@ -8,10 +8,10 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.totals.reading import UsageFilter, usage_totals
+from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
-from ops.cli.amounts import format_short_count
-from ops.console.words import format_usd_amount
+from ops.console.template_filters import format_usd_amount
+from ops.presenters.amounts import format_short_count
 
 HEIGHT = 160
 MAX_PARTS = 5  # with a colour each; what is smaller shares one
@@ -104,7 +104,9 @@ def draw_chart(rows: Sequence[UsageTotals], times: Sequence[str], bucket: str, k
         for index, time in enumerate(times)
     )
     shown = parts if key is not None else ()
-    return Chart(measure, bucket, _format_amount(top, measure), _format_amount(sum(sums.values()), measure), shown, columns)
+    return Chart(
+        measure, bucket, _format_amount(top, measure), _format_amount(sum(sums.values()), measure), shown, columns
+    )
 
 
 def _pieces(amounts: Sequence[float], top: float) -> tuple[ChartPiece, ...]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from ops.console.sessions import Session
 from triggers.api.access import Caller
 from triggers.api_keys import HOW_TO_APPROVE
-from triggers.gateway.problems import ProblemError
+from triggers.gateway.http_problems import ProblemError
 
 
 @dataclass(frozen=True, slots=True)

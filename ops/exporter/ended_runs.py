@@ -79,7 +79,11 @@ class EndedRunCounter:
 
 def recount_pipeline(run_id: str, seen_from: datetime) -> list[Document]:
     """Whatever their state, so that how much one command reads does not depend on it."""
-    some: list[Document] = [{"$match": {"_id": {"$gt": run_id}}}, {"$sort": {"_id": 1}}, {"$limit": MAX_RUNS_PER_COMMAND}]
+    some: list[Document] = [
+        {"$match": {"_id": {"$gt": run_id}}},
+        {"$sort": {"_id": 1}},
+        {"$limit": MAX_RUNS_PER_COMMAND},
+    ]
     return [*some, *_group_stages(seen_from, state="$state", last={"$max": "$_id"})]
 
 

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from accounting.app_labels import AppLabels
 from accounting.usage import UsageTotals
-from ops.exporter.families import MonotonicCounters, Labels
+from ops.exporter.metric_families import Labels, MonotonicCounters
 
 Sums = dict[Labels, list[int]]
 
@@ -49,7 +49,9 @@ GROUPS = (
             ),
             MetricKind("unattended_cached_input_tokens", "Input tokens read from a cache", "cached_input_tokens"),
             MetricKind("unattended_cache_write_tokens", "Input tokens written to a cache", "cache_write_tokens"),
-            MetricKind("unattended_output_tokens", "Output tokens, reasoning included", "output_tokens", is_always_shown=True),
+            MetricKind(
+                "unattended_output_tokens", "Output tokens, reasoning included", "output_tokens", is_always_shown=True
+            ),
             MetricKind("unattended_reasoning_tokens", "Output tokens spent on reasoning", "reasoning_tokens"),
             MetricKind(
                 "unattended_cost_usd",
@@ -81,7 +83,9 @@ GROUPS = (
         ("workflow", "agent"),
         (
             MetricKind("unattended_agent_input_tokens", "Input tokens by agent", "input_tokens", is_always_shown=True),
-            MetricKind("unattended_agent_output_tokens", "Output tokens by agent", "output_tokens", is_always_shown=True),
+            MetricKind(
+                "unattended_agent_output_tokens", "Output tokens by agent", "output_tokens", is_always_shown=True
+            ),
         ),
     ),
 )

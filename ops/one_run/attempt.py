@@ -5,18 +5,18 @@ from dataclasses import replace
 from ops.one_run.context_log import ContextLog
 from ops.one_run.kept import Kept
 from ops.one_run.plan import Plan
-from workflows.chat.agents import BuiltPackage, build_package
-from workflows.chat.checkpoint import RunCounters
-from workflows.chat.clock import RunClock
-from workflows.chat.conversation import DEFAULT_OPENING
-from workflows.chat.errors import PackageDefect
-from workflows.chat.invoking import PackageCodeError, TimedOutError, invoke
-from workflows.chat.live import Conversation
-from workflows.chat.meter import RunMeter
+from workflows.chat.agents.built_packages import BuiltPackage, build_package
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.chat_loop import DEFAULT_OPENING
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import RunCounters
+from workflows.chat.limits.run_clock import RunClock
+from workflows.chat.model_call.metered_client import RunMeter
+from workflows.chat.package_code.invocation import PackageCodeError, TimedOutError, invoke
+from workflows.context.context_loader import load_context, suppressed_names
 from workflows.context.context_variables import ContextVariables
-from workflows.context.loading import load_context, suppressed_names
 from workflows.context.redaction import remove_hidden
-from workflows.package.requirements import missing_environment_error
+from workflows.package.environment_requirements import missing_environment_error
 
 BUILD_TIMEOUT_S = 60.0
 
@@ -48,7 +48,9 @@ def new_chat(plan: Plan, built: BuiltPackage, kept: Kept, before: RunCounters | 
         context=ContextVariables(fixed if checkpoint is None else checkpoint.context),
         suppressed_names=suppressed_names(plan.package, production=around.sources.production),
         meter=RunMeter(kept.record, counters, around.prices, call_number=len(kept.calls)),
-        opening_message=around.redactor.redact_text(plan.request.message or orchestrator.initial_message or DEFAULT_OPENING),
+        opening_message=around.redactor.redact_text(
+            plan.request.message or orchestrator.initial_message or DEFAULT_OPENING
+        ),
         turns=[] if checkpoint is None else list(checkpoint.turns),
         next_agent=None if checkpoint is None else checkpoint.next_agent,
         fixed_values=fixed,

@@ -6,9 +6,9 @@ from pathlib import Path
 from ops.one_run.request import NotStartedError, WrongUseError
 from workers.settings import Settings
 from workflows.package.catalog import LIBRARY, Catalog, find_package_folders, package_directories
+from workflows.package.files.package_files import looks_like_package
 from workflows.package.loader import Inspection, inspect_package
-from workflows.package.models import Package
-from workflows.package.raw.files import looks_like_package
+from workflows.package.normal_form.package_model import Package
 
 
 def chosen_package(workflow: str | Path, settings: Settings) -> Package:

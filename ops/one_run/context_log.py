@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ops.one_run.plan import Plan
-from workflows.context.previews import ContextPreview, preview_values
+from workflows.context.values.log_previews import ContextPreview, preview_values
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from typing import Any
 from accounting.usage import ModelCall
 from ops.one_run.plan import Plan
 from workers.steps.turn_record import stored
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.live import Conversation
-from workflows.chat.transcript import Turn
-from workflows.context.documents import DocumentWrite
-from workflows.context.writes import turn_writes
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.transcript import Turn
+from workflows.context.documents.document_access import DocumentWrite
+from workflows.context.documents.document_writes import turn_writes
 
 
 @dataclass(slots=True)
@@ -33,7 +33,11 @@ class Kept:
         document["errors"] = plan.around.redactor.redact_data(document["errors"])
         self.writes.extend(
             turn_writes(
-                plan.package, turn.context_changes, checkpoint.context, plan.key_facts, is_first_turn=checkpoint.turn_count == 1
+                plan.package,
+                turn.context_changes,
+                checkpoint.context,
+                plan.key_facts,
+                is_first_turn=checkpoint.turn_count == 1,
             )
         )
         self.turns.append(document)

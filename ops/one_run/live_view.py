@@ -8,10 +8,10 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from ops.cli.output import make_console, format_exact_usd
-from ops.cli.turn_lines import BAD, DIM, GOOD, Line, error_lines, turn_lines
-from ops.cli.verdicts import to_printable
+from ops.cli.output import format_exact_usd, make_console
 from ops.one_run.report import RunReport, TurnReport
+from ops.presenters.printable_text import to_printable
+from ops.presenters.turn_lines import BAD, DIM, GOOD, Line, error_lines, turn_lines
 from workers.store.run import RunState
 
 MAX_TEXT = 4_000

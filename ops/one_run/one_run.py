@@ -21,16 +21,16 @@ from workers.steps.retry_policy import Finish, decide
 from workers.steps.turn_record import OwedAtSuccess, owed_at_success
 from workers.store.run import RunState
 from workers.store.storable import NotStorableError, as_storable
-from workflows.chat.agents import BuiltPackage
-from workflows.chat.answers import open_questions
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.clock import TIMEOUT_REASON
-from workflows.chat.conversation import close_conversation, run_conversation
-from workflows.chat.live import Conversation
-from workflows.chat.question import Question
-from workflows.chat.transcript import Turn
-from workflows.context.derived import take_snapshot
-from workflows.context.documents import WriteRefusedError
+from workflows.chat.agents.built_packages import BuiltPackage
+from workflows.chat.chat_loop import close_conversation, run_conversation
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.transcript import Turn
+from workflows.chat.limits.run_clock import TIMEOUT_REASON
+from workflows.chat.questions.question import Question
+from workflows.chat.questions.user_turn import open_questions
+from workflows.context.documents.document_access import WriteRefusedError
+from workflows.context.state.state_derivation import take_snapshot
 from workflows.outcome import Outcome, OutcomeKind
 
 PATIENCE_WITH_CANCELLED_S = 10

@@ -11,10 +11,10 @@ from ops.one_run.request import Request, WrongUseError
 from ops.one_run.surroundings import Surroundings
 from workers.store.run import new_run_id
 from workers.store.storable import NotStorableError, check_storable
-from workflows.context.facts import RunFacts
-from workflows.context.writes import key_facts
-from workflows.package.checks.triggers import accepted_inputs, find_asking_names
-from workflows.package.models import MANAGER, Package
+from workflows.context.documents.document_writes import key_facts
+from workflows.context.run_facts import RunFacts
+from workflows.package.checks.trigger_checks import accepted_inputs, find_asking_names
+from workflows.package.normal_form.package_model import MANAGER, Package
 
 ALIKE = 0.75
 

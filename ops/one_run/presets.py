@@ -7,12 +7,12 @@ from typing import Any
 from ops.one_run.request import WrongUseError
 from workers.settings import Settings
 from workers.store.storable import NotStorableError, check_storable
-from workflows.context.documents import DocumentRead, ReadRefusedError
-from workflows.context.facts import FIXED_NAMES
-from workflows.context.fitting import MisfitError, coerce
-from workflows.context.loading import SCHEMA_KINDS
-from workflows.package.models import Package, Variable
-from workflows.package.sources import EntitySource, StateSource
+from workflows.context.context_loader import SCHEMA_KINDS
+from workflows.context.documents.document_access import DocumentRead, ReadRefusedError
+from workflows.context.run_facts import FIXED_NAMES
+from workflows.context.values.type_coercion import MisfitError, coerce
+from workflows.package.normal_form.package_model import Package, Variable
+from workflows.package.normal_form.variable_sources import EntitySource, StateSource
 
 
 async def no_database(wanted: DocumentRead) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall
 from workers.store.run import RunState
-from workflows.context.documents import DocumentWrite
+from workflows.context.documents.document_access import DocumentWrite
 from workflows.outcome import Outcome
 
 

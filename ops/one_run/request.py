@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from ops.one_run.report import TurnReport
-from workflows.package.trigger_specs.problems import list_problems
-from workflows.package.ui_responses import Answers
+from workflows.package.trigger_specs.spec_problems import list_problems
+from workflows.package.trigger_specs.ui_responses import Answers
 
 LOCAL_APP = "local"
 _ANSWERS: TypeAdapter[Any] = TypeAdapter(Answers)

@@ -16,7 +16,7 @@ from ops.one_run.surroundings import surroundings
 from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 
 class Options(TypedDict, total=False):

@@ -19,18 +19,18 @@ from workers.hidden_values import values_of_environment, values_of_models, value
 from workers.settings import Settings
 from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import connect
-from workflows.chat.errors import PackageDefect
-from workflows.chat.models import ModelRegistry, scripted_models
-from workflows.chat.script import read_script
-from workflows.chat.tool_threads import ToolThreads
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.tool_threads import ToolThreads
+from workflows.chat.providers.model_registry import ModelRegistry, scripted_models
+from workflows.chat.providers.script import read_script
 from workflows.compat.databases import DatabaseNotAllowedError, Databases
-from workflows.context.external.reader import ExternalReader
-from workflows.context.loading import ContextSources
+from workflows.context.context_loader import ContextSources
+from workflows.context.external.external_reader import ExternalReader
 from workflows.context.redaction import Redactor
 from workflows.models_file import find_models_path, read_models_file
 from workflows.operator_file import OperatorFile, find_operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 TOOL_THREADS = 8
 SCRIPT = "script.json"

@@ -36,10 +36,10 @@ from ag2.agent import TaskConfig
 
 
 async def delegate(about: str, **runtime):
-    live = sys.modules["workflows.chat.live"].live_turn()
+    live = sys.modules["workflows.chat.chat_state"].live_turn()
     agent_name = runtime["agent_name"]
     prompt = f"You are {agent_name}. {runtime['run_id']}."
-    config = live.chat.built.agents[agent_name].config
+    config = live.chat.built_package.agents[agent_name].config
     helper = Agent("helper", prompt=prompt, config=config, tasks=TaskConfig(prompt=prompt))
     reply = await helper.ask(about)
     return reply.body

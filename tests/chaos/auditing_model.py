@@ -16,7 +16,7 @@ from typing import Any
 
 from accounting.usage import Tokens
 from tests.chaos.auditing_replies import End, number_of, reply_to
-from tests.http_listening import http_server, read_request
+from tests.http_server import http_server, read_request
 from workers.store.run_store import RunStore
 
 RUN = re.compile(r"run_[0-9A-Z]{26}")

@@ -93,7 +93,9 @@ def _usage(tokens: Tokens | None) -> Body | None:
     )
 
 
-def _complete_reply(number: int, text: str | None, tool: ToolCall | None, tokens: Tokens | None, finish: str) -> Sequence[bytes]:
+def _complete_reply(
+    number: int, text: str | None, tool: ToolCall | None, tokens: Tokens | None, finish: str
+) -> Sequence[bytes]:
     message = {"role": "assistant", "content": text, "tool_calls": _tool_call(number, tool) or None}
     choices = [{"index": 0, "finish_reason": finish, "message": message}]
     return [http(200, json.dumps(body_of("chat.completion", choices, _usage(tokens))).encode())]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
 from tests.chaos.lengths import SUMMARY
 from tests.chaos.own_servers import stage_on
 from tests.integration.conftest import dropped, forks, servers, settings, stage, store
 from tests.integration.stage import Stage
-from workers.services import Services
+from workers.embedded_services import Services
 from workers.settings import Settings
 
 __all__ = ["dropped", "forks", "servers", "settings", "stage", "store"]

@@ -9,7 +9,7 @@ import signal
 import sys
 from datetime import UTC, datetime
 
-from workers.landmarks import CrashPoint, watch_crash_points
+from workers.crash_points import CrashPoint, watch_crash_points
 from workers.settings import Settings, load_settings
 from workers.store.run import RunRequest, TriggerEvent
 
@@ -29,7 +29,7 @@ def die_at(landmark: str, nth: int) -> None:
 
 
 async def accept_a_run(settings: Settings) -> None:
-    from triggers.role import open_role_context
+    from triggers.role_context import open_role_context
 
     async with open_role_context(settings) as ground:
         for number in range(EVENTS):
@@ -47,7 +47,7 @@ def main() -> None:
     if role == "acceptance":
         asyncio.run(accept_a_run(load_settings()))
     else:
-        from workers.serve import serve
+        from workers.worker_role import serve
 
         serve(load_settings())
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from accounting.ledger.rows import WORKER_LOST
-from accounting.normalising import CHARACTERS_PER_TOKEN
+from accounting.token_normalization import CHARACTERS_PER_TOKEN
 from accounting.totals.sums import TOKENS
 from accounting.usage import Tokens
 from tests.chaos.auditing_model import AuditedCall, AuditingModel

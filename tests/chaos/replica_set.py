@@ -12,9 +12,9 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from ops.embedded.binaries import ServerBinary, find_mongod
-from ops.embedded.mongodb import mongod_argv
-from ops.embedded.ports import LOOPBACK, find_free_port, is_port_open
-from ops.embedded.tied import start_child, stop_child
+from ops.embedded.embedded_mongodb import mongod_argv
+from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
+from ops.processes.child_process import start_child, stop_child
 from tests.integration.stage import wait_until
 
 SET = "three"

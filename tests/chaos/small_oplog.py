@@ -10,9 +10,9 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
 from ops.embedded.binaries import find_mongod
-from ops.embedded.mongodb import mongod_argv
-from ops.embedded.ports import LOOPBACK, find_free_port, is_port_open
-from ops.embedded.tied import start_child, stop_child
+from ops.embedded.embedded_mongodb import mongod_argv
+from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
+from ops.processes.child_process import start_child, stop_child
 from tests.integration.stage import wait_until
 
 OPLOG_MB = 4

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage, wait_until
 from workers.settings import as_environment

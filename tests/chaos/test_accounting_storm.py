@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger.rows import OPEN, NOT_ADDED, WORKER_LOST
+from accounting.ledger.rows import NOT_ADDED, OPEN, WORKER_LOST
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import TOKENS
 from ops.free_ports import find_free_address
@@ -23,7 +23,7 @@ from tests.chaos.accounted_traffic import Traffic, TrafficFaults, hit_busy_membe
 from tests.chaos.accounted_workflows import accounted_workflows
 from tests.chaos.auditing_model import AuditingModel, auditing_model
 from tests.chaos.ledger_judge import CANCELLED, LedgerVerdict, judge_ledger
-from tests.chaos.lengths import by_length, add_summary_line
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.chaos.squad import squad
 from tests.chaos.totals_judge import (
     Scraper,
@@ -31,8 +31,8 @@ from tests.chaos.totals_judge import (
     falling_series,
     faults_of_this_moment,
     metrics_of,
-    usage_series,
     totals_faults,
+    usage_series,
 )
 from tests.integration.ops.test_exporter import exporter
 from tests.integration.stage import Stage, wait_until

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from ops.supervisor import role_command
-from tests.chaos.changing import Change, write_changes
-from tests.chaos.lengths import by_length, add_summary_line
+from ops.processes.supervisor import role_command
+from tests.chaos.change_traffic import Change, write_changes
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.chaos.own_servers import stage_on
 from tests.chaos.replica_set import replica_set_of_three
 from tests.chaos.small_oplog import flood, mongodb_with_small_oplog
 from tests.chaos.squad import Member
 from tests.integration.stage import Stage, relay, wait_until
-from triggers.change_stream.control import NOW, ResumeRefusedError, StreamControl
+from triggers.change_stream.stream_control import NOW, ResumeRefusedError, StreamControl
 from workers.settings import Settings, as_environment
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=180, long=900))]

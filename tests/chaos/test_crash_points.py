@@ -1,6 +1,6 @@
 """Crash points: a process dies at each named step of a run's way, and afterwards every run has ended as if none had.
 
-accept → insert → publish → claim → turn → record → checkpoint → finish: see `workers/landmarks.py`.
+accept → insert → publish → claim → turn → record → checkpoint → finish: see `workers/crash_points.py`.
 """
 
 import asyncio
@@ -17,17 +17,19 @@ import pytest
 
 from tests.chaos.dying_role import EVENTS
 from tests.chaos.invariants import Verdict, judge_runs
-from tests.chaos.lengths import by_length, add_summary_line
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.chaos.own_servers import stage_on
 from tests.integration.stage import ENDED, Stage, relay, wait_until
-from workers.landmarks import CrashPoint
+from workers.crash_points import CrashPoint
 from workers.settings import Settings, as_environment
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=240))]
 
 ACCEPTANCE: tuple[CrashPoint, ...] = ("accepting", "inserted", "published")
 OF_QUESTIONS = ("open turn kept",)  # these runs ask no person: see tests/integration/workers/test_answers.py
-WORKER: tuple[CrashPoint, ...] = tuple(each for each in get_args(CrashPoint) if each not in (*ACCEPTANCE, *OF_QUESTIONS))
+WORKER: tuple[CrashPoint, ...] = tuple(
+    each for each in get_args(CrashPoint) if each not in (*ACCEPTANCE, *OF_QUESTIONS)
+)
 NTH = by_length(short=[3], long=[1, 3, 10])
 LANDMARKS: tuple[CrashPoint, ...] = by_length(
     short=("inserted", "recorded", "documents written", "finishing"),

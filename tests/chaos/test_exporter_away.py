@@ -47,7 +47,9 @@ async def test_an_exporter_outlasts_its_store(own_mongodb_stage: Stage) -> None:
 
 async def try_to_write(stage: Stage) -> bool:
     try:
-        await insert_usage(stage.store.database, [UsedCalls()] * (5 - await stage.store.database["usage"].count_documents({})))
+        await insert_usage(
+            stage.store.database, [UsedCalls()] * (5 - await stage.store.database["usage"].count_documents({}))
+        )
     except PyMongoError:
         return False
     return True

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.lengths import by_length, add_summary_line
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.chaos.squad import squad
 from tests.integration.stage import ENDED, Stage, relay, wait_until
 from workers.store.losses import MAX_LOSSES_ALONE
@@ -68,7 +68,13 @@ async def test_an_app_that_ends_every_worker_parks_only_its_own_runs(stage: Stag
 
     theirs = [await stage.run(run_id) for run_id in innocent]
     parked = [await stage.run(run_id) for run_id in poisonous]
-    add_summary_line("poison", workers=workers, poisonous=POISONOUS, deaths=deaths, losses_of_others=[count_losses(run) for run in theirs])
+    add_summary_line(
+        "poison",
+        workers=workers,
+        poisonous=POISONOUS,
+        deaths=deaths,
+        losses_of_others=[count_losses(run) for run in theirs],
+    )
     assert [run["state"] for run in theirs] == ["succeeded"] * INNOCENT, theirs
     assert {run["state"] for run in parked} == {"parked"}
     assert {run["losses_alone"] for run in parked} == {MAX_LOSSES_ALONE}

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.chaos.lengths import by_length, add_summary_line
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.chaos.own_servers import listener, redis_of
 from tests.integration.stage import Stage, relay, wait_until
 

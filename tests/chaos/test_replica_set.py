@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.chaos.counting_model import counting_model, known_relay
-from tests.chaos.invariants import wait_for_calm, judge_runs
-from tests.chaos.lengths import by_length, add_summary_line
+from tests.chaos.invariants import judge_runs, wait_for_calm
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.chaos.own_servers import stage_on
 from tests.chaos.replica_set import ReplicaSet, replica_set_of_three
 from tests.chaos.senders import HonestSenders

@@ -18,19 +18,19 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.chaos.lengths import by_length, add_summary_line
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.integration.stage import wait_until, write_package
 from tests.integration.triggers.schedule_bench import Ground
 from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
-from triggers.register.store import TriggerStore
-from triggers.schedule.metrics import ScheduleMetrics
+from triggers.register.trigger_store import TriggerStore
+from triggers.schedule.schedule_metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=900))]
 
@@ -121,8 +121,8 @@ async def test_each_nominal_time_runs_once_whichever_process_is_killed(store: Ru
 SCHEDULER = """
 import asyncio, sys
 from datetime import UTC, datetime, timedelta
-from triggers.schedule.clock import StoreClock
-from triggers.schedule.serve import serve
+from triggers.schedule.store_clock import StoreClock
+from triggers.schedule.scheduler_role import serve
 from workers.settings import load_settings
 skew = timedelta(seconds=float(sys.argv[1]))
 StoreClock.__init__.__kwdefaults__["local"] = lambda: datetime.now(UTC) + skew

@@ -8,7 +8,7 @@ from statistics import linear_regression
 import psutil
 import pytest
 
-from tests.chaos.lengths import by_length, add_summary_line
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.integration.stage import ENDED, Stage, relay, wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=420))]

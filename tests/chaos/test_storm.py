@@ -13,9 +13,9 @@ import pytest
 from redis.exceptions import RedisError
 
 from tests.chaos.counting_model import counting_model, known_relay
-from tests.chaos.invariants import wait_for_calm, judge_runs
-from tests.chaos.lengths import LONG, by_length, add_summary_line
-from tests.chaos.own_servers import kill_listener, wait_for_mongodb, redis_of, stage_of_its_own
+from tests.chaos.invariants import judge_runs, wait_for_calm
+from tests.chaos.lengths import LONG, add_summary_line, by_length
+from tests.chaos.own_servers import kill_listener, redis_of, stage_of_its_own, wait_for_mongodb
 from tests.chaos.senders import HonestSenders
 from tests.chaos.squad import Squad, squad
 from tests.integration.stage import Stage
@@ -108,7 +108,10 @@ async def test_every_accepted_run_ends_once_whatever_dies(stormy_stage: Stage) -
             await asyncio.gather(raging, senders.send(RUNS, within_s=lasts_s))
             await wait_for_calm(stage, asked, within_s=by_length(short=90, long=300))
             verdict = await judge_runs(stage, senders.accepted.values(), dict.fromkeys(AGENTS, 1), asked)
-            fenced, restarts = members.count_events("run_left_to_its_new_owner"), sum(each.starts for each in members.workers)
+            fenced, restarts = (
+                members.count_events("run_left_to_its_new_owner"),
+                sum(each.starts for each in members.workers),
+            )
 
     add_summary_line("storm", **verdict.numbers(), **DECK, restarts=restarts - WORKERS, fenced=fenced)
     assert verdict.wrong == []

@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.chaos.lengths import by_length, add_summary_line
+from tests.chaos.lengths import add_summary_line, by_length
 from tests.integration.stage import wait_until
 from tests.integration.triggers.test_gateway_crowd import gateway_process
 from tests.webhook_senders import BY_NAME
@@ -59,7 +59,9 @@ async def strangers(host: str, port: int) -> AsyncIterator[None]:
         await process.wait()
 
 
-async def send_and_time(answers: HonestAnswers, send: Callable[[], Awaitable[httpx.Response]], path: str, expected: int) -> None:
+async def send_and_time(
+    answers: HonestAnswers, send: Callable[[], Awaitable[httpx.Response]], path: str, expected: int
+) -> None:
     began = time.monotonic()
     try:
         status = (await send()).status_code
@@ -86,7 +88,9 @@ async def honest_traffic(base: str, lasts_s: float) -> tuple[HonestAnswers, Hone
             await asyncio.sleep(max(began + number / DELIVERIES_PER_S - time.monotonic(), 0))
             client, call = (kept, once)[number % 2], GITHUB.call(delivery=f"honest-{began}-{number}")
             asked.append(
-                tasks.create_task(send_and_time(deliveries, partial(client.post, GITHUB.path, **call), GITHUB.path, 202))
+                tasks.create_task(
+                    send_and_time(deliveries, partial(client.post, GITHUB.path, **call), GITHUB.path, 202)
+                )
             )
             if number % 5 == 0:
                 path, expected = list(PAGES.items())[number // 5 % len(PAGES)]

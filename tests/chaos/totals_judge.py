@@ -9,11 +9,18 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from pymongo.asynchronous.client_session import AsyncClientSession
 
+from accounting.infra.snapshot_read import snapshot_read
 from accounting.ledger.rows import NOT_OPEN
-from accounting.one_moment import snapshot_read
-from accounting.totals.reading import EVERYTHING, GROUPS, Database, totals_in_snapshot, totals_pipeline, usage_totals
-from accounting.totals.rebuilding import rebuild, find_differences
+from accounting.totals.rebuild import find_differences, rebuild
 from accounting.totals.sums import HOURS, LABELS, SUMMED, TOKENS, TOTALS
+from accounting.totals.usage_query import (
+    EVERYTHING,
+    GROUPS,
+    Database,
+    totals_in_snapshot,
+    totals_pipeline,
+    usage_totals,
+)
 from accounting.usage import UsageTotals
 from workers.setting_values import Address
 

@@ -109,12 +109,12 @@ def test_only_what_works_on_runs_loads_ag2_or_the_tasks_of_celery() -> None:
     """One after another in one process: each line names what was loaded by then."""
     modules = (
         "workers.celery",
-        "triggers.gateway.app",
-        "triggers.schedule.serve",
-        "triggers.change_stream.serve",
-        "triggers.gateway.serve",
+        "triggers.gateway.gateway_app",
+        "triggers.schedule.scheduler_role",
+        "triggers.change_stream.watcher_role",
+        "triggers.gateway.gateway_role",
         "workers.reconciling.reconciler",
-        "ops.exporter.serve",
+        "ops.exporter.exporter_role",
     )
     unwanted = {"ag2", "openai", "autogen", "workflows.chat", "workers.tasks"}
     code = f"""

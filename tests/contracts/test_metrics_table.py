@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from ops.exporter.metrics import StoreCollector
-from ops.exporter.snapshot import Snapshot
-from triggers.change_stream.metrics import StreamMetrics
-from triggers.gateway.metrics import GatewayMetrics
-from triggers.schedule.metrics import ScheduleMetrics
+from ops.exporter.exporter_metrics import StoreCollector
+from ops.exporter.store_snapshot import Snapshot
+from triggers.change_stream.stream_metrics import StreamMetrics
+from triggers.gateway.gateway_metrics import GatewayMetrics
+from triggers.schedule.schedule_metrics import ScheduleMetrics
 from workers.process.worker_metrics import WorkerMetrics
 from workers.reconciling.metrics import ReconcileMetrics
 
@@ -121,7 +121,9 @@ def test_only_the_exporter_names_apps() -> None:
 @pytest.mark.parametrize("path", WATCHING, ids=lambda path: str(path.relative_to(ROOT)))
 def test_alerts_and_dashboards_name_metrics_that_exist(path: Path) -> None:
     of_histograms = ("", "_bucket", "_sum", "_count", "_created")
-    known = {row.name + part for row in exposed_rows() for part in (of_histograms if row.kind == "histogram" else ("",))}
+    known = {
+        row.name + part for row in exposed_rows() for part in (of_histograms if row.kind == "histogram" else ("",))
+    }
     known |= {row.name.removesuffix("_total") + "_created" for row in exposed_rows() if row.kind == "counter"}
 
     named = set(re.findall(r"\bunattended_[a-z_]+\b", documented_alternatives(path.read_text(encoding="utf-8"))))

@@ -15,12 +15,12 @@ from urllib.parse import urlencode
 import yaml
 from pymongo import MongoClient
 
-from ops.demo.scenario import SECRET_VARIABLE, new_secret, prepare_packages
+from ops.demo.demo_scenario import SECRET_VARIABLE, new_secret, prepare_packages
 from ops.free_ports import find_free_address
 from tests.e2e.product import as_json, descendants, environment, started_command, wait_until
 from tests.integration.model_server import Answer, ModelServer, call, completion, model_server, refusal, usage
 from tests.integration.stage import write_package
-from triggers.webhook.standard import decode_secret, sign
+from triggers.webhook.schemes.standard_webhooks import decode_secret, sign
 
 SAY_READY = ("gateway", "scheduler", "watcher", "worker")  # the exporter is ready when it is scraped well
 FORM = "application/x-www-form-urlencoded"

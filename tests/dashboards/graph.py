@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from tests.dashboards.looks import PALETTE, fixed_colors, hexadecimal
+from tests.dashboards.theme import PALETTE, fixed_colors, hexadecimal
 from tests.dashboards.units import format_value
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 8, 6, 20

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from tests.dashboards.looks import hexadecimal, threshold_color
+from tests.dashboards.theme import hexadecimal, threshold_color
 from tests.dashboards.units import format_value
 from tests.prometheus_server import Series
 

@@ -10,9 +10,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from tests.dashboards.asked import DashboardQuery, interpolate
 from tests.dashboards.graph import Line, draw_graph
 from tests.dashboards.numbers import draw_bars, draw_stat, draw_table, series_name
+from tests.dashboards.panel_queries import DashboardQuery, interpolate
 from tests.dashboards.small_png import small_screenshot
 from tests.integration.triggers.chromium import chromium
 

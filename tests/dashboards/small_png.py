@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.async_api import Page
 
-from tests.dashboards.looks import COLORS, PALETTE
+from tests.dashboards.theme import COLORS, PALETTE
 
 # In the browser, which knows how to read its own screenshots: the colours that have a meaning, then the commonest, and
 # for each pixel the nearest.

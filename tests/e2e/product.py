@@ -41,7 +41,9 @@ def as_json(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) ->
 
 
 @contextmanager
-def started_command(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def started_command(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """The command in the background; its output goes to cwd/output."""
     with (cwd / "output").open("ab") as output:
         process = subprocess.Popen(

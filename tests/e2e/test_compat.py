@@ -45,12 +45,12 @@ STARTED = sorted(name for name, why in NOT_STARTED.items() if why is None)
 LOAD_EACH_FILE = """
 import json, sys
 from pathlib import Path
-from workflows.chat.errors import PackageDefect
-from workflows.chat.tool_modules import PackageModules
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.package_modules import PackageModules
 from workflows.package.findings import Findings
 from workflows.package.loader import load_package
-from workflows.package.reading.code import PackageCode
-from workflows.package.reading.section import Section
+from workflows.package.readers.code.package_code import PackageCode
+from workflows.package.readers.section import Section
 
 said = {}
 for orchestrator in sorted(Path(sys.argv[1]).glob("*/orchestrator.*")):
@@ -64,7 +64,7 @@ for orchestrator in sorted(Path(sys.argv[1]).glob("*/orchestrator.*")):
             error = None
         except PackageDefect as defect:
             error = str(defect)
-        said[f"{package.name}/{file.name}"] = [[each.code for each in findings.all if each.blocks], error]
+        said[f"{package.name}/{file.name}"] = [[each.code for each in findings.all if each.is_blocking], error]
 served = [name for name in sys.modules if name.split(".")[0] in ("logs", "core", "mozaiksai", "factory_app", "autogen")]
 print(json.dumps({"files": said, "in sys.modules": served}))
 """

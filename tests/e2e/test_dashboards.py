@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.asked import ALL, DashboardQuery, Document, DashboardWindow, dashboards, panels
 from tests.dashboards.busy_system import BusySystem, busy_system, targets_file
+from tests.dashboards.panel_queries import ALL, DashboardQuery, DashboardWindow, Document, dashboards, panels
 from tests.dashboards.picture import picture_of
 from tests.e2e.product import wait_until
 from tests.prometheus_server import PrometheusServer, Series, prometheus, scrape_config

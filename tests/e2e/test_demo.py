@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.product import is_alive, descendants, started_command, unattended, wait_until
+from tests.e2e.product import descendants, is_alive, started_command, unattended, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

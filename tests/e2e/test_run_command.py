@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.e2e.product import COMMAND, is_alive, descendants, environment, one_line, unattended, wait_until
+from tests.e2e.product import COMMAND, descendants, environment, is_alive, one_line, unattended, wait_until
 from tests.unit.ops.test_one_run_guide import write_guide
 from tests.unit.workflows.packages import rule, write_package, write_tool
 
@@ -151,7 +151,9 @@ def test_an_unknown_option_is_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_a_package_with_a_finding_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
-    broken = write_small_package(tmp_path / "broken", orchestrator={"workflow_name": "Small", "initial_agent": "Nobody"})
+    broken = write_small_package(
+        tmp_path / "broken", orchestrator={"workflow_name": "Small", "initial_agent": "Nobody"}
+    )
 
     done = run(str(broken), cwd=tmp_path)
 

@@ -109,7 +109,9 @@ def served_model(address: str) -> dict[str, int]:
             text = answer.read().decode()
         return {name: float(value) for name, value in re.findall(r"^llamacpp:(\w+) (\S+)$", text, re.MULTILINE)}
 
-    counts = wait_until("the server is idle", lambda: (now := counted())["requests_processing"] == 0 and now, within_s=20)
+    counts = wait_until(
+        "the server is idle", lambda: (now := counted())["requests_processing"] == 0 and now, within_s=20
+    )
     return {"input": int(counts["prompt_tokens_total"]), "output": int(counts["tokens_predicted_total"])}
 
 

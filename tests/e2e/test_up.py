@@ -11,7 +11,16 @@ import psutil
 import pytest
 
 from ops.free_ports import find_free_address
-from tests.e2e.product import is_alive, as_json, descendants, environment, one_line, started_command, unattended, wait_until
+from tests.e2e.product import (
+    as_json,
+    descendants,
+    environment,
+    is_alive,
+    one_line,
+    started_command,
+    unattended,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -30,7 +39,9 @@ class Machine:
     @contextmanager
     def up(self) -> Iterator[psutil.Process]:
         with started_command("up", cwd=self.folder, env=self.env) as process:
-            wait_until("every role is ready", lambda: self.ready_roles() >= {"gateway", "scheduler", "watcher", "worker"})
+            wait_until(
+                "every role is ready", lambda: self.ready_roles() >= {"gateway", "scheduler", "watcher", "worker"}
+            )
             yield psutil.Process(process.pid)
         (self.folder / "output").unlink()
 

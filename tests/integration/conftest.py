@@ -12,10 +12,10 @@ from kombu import pools
 from pymongo import AsyncMongoClient
 from ulid import ULID
 
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
 from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage
-from workers.services import Services
+from workers.embedded_services import Services
 from workers.settings import Settings
 from workers.store.run_store import RunStore, connect
 

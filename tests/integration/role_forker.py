@@ -19,11 +19,11 @@ EAGER = (
     "celery.bin.worker",
     "celery.concurrency.thread",
     "kombu.transport.redis",
-    "triggers.role",
-    "triggers.schedule.serve",
+    "triggers.role_context",
+    "triggers.schedule.scheduler_role",
     "workers.process.worker",
     "workers.run_loop",
-    "workers.serve",
+    "workers.worker_role",
 )
 
 

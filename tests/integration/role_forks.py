@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ops.supervisor import PROGRAM
+from ops.processes.supervisor import PROGRAM
 
 FORKER = Path(__file__).with_name("role_forker.py")
 

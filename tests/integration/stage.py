@@ -16,7 +16,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 from ulid import ULID
 
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.role_forks import FORKS
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import celery_config

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
-from triggers.api.problems import invalid_fields
+from triggers.api.api_problems import invalid_fields
 from triggers.api_keys import HOW_TO_APPROVE, ApiKey
-from triggers.gateway.problems import ProblemError
+from triggers.gateway.http_problems import ProblemError
 
 CALLER_SCOPE_KEY = "unattended.caller"  # where the door leaves it in a request's scope
 

@@ -27,8 +27,8 @@ class BudgetRequest(RequestModel):
     workflow: Name | None = Field(None, description="Only of this workflow. Needed where `app_id` is null.")
     window: Window = Field(description="`total` has no end; of `run` each run may spend that much.")
     unit: Unit
-    limit: Annotated[float, Field(ge=0, le=MAX_TOKENS), with_error("must be a number from 0 on, of tokens or USD")] = Field(
-        description="Tokens, input and output, or USD."
+    limit: Annotated[float, Field(ge=0, le=MAX_TOKENS), with_error("must be a number from 0 on, of tokens or USD")] = (
+        Field(description="Tokens, input and output, or USD.")
     )
     timezone: Annotated[str, Field(max_length=100)] = Field("UTC", description="Whose hours, days and months.")
     soft: bool = Field(False, description="It warns, and stops nothing.")

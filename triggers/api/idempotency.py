@@ -17,7 +17,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError, WTimeoutError
 
 from triggers.api.field_types import with_error
-from triggers.gateway.problems import ProblemError
+from triggers.gateway.http_problems import ProblemError
 
 RETENTION = timedelta(days=7)
 MAX_KEY_LENGTH = 255

@@ -15,8 +15,8 @@ from typing import Protocol, TypeVar
 from pymongo.errors import PyMongoError
 
 from triggers.api.access import unauthorized_problem
-from triggers.api_keys import ApiKey, hash_key, has_key_format
-from triggers.gateway.problems import ProblemError
+from triggers.api_keys import ApiKey, has_key_format, hash_key
+from triggers.gateway.http_problems import ProblemError
 from triggers.token_bucket import TokenBuckets
 
 log = logging.getLogger(__name__)

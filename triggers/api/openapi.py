@@ -83,7 +83,10 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def _problem_response(status: int) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
-    answer: dict[str, Any] = {"description": _PROBLEM_DESCRIPTIONS[status], "content": {"application/problem+json": {"schema": schema}}}
+    answer: dict[str, Any] = {
+        "description": _PROBLEM_DESCRIPTIONS[status],
+        "content": {"application/problem+json": {"schema": schema}},
+    }
     return answer | ({"headers": _RETRY_AFTER} if status in (429, 503) else {})
 
 

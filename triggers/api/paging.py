@@ -16,9 +16,9 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 from starlette.requests import HTTPConnection
 
-from triggers.api.answers import to_json_bytes
 from triggers.api.field_types import with_error
-from triggers.gateway.problems import ProblemError
+from triggers.api.json_responses import to_json_bytes
+from triggers.gateway.http_problems import ProblemError
 
 MAX_LIMIT = 1_000
 DEFAULT_LIMIT = 100

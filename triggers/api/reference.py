@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from triggers.api.openapi import ApiDescription
 from triggers.api.reference_operation import Operation, inline_html, operation_html
-from triggers.api.schema_words import Schemas
+from triggers.api.schema_text import Schemas
 
 _STYLE = Path(__file__).with_suffix(".css")
 

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
-from triggers.api.schema_words import SchemaField, Schemas
+from triggers.api.schema_text import SchemaField, Schemas
 
 _CODE = re.compile(r"`([^`]+)`")
 _HOST = "http://127.0.0.1:8400"
@@ -116,7 +116,9 @@ def _responses_html(operation: Operation, schemas: Schemas) -> Iterator[str]:
         content = answer.get("content", {})
         schema = next((each.get("schema", {}) for each in content.values()), None)
         words = "" if schema is None else escape(schemas.describe_type(schema))
-        rows.append(f"<tr><td><code>{status}</code></td><td>{words}</td><td>{inline_html(answer['description'])}</td></tr>")
+        rows.append(
+            f"<tr><td><code>{status}</code></td><td>{words}</td><td>{inline_html(answer['description'])}</td></tr>"
+        )
         if status.startswith("2") and schema is not None:
             told |= {field.name: replace(field, needed=False) for field in schemas.fields(schema)}
     head = '<tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">When</th></tr>'

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from triggers.api.field_types import MAX_NAME, WHOLE, Moment, Name, with_error
 from workers.store.run import HoldKind, RunState
-from workflows.package.priority import MIN_PRIORITY, MAX_PRIORITY, DEFAULT_PRIORITY
+from workflows.package.trigger_specs.priority import DEFAULT_PRIORITY, MAX_PRIORITY, MIN_PRIORITY
 
 Priority = Annotated[
     int,
@@ -85,7 +85,9 @@ class RunAnswer(RequestModel):
     question: QuestionRef = Field(
         description="`number` or `id` of one of the run's `questions`: the answer is for this one and no other."
     )
-    message: NonEmptyText | None = Field(None, description="What the user says, where the question is of kind `message`.")
+    message: NonEmptyText | None = Field(
+        None, description="What the user says, where the question is of kind `message`."
+    )
     responses: dict[str, dict[str, Any]] | None = Field(
         None, description="What the question's tool gets, by its keys: `{tool: {key: value}}`."
     )

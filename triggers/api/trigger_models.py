@@ -8,9 +8,11 @@ from pydantic.config import JsonDict
 
 from triggers.api.field_types import Moment, Name, Ordinal, with_error
 from triggers.api.run_models import RequestModel, ResponseModel
-from triggers.control.pausing import MAX_NOTE_LENGTH
+from triggers.control.trigger_pauses import MAX_NOTE_LENGTH
 
-SPEC_DESCRIPTION = "As in a package's triggers.yaml: name, type, and the fields of that type. It is of one app, without `apps`."
+SPEC_DESCRIPTION = (
+    "As in a package's triggers.yaml: name, type, and the fields of that type. It is of one app, without `apps`."
+)
 _EXAMPLE_SPEC: JsonDict = {"name": "nightly", "type": "schedule", "cron": "30 2 * * 1-5", "timezone": "Europe/London"}
 ResumeFromField = Annotated[
     Literal["now", "token"] | Moment,

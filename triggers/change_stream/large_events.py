@@ -10,11 +10,11 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 
-from triggers.change_stream.bunches import EventIntake
-from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.plan import StreamPlan
-from triggers.change_stream.source import EventTooLargeError, StreamSource, StreamRefusedError
-from triggers.change_stream.store import Gap, StreamPosition, StreamStore
+from triggers.change_stream.event_batcher import EventIntake
+from triggers.change_stream.resume_token_store import Gap, StreamPosition, StreamStore
+from triggers.change_stream.stream_metrics import StreamMetrics
+from triggers.change_stream.stream_plan import StreamPlan
+from triggers.change_stream.stream_source import EventTooLargeError, StreamRefusedError, StreamSource
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
 
-from workflows.package.trigger_specs.change import LoopGuard
+from workflows.package.trigger_specs.change_spec import LoopGuard
 
 MAX_DOCUMENTS = 10_000
 MAX_EVENTS = 100_000
@@ -77,9 +77,7 @@ class LoopGuards:
         return window
 
     def _keep_within_bounds(self) -> None:
-        while len(self._windows) > 1 and (
-            len(self._windows) > self._max_documents or self._events > self._max_events
-        ):
+        while len(self._windows) > 1 and (len(self._windows) > self._max_documents or self._events > self._max_events):
             _, oldest = self._windows.popitem(last=False)
             self._events -= len(oldest.starts)
 

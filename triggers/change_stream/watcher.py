@@ -5,9 +5,18 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from triggers.change_stream.keeper import StreamReader, Subscription
-from triggers.change_stream.known import TriggerSnapshot, WatchedTriggers
+from pymongo.asynchronous.database import AsyncDatabase
+
+from triggers.change_stream.change_intake import ChangeIntake
+from triggers.change_stream.loop_guard import LoopGuards
+from triggers.change_stream.run_starter import RunStarter
+from triggers.change_stream.stream_plan import group_by_stream, plan_stream
+from triggers.change_stream.stream_reader import StreamReader, Subscription
+from triggers.change_stream.watched_triggers import TriggerSnapshot, WatchedTriggers
+from triggers.run_finished.ended_runs_intake import EndedRunsIntake
+from triggers.run_finished.ended_runs_plan import RUNS_COLLECTION, plan_ended_runs_stream
 from triggers.service_loop import repeat
 
 log = logging.getLogger(__name__)
@@ -26,7 +35,13 @@ def identity_step(step: Step) -> Step:
 
 
 class Watcher:
-    def __init__(self, watched_triggers: WatchedTriggers, *, subscriptions_for: SubscriptionFactory, stream_reader_for: StreamReaderFactory) -> None:
+    def __init__(
+        self,
+        watched_triggers: WatchedTriggers,
+        *,
+        subscriptions_for: SubscriptionFactory,
+        stream_reader_for: StreamReaderFactory,
+    ) -> None:
         self._watched_triggers = watched_triggers
         self._subscriptions_for = subscriptions_for
         self._stream_reader_for = stream_reader_for
@@ -77,3 +92,26 @@ class Watcher:
                 reason = "no package here has this workflow"
                 log.warning("chain_waits_in_vain", extra={"trigger": trigger, "workflow": workflow, "reason": reason})
         self._reported_inactive, self._reported_missing = snapshot.inactive, snapshot.missing_workflows
+
+
+class SubscriptionBuilder:
+    """Loop guards outlive the readers: they remember what happened before a trigger was edited."""
+
+    def __init__(self, starter: RunStarter, database: AsyncDatabase[dict[str, Any]]) -> None:
+        self._starter = starter
+        self._database = database
+        self._guards = LoopGuards()
+
+    def __call__(self, snapshot: TriggerSnapshot) -> Sequence[Subscription]:
+        own_database = self._database.name
+        readers = [
+            Subscription(
+                plan_stream(stream, watches, own_database=own_database),
+                ChangeIntake(watches, self._starter, self._guards),
+            )
+            for stream, watches in group_by_stream(snapshot.change_triggers, own_database=own_database).items()
+        ]
+        if snapshot.chains:
+            intake = EndedRunsIntake(snapshot.chains, self._starter, self._database[RUNS_COLLECTION])
+            readers.append(Subscription(plan_ended_runs_stream(snapshot.chains, own_database=own_database), intake))
+        return readers

@@ -18,11 +18,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from triggers.form.accept_header import is_page_requested
-from triggers.form.page import problem_page
-from triggers.gateway.admission import ConnectionAdmission, RequestSlot, WaitQueue, QueueName, route_group
-from triggers.gateway.body import READ_TIMEOUT_S, is_declared_too_large
-from triggers.gateway.metrics import CloseReason
-from triggers.gateway.problems import ProblemError, problem_response, unavailable_problem
+from triggers.form.form_page import problem_page
+from triggers.gateway.connection_admission import ConnectionAdmission, QueueName, RequestSlot, WaitQueue, route_group
+from triggers.gateway.gateway_metrics import CloseReason
+from triggers.gateway.http_problems import ProblemError, problem_response, unavailable_problem
+from triggers.gateway.request_body import READ_TIMEOUT_S, is_declared_too_large
 
 MAX_HEAD_BYTES = 64 * 1024
 # Each header is four objects: without this, a head of 64 KB of empty headers would take 2 MB and count as 64 KB.

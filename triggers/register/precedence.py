@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from workflows.package.models import Package
-from workflows.package.trigger_specs.kinds import TriggerSpec
-from workflows.package.trigger_specs.run_finished import RunFinishedSpec
-from workflows.package.trigger_specs.schedule import AppsOfCollection
-from workflows.package.trigger_specs.trigger import is_expression
+from workflows.package.normal_form.package_model import Package
+from workflows.package.trigger_specs.base_trigger import is_expression
+from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
+from workflows.package.trigger_specs.schedule_spec import AppsOfCollection
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 
 def shadowing_spec(packages: Mapping[str, Package], workflow: str, name: str, app_id: str) -> TriggerSpec | None:

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Literal
 from urllib.parse import quote
 
-from workflows.package.models import Package
-from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.normal_form.package_model import Package
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 Origin = Literal["package", "api"]
 

@@ -14,11 +14,11 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from triggers.schedule.apps import AppsUnreadableError, iter_app_batches
-from triggers.schedule.firing import ScheduleFire
-from triggers.schedule.skips import APPS_UNREADABLE, NO_APPS, UNUSABLE_APP, Skip
-from triggers.schedule.starting import TickStarter
-from triggers.schedule.store import DueSchedule, ScheduleStore
+from triggers.schedule.due_schedules import ScheduleFire
+from triggers.schedule.schedule_apps import AppsUnreadableError, iter_app_batches
+from triggers.schedule.schedule_store import DueSchedule, ScheduleStore
+from triggers.schedule.tick_plan import APPS_UNREADABLE, NO_APPS, UNUSABLE_APP, Skip
+from triggers.schedule.tick_starter import TickStarter
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from triggers.schedule.schedules import spec_of
-from triggers.schedule.skips import BUFFER_FULL, OVERLAP
+from accounting.infra.aio import gather_all
+from triggers.schedule.schedule_triggers import spec_of
+from triggers.schedule.tick_plan import BUFFER_FULL, OVERLAP
 from triggers.schedule.ticks import Tick
 from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run import UNFINISHED
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 MAX_CANCELLED = 100  # at once; more go on side by side only where somebody changed the overlap from `allow`
 CANCELLED_BY = "its schedule, which starts the next one"
@@ -71,7 +71,9 @@ async def _count_unfinished(runs: RunStore, ticks: Sequence[Tick], only: Mapping
     by_workflow: dict[str, list[Tick]] = {}
     for tick in ticks:
         by_workflow.setdefault(tick.trigger.workflow, []).append(tick)
-    found = await gather_all(_count_unfinished_of_workflow(runs, workflow, some, only) for workflow, some in by_workflow.items())
+    found = await gather_all(
+        _count_unfinished_of_workflow(runs, workflow, some, only) for workflow, some in by_workflow.items()
+    )
     return {place: count for counts in found for place, count in counts.items()}
 
 

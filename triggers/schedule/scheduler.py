@@ -16,20 +16,19 @@ from typing import Any, Protocol
 
 from pymongo.asynchronous.database import AsyncDatabase
 
+from accounting.infra.aio import gather_all
 from triggers.acceptance import Acceptance
-from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger
-from triggers.schedule.apps import iter_batches
+from triggers.register.trigger_store import TriggerStore
+from triggers.schedule.due_schedules import DueReader, ScheduleFire, is_for_another_scheduler, log_fire, plan_fire
 from triggers.schedule.fan_out import FanOut
-from triggers.schedule.firing import ScheduleFire, plan_fire, is_for_another_scheduler, log_fire
-from triggers.schedule.metrics import ScheduleMetrics
-from triggers.schedule.reading import DueReader
-from triggers.schedule.schedules import declared_schedules, has_apps
-from triggers.schedule.starting import TickStarter
-from triggers.schedule.store import DueSchedule, ScheduleStore, read_state
+from triggers.schedule.schedule_apps import iter_batches
+from triggers.schedule.schedule_metrics import ScheduleMetrics
+from triggers.schedule.schedule_store import DueSchedule, ScheduleStore, read_state
+from triggers.schedule.schedule_triggers import declared_schedules, has_apps
+from triggers.schedule.tick_starter import TickStarter
 from workers.store.run_store import RunStore
-from workers.together import gather_all
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 log = logging.getLogger(__name__)
 

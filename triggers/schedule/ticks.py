@@ -1,16 +1,23 @@
 """A tick: one nominal time of a schedule for one app, and the run that is asked for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
+from typing import Any
 
-from triggers.happening import build_run_request
-from triggers.register.record import TriggerRecord
+from ulid import ULID
+
+from triggers.occurrence import Occurrence, build_run_request
 from triggers.register.trigger import Trigger
-from triggers.schedule.happenings import tick_occurrence
-from triggers.schedule.jitter import jittered_start
-from triggers.schedule.schedules import spec_of
-from triggers.schedule.store import DueSchedule
+from triggers.register.trigger_record import TriggerRecord
+from triggers.schedule.schedule_store import DueSchedule
+from triggers.schedule.schedule_triggers import spec_of
+from triggers.schedule.tick_plan import MILLISECOND, next_nominal
 from workers.store.run import RunRequest
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+
+_BITS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,3 +60,36 @@ def make_tick(due: DueSchedule, nominal: datetime, app_id: str, *, fired_at: dat
 def order_key_of(trigger: Trigger) -> str | None:
     """Of runs that may wait for each other: the store lets one of them be worked on at a time."""
     return f"schedule/{trigger.label}" if spec_of(trigger).overlap in ("buffer_one", "cancel_previous") else None
+
+
+def tick_occurrence(trigger: Trigger, app_id: str, nominal: datetime, *, fired_at: datetime) -> Occurrence:
+    """The same id whoever makes it whenever: no nominal time is run twice."""
+    at = nominal.isoformat()
+    data = {"nominal_at": at, "fired_at": fired_at.isoformat(), "app_id": app_id}
+    return Occurrence(trigger, app_id, at, fired_at, data, nominal_at=nominal)
+
+
+def manual_tick_occurrence(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
+    at = now.isoformat()
+    data = {"nominal_at": at, "fired_at": at, "app_id": app_id, **event}
+    return Occurrence(trigger, app_id, f"manual:{ULID()}", now, data)
+
+
+def jittered_start(spec: ScheduleSpec, trigger_id: str, app_id: str, nominal: datetime) -> datetime | None:
+    """When a run may start; None where there is no jitter. Before the next nominal time, whatever the jitter is."""
+    if not spec.jitter:
+        return None
+    widest = spec.jitter
+    following = next_nominal(spec, after=nominal)
+    if following is not None:
+        widest = min(widest, following - nominal - MILLISECOND)
+    return (
+        nominal
+        + (widest * _hash_fraction(f"{trigger_id}\0{app_id}\0{nominal.isoformat()}")) // MILLISECOND * MILLISECOND
+    )
+
+
+def _hash_fraction(text: str) -> float:
+    """From 0 to 1."""
+    digest = blake2b(text.encode(), digest_size=_BITS // 8).digest()
+    return int.from_bytes(digest, "big") / float((1 << _BITS) - 1)

@@ -1,6 +1,7 @@
 """Celery's consumer as wake-ups need it: one message at a time on RabbitMQ, no notes about messages in Redis, and never
 waiting for a Redis that is silent."""
 
+from time import monotonic
 from typing import Any, ClassVar
 
 from celery.worker.consumer import Consumer
@@ -8,7 +9,6 @@ from kombu.transport.virtual import Message
 from typing_extensions import override
 
 from workers.broker.options import SOCKET_TIMEOUT_S
-from workers.broker.silence import disconnect_stalled_redis
 
 _CelerySteps: Any = Consumer.Blueprint
 _UNUSED_STEP = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
@@ -52,3 +52,13 @@ class WakeupConsumer(Consumer):
             consumer: Any = self.task_consumer  # type: ignore[attr-defined]  # a step of Celery sets it; it consumes after this
             consumer.no_ack, consumer.channel.Message = True, Ticket
             hub.call_repeatedly(SOCKET_TIMEOUT_S, disconnect_stalled_redis, connection)
+
+
+def disconnect_stalled_redis(connection: Any) -> None:
+    """Raises the kind of error after which the consumer connects again."""
+    for channel in list(connection.transport.cycle._channels):
+        polling = channel._in_poll
+        # redis-py notes with each answer when the connection is due for a look.
+        if polling and monotonic() > polling.next_health_check + SOCKET_TIMEOUT_S:
+            polling.disconnect()  # or closing the channel would wait for the answer
+            raise ConnectionResetError("Redis has not answered for too long")

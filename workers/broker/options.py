@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from workers.broker.health_checks import enable_health_checks
-from workers.broker.url import Broker
+from kombu.transport import redis as kombu_redis
+
+from workers.broker.broker_url import Broker
 
 SOCKET_TIMEOUT_S = 5
 
@@ -71,3 +72,12 @@ def rabbitmq_config(broker: Broker) -> dict[str, Any]:
         # It would count upwards from our one message after each reconnect.
         "worker_enable_prefetch_count_reduction": False,
     }
+
+
+def enable_health_checks() -> None:
+    transport: Any = kombu_redis
+    transport.accepts_argument = _accepts_option  # asked for this option only
+
+
+def _accepts_option(_constructor: object, _option: str) -> bool:
+    return True  # every redis-py that we may be installed with does

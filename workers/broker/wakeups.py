@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from workers.broker.publisher import VERSION, Publish, Publisher, celery_publisher
-from workers.landmarks import crash_point
+from workers.crash_points import crash_point
 
 __all__ = ["VERSION", "Publish", "Wakeups", "celery_publisher"]
 

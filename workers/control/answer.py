@@ -18,14 +18,14 @@ from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError, check_storable
 from workers.store.transitions import moves
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 
 MAX_ANSWER = 256 * 1024  # bytes
 MAX_ANSWERS = 2 * 1024 * 1024  # of one run, which keeps them all
 MAX_BY = 200
-MAX_QUESTIONS = 20  # of one turn, see `workflows.chat.people`
+MAX_QUESTIONS = 20  # of one turn, see `workflows.chat.questions.package_call`
 MAX_SHOWN = 40  # of a question's name that was never asked
 
 # Never a context or an input: those may be megabytes.

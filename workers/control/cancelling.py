@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from accounting.totals.reading import run_totals
+from accounting.totals.usage_query import run_totals
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
 from workers.control.errors import RefusedError
 from workers.store.run import RunState

@@ -12,13 +12,13 @@ from typing import Any
 
 from pymongo import ASCENDING
 
+from accounting.infra.aio import gather_all
 from workers.control.changed import Changed
 from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.matching import Matching
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 BATCH = 100
 SIDE_BY_SIDE = 20

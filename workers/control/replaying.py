@@ -21,7 +21,7 @@ from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import Document, literal
 from workers.store.run_store import RunStore
 from workers.store.transitions import moves
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 

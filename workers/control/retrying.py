@@ -10,7 +10,7 @@ from workers.store.ordering import awaited_order_of
 from workers.store.run import TERMINAL, HoldKind, RunState
 from workers.store.run_document import READY, Document
 from workers.store.run_store import RunStore
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from accounting.totals.reading import run_totals
+from accounting.totals.usage_query import run_totals
 from workers.control.effects import effects_of
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import replays_of

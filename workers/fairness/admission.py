@@ -27,7 +27,7 @@ from workers.store.ordering import order_key_of
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunState, labels
 from workers.store.run_store import RunStore
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from accounting.budgets.keeper import BudgetService
+from accounting.budgets.service import BudgetService
 from accounting.usage import UsageTotals
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, RunState, labels

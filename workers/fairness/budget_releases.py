@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 
 from pymongo import ASCENDING, DESCENDING
 
-from accounting.budgets.keeper import HELD_BY_PREFIX
-from accounting.budgets.places import EffectiveBudget, effective_budget
-from accounting.budgets.store import BudgetStore, StoredBudget
+from accounting.budgets.budget_store import BudgetStore, StoredBudget
+from accounting.budgets.effective_budgets import EffectiveBudget, effective_budget
+from accounting.budgets.service import HELD_BY_PREFIX
 from accounting.budgets.window_store import WindowStore
 from workers.fairness.held import EACH_LIMIT, ON_ITS_WAY, HeldRuns
 from workers.fairness.letting_go import round_from
 from workers.store.run import HoldKind
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,9 @@ class BudgetReleases:
 
     async def _free(self, asked: Sequence[StoredBudget]) -> Set[str]:
         """Which have room, of those that are not for each app: asked for together."""
-        of_one = [effective_budget(kept, kept.budget.app_id, set()) for kept in asked if not kept.budget.is_for_each_app]
+        of_one = [
+            effective_budget(kept, kept.budget.app_id, set()) for kept in asked if not kept.budget.is_for_each_app
+        ]
         return {HELD_BY_PREFIX + each.budget.id for each in await self._with_room(of_one)}
 
     async def _release_by_app(self, limit: str, known: Mapping[str, StoredBudget], most: int) -> int:

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from accounting.infra.aio import gather_all
 from workers.fairness.caps import Caps
 from workers.fairness.held import Head, HeldRuns, is_of_workflow
 from workers.fairness.rates import Rates
-from workers.together import gather_all
 
 T = TypeVar("T", bound=Hashable)
 

@@ -12,14 +12,14 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
+from accounting.infra.aio import gather_all
 from workers.fairness.caps import Caps
 from workers.fairness.held import HeldRuns
 from workers.fairness.letting_go import LettingGo, round_from
 from workers.fairness.rates import Rates
 from workers.store.run import HoldKind
 from workers.store.run_store import RunStore
-from workers.together import gather_all
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 

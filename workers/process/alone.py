@@ -33,7 +33,7 @@ from workers.store.losses import WorkerLosses
 from workers.store.ownership import BEATS_PER_LEASE, Ownership
 from workers.store.run import Claim, LeaseLostError, labels
 from workers.store.run_store import RunStore
-from workflows.chat.working_directory import WORKING_DIRECTORY
+from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
 
 log = logging.getLogger(__name__)
 

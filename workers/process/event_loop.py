@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from workflows.chat.forked_copies import exit_if_forked
+from workflows.chat.package_code.forked_copies import exit_if_forked
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 from typing_extensions import override
 
-from workers.process.health import Health, health_report
+from workers.process.role_health import Health, health_report
 from workers.setting_values import Address
 from workers.settings import SettingsError
 

@@ -18,12 +18,12 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from workers.process.event_loop import DaemonThreads
-from workflows.chat.agents import PackageCache, BuiltPackage
-from workflows.chat.errors import PackageChanged, PackageDefect, PackageSlow
-from workflows.chat.incidents import error_text
+from workflows.chat.agents.built_packages import BuiltPackage, PackageCache
+from workflows.chat.chat_errors import PackageChanged, PackageDefect, PackageSlow
+from workflows.chat.package_code.incidents import error_text
 from workflows.package.catalog import Catalog
-from workflows.package.models import Package
-from workflows.package.requirements import missing_environment_error
+from workflows.package.environment_requirements import missing_environment_error
+from workflows.package.normal_form.package_model import Package
 
 log = logging.getLogger(__name__)
 

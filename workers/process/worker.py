@@ -18,12 +18,12 @@ from uuid import uuid4
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.holder import ReserverIdentity
-from accounting.budgets.keeper import BudgetService
-from accounting.grouped import BulkWriter
+from accounting.budgets.service import BudgetService
+from accounting.budgets.window_accounts import ReserverIdentity
+from accounting.infra.bulk_writer import BulkWriter
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
-from accounting.totals.reading import run_totals_by_id
+from accounting.totals.usage_query import run_totals_by_id
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
 from workers.fairness.admission import Admission
@@ -34,9 +34,9 @@ from workers.logs import redact_logs, redact_streams
 from workers.process.alone import PLACES_ALONE, AloneProcesses
 from workers.process.event_loop import WorkerLoop
 from workers.process.forked_copy import drop_all
-from workers.process.health import StorePulse
 from workers.process.heartbeat import Heartbeat
 from workers.process.package_builds import PackageBuilds
+from workers.process.role_health import StorePulse
 from workers.process.watchdog import Watchdog, exit_stuck_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
@@ -46,18 +46,18 @@ from workers.store.ownership import Ownership, found_within_s
 from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
-from workflows.chat.agents import PackageCache, BuiltPackage
-from workflows.chat.forked_copies import add_child_hook
-from workflows.chat.models import ModelRegistry
-from workflows.chat.tool_threads import ToolThreads
-from workflows.chat.working_directory import WORKING_DIRECTORY
-from workflows.context.external.reader import ExternalReader
-from workflows.context.loading import ContextSources
+from workflows.chat.agents.built_packages import BuiltPackage, PackageCache
+from workflows.chat.package_code.forked_copies import add_child_hook
+from workflows.chat.package_code.tool_threads import ToolThreads
+from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
+from workflows.chat.providers.model_registry import ModelRegistry
+from workflows.context.context_loader import ContextSources
+from workflows.context.external.external_reader import ExternalReader
 from workflows.context.redaction import Redactor
 from workflows.models_file import find_models_path, read_models_file
 from workflows.operator_file import find_operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 TOOL_THREADS = 64
 # A deploy waits for turns to end as long as the grace; then they are cut off, and their runs handed back within this.
@@ -90,7 +90,9 @@ class WorkerProcess:
         WORKING_DIRECTORY.pin()
         self._opened.callback(WORKING_DIRECTORY.unpin)
         models = read_models_file(find_models_path(self.settings.models, library=LIBRARY))
-        self._operator = read_operator_file(find_operator_path(self.settings.config), own_database=self.settings.database)
+        self._operator = read_operator_file(
+            find_operator_path(self.settings.config), own_database=self.settings.database
+        )
         self.redactor.hide(values_of_models(models.models, self.settings))
         self.redactor.hide(values_of_environment(self.settings))
         redact_logs(self.redactor)

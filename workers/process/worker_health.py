@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from celery import Celery
 from kombu import Connection
 
-from workers.broker.queue_length import count_messages
-from workers.process.consuming import ConsumerWatch, find_problems, find_stuck_problems
-from workers.process.health import Health, loop_problems
+from workers.broker.queue_depth import count_messages
+from workers.process.consumer_watch import ConsumerWatch, find_problems, find_stuck_problems
+from workers.process.role_health import Health, loop_problems
 
 if TYPE_CHECKING:
     from workers.process.worker import WorkerProcess

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from accounting.usage import ModelCall
 from workers.process.heartbeat import LossReason
 from workers.store.run import HoldKind, RunState
-from workflows.chat.transcript import Turn
+from workflows.chat.history.transcript import Turn
 from workflows.outcome import OutcomeKind
 
 OTHER = "_other"

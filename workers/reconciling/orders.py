@@ -10,12 +10,12 @@ import logging
 from collections import Counter
 from collections.abc import Collection
 
+from accounting.infra.aio import gather_all
 from workers.store.ordering import Order
 from workers.store.run import HoldKind
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.together import gather_all
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 

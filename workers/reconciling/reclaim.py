@@ -13,12 +13,12 @@ from collections import Counter
 import pymongo
 from pymongo.errors import PyMongoError
 
+from accounting.infra.aio import gather_all
 from workers.reconciling.batches import Question
 from workers.store.losses import LOSS_FIELDS, WorkerLosses
 from workers.store.run import RunState, labels
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from datetime import timedelta
 from pymongo.errors import PyMongoError
 
 from accounting.billing.outbox import Outbox
-from accounting.budgets.mending import BudgetReconciler
-from accounting.ledger.retention import LedgerRetention
-from accounting.store_errors import is_unavailable
+from accounting.budgets.reconcile import BudgetReconciler
+from accounting.infra.store_errors import is_unavailable
+from accounting.ledger.ledger_retention import LedgerRetention
 from accounting.totals.roll_up import RollUp
 from workers.fairness.budget_releases import BudgetReleases
 from workers.fairness.releases import Releases
@@ -36,7 +36,7 @@ from workers.reconciling.republish import Republish, Tickets
 from workers.reconciling.retention import Retention
 from workers.settings import Settings
 from workers.store.run_store import RunStore
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 

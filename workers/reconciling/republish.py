@@ -18,13 +18,13 @@ from typing import Any, Literal, Protocol, get_args
 
 from pymongo import DESCENDING
 
+from accounting.infra.aio import gather_all
 from workers.reconciling.batches import BATCH, MOST, Question
 from workers.store.run import RunState, labels
 from workers.store.run_document import NOT_READY, READY, Document
 from workers.store.run_store import RunStore
 from workers.store.transitions import sources_of
-from workers.together import gather_all
-from workers.waking import WakeupSender
+from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from workers.broker.queue_length import count_messages
+from workers.broker.queue_depth import count_messages
 from workers.broker.wakeups import Wakeups
 
 log = logging.getLogger(__name__)

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.chat.checkpoint import CheckpointError
-from workflows.chat.errors import ChatError
-from workflows.chat.incidents import error_text
-from workflows.context.documents import WriteRefusedError, WriteTooSlowError
-from workflows.context.missing import ContextError, ContextUnavailableError
+from workflows.chat.chat_errors import ChatError
+from workflows.chat.history.checkpoint import CheckpointError
+from workflows.chat.package_code.incidents import error_text
+from workflows.context.documents.document_access import WriteRefusedError, WriteTooSlowError
+from workflows.context.reads.missing_values import ContextError, ContextUnavailableError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 log = logging.getLogger(__name__)

@@ -10,14 +10,14 @@ from typing import Any
 from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
-from accounting.store_errors import is_unavailable
-from workers.landmarks import crash_point
+from accounting.infra.store_errors import is_unavailable
+from workers.crash_points import crash_point
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed
 from workers.steps.retry_policy import Finish, Requeue
 from workers.steps.turn_record import NOTHING_OWED, OwedAtSuccess, record_of_writes
 from workers.store.run import Claim, LeaseLostError, RunState, labels
-from workflows.context.documents import DocumentWrite, WriteRefusedError
+from workflows.context.documents.document_access import DocumentWrite, WriteRefusedError
 from workflows.outcome import Outcome, OutcomeKind
 
 log = logging.getLogger(__name__)

@@ -8,16 +8,15 @@ from typing import Any
 from workers.process.worker import WorkerProcess
 from workers.steps.run_chat import key_facts_of, run_facts
 from workers.store.run import Claim, labels
-from workflows.chat.agents import BuiltPackage
-from workflows.chat.journal import OpenTurn
-from workflows.chat.live import Conversation
-from workflows.chat.transcript import Turn
-from workflows.context.computing import recompute_variables
-from workflows.context.loading import load_context, purge_suppressed
-from workflows.context.previews import preview_values
-from workflows.context.reads import ContextReaders
+from workflows.chat.agents.built_packages import BuiltPackage
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.journal import OpenTurn
+from workflows.chat.history.transcript import Turn
+from workflows.context.context_loader import load_context, purge_suppressed
+from workflows.context.reads.computed_values import recompute_variables
+from workflows.context.reads.source_reads import ContextReaders, reread_values
 from workflows.context.redaction import Redactor, remove_hidden
-from workflows.context.refresh import reread_values
+from workflows.context.values.log_previews import preview_values
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,9 @@ async def load_run_context(chat: Conversation, claim: Claim, worker: WorkerProce
     chat.context = values
     sources = worker.context_sources
     if sources.include_schema:
-        readers = ContextReaders(facts.app_id, key_facts_of(package, claim), sources.read_document, sources.read_external)
+        readers = ContextReaders(
+            facts.app_id, key_facts_of(package, claim), sources.read_document, sources.read_external
+        )
         chat.refresh_variables = partial(reread_values, readers, run_id=claim.run_id)
 
 

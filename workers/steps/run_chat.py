@@ -4,28 +4,28 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from accounting.budgets.of_run import RunBudgets
+from accounting.budgets.run_budgets import RunBudgets
 from accounting.usage import BegunCall, ModelCall, RunOwner
-from workers.landmarks import crash_point
+from workers.crash_points import crash_point
 from workers.process.worker import WorkerProcess
 from workers.steps.turn_record import as_storable_turn
 from workers.store.run import Claim
 from workers.store.storable import NotStorableError
-from workflows.chat.agents import BuiltPackage
-from workflows.chat.answers import open_questions
-from workflows.chat.checkpoint import RunCounters, read_progress
-from workflows.chat.clock import RunClock
-from workflows.chat.conversation import DEFAULT_OPENING
-from workflows.chat.errors import PackageDefect
-from workflows.chat.journal import OpenTurn
-from workflows.chat.live import Conversation
-from workflows.chat.meter import RunMeter
+from workflows.chat.agents.built_packages import BuiltPackage
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.chat_loop import DEFAULT_OPENING
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import RunCounters, read_progress
+from workflows.chat.history.journal import OpenTurn
+from workflows.chat.limits.run_clock import RunClock
+from workflows.chat.model_call.metered_client import RunMeter
+from workflows.chat.questions.user_turn import open_questions
+from workflows.context.context_loader import suppressed_names
 from workflows.context.context_variables import ContextVariables
-from workflows.context.facts import RunFacts
-from workflows.context.loading import suppressed_names
-from workflows.context.writes import key_facts
+from workflows.context.documents.document_writes import key_facts
+from workflows.context.run_facts import RunFacts
 from workflows.outcome import Outcome
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 UIResponses = Mapping[str, Any]
 
@@ -40,7 +40,9 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         context=ContextVariables(fixed),
         suppressed_names=suppressed_names(built.package, production=worker.context_sources.production),
         meter=run_meter(claim, worker, counters),
-        opening_message=worker.redactor.redact_text(document["message"] or orchestrator.initial_message or DEFAULT_OPENING),
+        opening_message=worker.redactor.redact_text(
+            document["message"] or orchestrator.initial_message or DEFAULT_OPENING
+        ),
         next_agent=document["next_agent"],
         final_outcome=ended,
         fixed_values=fixed,

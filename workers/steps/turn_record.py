@@ -6,15 +6,15 @@ from typing import Any
 
 from workers.store.run import Claim
 from workers.store.storable import NotStorableError, as_storable
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.errors import PackageDefect
-from workflows.chat.journal import OpenTurn
-from workflows.chat.live import Conversation
-from workflows.chat.transcript import Turn
-from workflows.context.derived import changes_since
-from workflows.context.documents import DocumentWrite
-from workflows.context.kept_states import PersistentState, changed_states
-from workflows.context.writes import success_writes, turn_writes
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.journal import OpenTurn
+from workflows.chat.history.transcript import Turn
+from workflows.context.documents.document_access import DocumentWrite
+from workflows.context.documents.document_writes import success_writes, turn_writes
+from workflows.context.reads.persistent_states import PersistentState, changed_states
+from workflows.context.state.state_derivation import changes_since
 
 
 def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -22,21 +22,27 @@ from pymongo.errors import DuplicateKeyError, ExecutionTimeout, InvalidName, Ope
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from accounting.store_errors import is_unavailable
-from workers.landmarks import crash_point
+from accounting.infra.store_errors import is_unavailable
+from workers.crash_points import crash_point
 from workers.store.own_collections import refusal
 from workers.store.storable import NotStorableError, check_storable
-from workflows.context.bounds import TooLargeError, to_plain_json
-from workflows.context.documents import (
-    DocumentTarget,
+from workflows.context.documents.database_queries import (
+    TENANT_NAMES,
+    find_server_code,
+    id_condition,
+    owner_scope,
+    tenant_scope,
+)
+from workflows.context.documents.document_access import (
     DocumentRead,
+    DocumentTarget,
     DocumentWrite,
     ReadRefusedError,
     WriteRefusedError,
     WriteTooSlowError,
 )
-from workflows.context.queries import TENANT_NAMES, id_condition, owner_scope, find_server_code, tenant_scope
-from workflows.context.value_types import is_same_value
+from workflows.context.values.size_limits import TooLargeError, to_plain_json
+from workflows.context.values.value_types import is_same_value
 
 # Below the caller's deadline of 10 s: the server stops by itself, instead of working on for nobody.
 MAX_READ_MS = 9_000

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError, PyMongoError, WTimeoutError
 
-from accounting.grouped import BulkWriter, collect_bulk_errors
+from accounting.infra.aio import gather_all
+from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
 from workers.store.ordering import Order, as_head, as_held, order_key_of, turn_is_taken
 from workers.store.run_document import Document
-from workers.together import gather_all
 
 log = logging.getLogger(__name__)
 

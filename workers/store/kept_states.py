@@ -11,7 +11,7 @@ from pymongo.errors import BulkWriteError
 
 from workers.store.run_document import Document, literal
 from workers.store.storable import as_storable
-from workflows.context.kept_states import APP_WIDE_KEY, PersistentState, StateKey
+from workflows.context.reads.persistent_states import APP_WIDE_KEY, PersistentState, StateKey
 
 KEPT_STATES = "kept_states"
 KEPT = timedelta(days=400)
@@ -40,7 +40,9 @@ class KeptStates:
         They expire from now on: one that expired just before it is written would not be found, and one without a value,
         whose run has lost its lease, would stay for ever."""
         made = [
-            UpdateOne({"_id": _id(each.state_key)}, [{"$set": {"expires_at": self._prepared_expiry(each)}}], upsert=True)
+            UpdateOne(
+                {"_id": _id(each.state_key)}, [{"$set": {"expires_at": self._prepared_expiry(each)}}], upsert=True
+            )
             for each in states
         ]
         try:

@@ -12,7 +12,7 @@
 import logging
 from typing import Any
 
-from accounting.totals.reading import run_totals
+from accounting.totals.usage_query import run_totals
 from workers.store.run import SUSPECT_LOSSES, RunState, labels
 from workers.store.run_document import (
     ENDED_IF_CANCELLED,

@@ -1,6 +1,6 @@
 """Our own collections: what packages neither read nor write, in a database that may also hold users' data."""
 
-from workflows.context.queries import is_system_collection
+from workflows.context.documents.database_queries import is_system_collection
 
 OWN_COLLECTIONS = frozenset(
     {

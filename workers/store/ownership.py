@@ -19,9 +19,9 @@ from pymongo import ASCENDING, DESCENDING, ReplaceOne, ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
-from accounting.grouped import BulkWriter, collect_bulk_errors
-from accounting.totals.reading import run_totals
-from workers.landmarks import crash_point
+from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
+from accounting.totals.usage_query import run_totals
+from workers.crash_points import crash_point
 from workers.store.documents import Documents
 from workers.store.kept_states import KeptStates
 from workers.store.run import ALONE, AT_REST, Claim, Hold, LeaseLostError, RunState
@@ -37,8 +37,8 @@ from workers.store.run_document import (
 )
 from workers.store.run_store import RunStore
 from workers.store.transitions import moves, sources_of
-from workflows.context.documents import DocumentWrite
-from workflows.context.kept_states import PersistentState
+from workflows.context.documents.document_access import DocumentWrite
+from workflows.context.reads.persistent_states import PersistentState
 
 
 def owned(claim: Claim) -> Document:

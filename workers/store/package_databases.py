@@ -27,7 +27,7 @@ from workers.store.package_client import (
 )
 from workers.store.package_queries import check_collection, check_pipeline, check_query, copy_query
 from workflows.compat.databases import DatabaseNotAllowedError
-from workflows.context.queries import is_system_collection
+from workflows.context.documents.database_queries import is_system_collection
 
 Client = AsyncMongoClient[Document]
 T = TypeVar("T")

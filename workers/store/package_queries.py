@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workflows.compat.databases import DatabaseNotAllowedError
-from workflows.context.queries import is_system_collection, find_server_code
+from workflows.context.documents.database_queries import find_server_code, is_system_collection
 
 MAX_DEPTH = 100
 # Stages that read and write documents of collections. Others show the server itself, other databases, or are internal.

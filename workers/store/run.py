@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ulid import ULID
 
-from workflows.package.priority import DEFAULT_PRIORITY
+from workflows.package.trigger_specs.priority import DEFAULT_PRIORITY
 
 
 class RunState(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any
 from workers.store.run import ALONE, SUSPECT_LOSSES, RunRequest, RunState, TriggerEvent, new_run_id, quoted
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
-from workflows.package.priority import MIN_PRIORITY, MAX_PRIORITY
+from workflows.package.trigger_specs.priority import MAX_PRIORITY, MIN_PRIORITY
 
 Document = dict[str, Any]
 

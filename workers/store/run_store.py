@@ -12,6 +12,7 @@ from pymongo.errors import ConfigurationError, DuplicateKeyError, OperationFailu
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from accounting.infra.aio import gather_all
 from workers.store.debouncing import Debounce, debounced
 from workers.store.inserting import Inserts
 from workers.store.matching import EVERYTHING, Matching
@@ -20,7 +21,6 @@ from workers.store.run import UNFINISHED, Accepted, RunRequest, RunState, run_id
 from workers.store.run_document import Document, run_document
 from workers.store.run_indexes import OBSOLETE_RUN_INDEXES, RUN_INDEXES, TURN_INDEXES
 from workers.store.storable import NotStorableError
-from workers.together import gather_all
 
 _INSERT_TRIES = 50
 _INSERT_PAUSE_S = 0.1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.context.storable_values import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, plain_context, plain_weight
+from workflows.context.values.storable_values import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, plain_context, plain_weight
 
 _UNFIT = frozenset("$.\x00")  # also where they may stand: whoever looks closer knows
 _SMALL = frozenset({type(None), bool, int, float})

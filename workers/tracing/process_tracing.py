@@ -12,9 +12,9 @@ from opentelemetry.trace.propagation import set_span_in_context
 from workers.logs import log_context
 from workers.store.run import Accepted, Claim, RunRequest, RunState
 from workers.store.run_store import RunStore
-from workers.tracing import names
-from workers.tracing.ids import SpanIds, previous_owner_ids, parse_traceparent, span_ids_of
+from workers.tracing import span_attributes
 from workers.tracing.run_spans import Content, RunSpans, mark_failed
+from workers.tracing.span_ids import SpanIds, parse_traceparent, previous_owner_ids, span_ids_of
 from workers.tracing.tracing import TracedRequest, current_request
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome
@@ -54,10 +54,10 @@ class ProcessTracing:
             context=_parent_context(parent),
             kind=self._kind,
             attributes={
-                names.WORKFLOW: request.workflow,
-                names.APP_ID: request.app_id,
-                names.TRIGGER_TYPE: request.trigger.type,
-                names.TRIGGER_NAME: request.trigger.name,
+                span_attributes.WORKFLOW: request.workflow,
+                span_attributes.APP_ID: request.app_id,
+                span_attributes.TRIGGER_TYPE: request.trigger.type,
+                span_attributes.TRIGGER_NAME: request.trigger.name,
             },
             start_time=None if call is None else call.began_ns,
         )
@@ -87,16 +87,16 @@ class ProcessTracing:
                 context=_parent_context(parse_traceparent(run.get("traceparent"))),
                 links=[] if former is None else [_link(former, "resumes")],
                 attributes={
-                    names.OPERATION: "invoke_workflow",
-                    names.WORKFLOW_NAME: run["workflow"],
-                    names.WORKFLOW: run["workflow"],
-                    names.CONVERSATION: claim.run_id,
-                    names.RUN_ID: claim.run_id,
-                    names.APP_ID: run["app_id"],
-                    names.TRIGGER_TYPE: run["trigger"]["type"],
-                    names.TRIGGER_NAME: run["trigger"]["name"],
-                    names.ATTEMPT: claim.attempt,
-                    names.WORKER: claim.owner,
+                    span_attributes.OPERATION: "invoke_workflow",
+                    span_attributes.WORKFLOW_NAME: run["workflow"],
+                    span_attributes.WORKFLOW: run["workflow"],
+                    span_attributes.CONVERSATION: claim.run_id,
+                    span_attributes.RUN_ID: claim.run_id,
+                    span_attributes.APP_ID: run["app_id"],
+                    span_attributes.TRIGGER_TYPE: run["trigger"]["type"],
+                    span_attributes.TRIGGER_NAME: run["trigger"]["name"],
+                    span_attributes.ATTEMPT: claim.attempt,
+                    span_attributes.WORKER: claim.owner,
                 },
             )
 
@@ -130,7 +130,7 @@ class _RecordedRequest:
 
     def end_accepted(self, accepted: Accepted) -> None:
         became = "created" if accepted.created else "merged" if accepted.merged else "duplicate"
-        self._span.set_attributes({names.RUN_ID: accepted.run_id, names.ACCEPTED: became})
+        self._span.set_attributes({span_attributes.RUN_ID: accepted.run_id, span_attributes.ACCEPTED: became})
         self._span.end()
 
     def end_failed(self, error: BaseException) -> None:
@@ -158,5 +158,5 @@ def _remote_context(ids: SpanIds) -> SpanContext:
 
 
 def _link(to: SpanIds, how: str) -> Link:
-    attributes: dict[str, Any] = {names.LINK: how}
+    attributes: dict[str, Any] = {span_attributes.LINK: how}
     return Link(_remote_context(to), attributes)

@@ -15,13 +15,13 @@ from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 from opentelemetry.trace.propagation import set_span_in_context
 
-from accounting.budgets.asking import PlannedCall
+from accounting.budgets.reservation_types import PlannedCall
 from accounting.usage import ModelCall
 from workers.logs import log_context
 from workers.store.run import RunState
-from workers.tracing import names
+from workers.tracing import span_attributes
 from workflows.context.redaction import Redactor
-from workflows.context.storable_values import storable_text
+from workflows.context.values.storable_values import storable_text
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.spans import CallSpan, Messages, ToolSpan, TurnSpan
 
@@ -47,7 +47,11 @@ class Content:
         # Before it is written and cut: neither half of a value is found, nor one that is quoted twice.
         shown = self.redactor.redact_data(read_content())
         text = storable_text(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
-        return {name: text if len(text) <= MAX_CONTENT_CHARACTERS else f"{text[:MAX_CONTENT_CHARACTERS]}… ({len(text)} characters)"}
+        return {
+            name: text
+            if len(text) <= MAX_CONTENT_CHARACTERS
+            else f"{text[:MAX_CONTENT_CHARACTERS]}… ({len(text)} characters)"
+        }
 
 
 class RunSpans:
@@ -55,8 +59,12 @@ class RunSpans:
         self.span = span
         self._tracer = tracer
         self._content = content
-        self._of_run = {names.RUN_ID: run["_id"], names.WORKFLOW: run["workflow"], names.APP_ID: run["app_id"]}
-        self._of_run[names.CONVERSATION] = run["_id"]
+        self._of_run = {
+            span_attributes.RUN_ID: run["_id"],
+            span_attributes.WORKFLOW: run["workflow"],
+            span_attributes.APP_ID: run["app_id"],
+        }
+        self._of_run[span_attributes.CONVERSATION] = run["_id"]
         self._context = set_span_in_context(span, Context())
         self._has_ended = False
 
@@ -67,9 +75,9 @@ class RunSpans:
             context=self._context,
             attributes={
                 **self._of_run,
-                names.OPERATION: "invoke_agent",
-                names.AGENT_NAME: agent,
-                names.TURN: number,
+                span_attributes.OPERATION: "invoke_agent",
+                span_attributes.AGENT_NAME: agent,
+                span_attributes.TURN: number,
             },
         )
         around, self._context = self._context, set_span_in_context(span, Context())
@@ -77,7 +85,7 @@ class RunSpans:
             with log_context(span_id=span_id(span)):
                 yield _TurnSpan(span, self._content)
         except asyncio.CancelledError:
-            span.set_attribute(names.CUT_OFF, True)
+            span.set_attribute(span_attributes.CUT_OFF, True)
             raise
         except BaseException as error:
             mark_failed(span, self._content.name(type(error).__name__))
@@ -87,18 +95,18 @@ class RunSpans:
             span.end()
 
     def model_call(self, call: PlannedCall, messages: Callable[[], Messages]) -> CallSpan:
-        provider = names.PROVIDERS.get(call.provider, call.provider)
+        provider = span_attributes.PROVIDERS.get(call.provider, call.provider)
         span = self._tracer.start_span(
             f"chat {call.model}",
             context=self._context,
             kind=SpanKind.CLIENT,
             attributes={
                 **self._of_run,
-                names.OPERATION: "chat",
-                names.PROVIDER: provider,
-                names.REQUEST_MODEL: call.model,
-                names.AGENT_NAME: call.agent,
-                **self._content.attribute(names.INPUT_MESSAGES, messages),
+                span_attributes.OPERATION: "chat",
+                span_attributes.PROVIDER: provider,
+                span_attributes.REQUEST_MODEL: call.model,
+                span_attributes.AGENT_NAME: call.agent,
+                **self._content.attribute(span_attributes.INPUT_MESSAGES, messages),
             },
         )
         return _ModelCallSpan(span, self._content)
@@ -111,10 +119,10 @@ class RunSpans:
             context=self._context,
             attributes={
                 **self._of_run,
-                names.OPERATION: "execute_tool",
-                names.TOOL_NAME: tool,
-                names.TOOL_TYPE: "function",
-                **self._content.attribute(names.TOOL_ARGUMENTS, lambda: arguments),
+                span_attributes.OPERATION: "execute_tool",
+                span_attributes.TOOL_NAME: tool,
+                span_attributes.TOOL_TYPE: "function",
+                **self._content.attribute(span_attributes.TOOL_ARGUMENTS, lambda: arguments),
             },
         )
         token = attach(set_span_in_context(span, Context()))
@@ -127,14 +135,14 @@ class RunSpans:
 
     def record_outcome(self, outcome: Outcome, state: RunState) -> None:
         self._has_ended = True
-        self.span.set_attributes({names.OUTCOME: outcome.kind.value, names.STATE: state.value})
+        self.span.set_attributes({span_attributes.OUTCOME: outcome.kind.value, span_attributes.STATE: state.value})
         is_retried = state is RunState.QUEUED and outcome.kind is not OutcomeKind.HANDED_BACK
         if state in _FAILED or is_retried:
             mark_failed(self.span, self._content.name(_error_of(outcome)))
 
     def close(self) -> None:
         if not self._has_ended:  # its worker stops, or somebody else has it now
-            self.span.set_attribute(names.CUT_OFF, True)
+            self.span.set_attribute(span_attributes.CUT_OFF, True)
         self.span.end()
 
 
@@ -145,10 +153,10 @@ class _TurnSpan:
 
     def record_commit(self, handoff: str | None) -> None:
         if handoff is not None:
-            self._span.set_attribute(names.HANDOFF, handoff)
+            self._span.set_attribute(span_attributes.HANDOFF, handoff)
 
     def record_chat_end(self, outcome: Outcome) -> None:
-        self._span.set_attribute(names.OUTCOME, outcome.kind.value)
+        self._span.set_attribute(span_attributes.OUTCOME, outcome.kind.value)
         if outcome.kind not in _NO_FAULT:
             mark_failed(self._span, self._content.name(_error_of(outcome)))
 
@@ -162,14 +170,14 @@ class _ModelCallSpan:
         tokens = call.tokens
         self._span.set_attributes(
             {
-                names.USAGE: call.status,
-                names.INPUT_TOKENS: tokens.input,
-                names.OUTPUT_TOKENS: tokens.output,
-                names.CACHE_READ_TOKENS: tokens.cached_input,
-                names.CACHE_WRITE_TOKENS: tokens.cache_write,
-                names.REASONING_TOKENS: tokens.reasoning,
-                **({} if model is None else {names.RESPONSE_MODEL: self._content.name(model)}),
-                **self._content.attribute(names.OUTPUT_MESSAGES, reply),
+                span_attributes.USAGE: call.status,
+                span_attributes.INPUT_TOKENS: tokens.input,
+                span_attributes.OUTPUT_TOKENS: tokens.output,
+                span_attributes.CACHE_READ_TOKENS: tokens.cached_input,
+                span_attributes.CACHE_WRITE_TOKENS: tokens.cache_write,
+                span_attributes.REASONING_TOKENS: tokens.reasoning,
+                **({} if model is None else {span_attributes.RESPONSE_MODEL: self._content.name(model)}),
+                **self._content.attribute(span_attributes.OUTPUT_MESSAGES, reply),
             }
         )
         if call.error is not None:
@@ -183,7 +191,7 @@ class _ToolCallSpan:
     _content: Content
 
     def record_result(self, text: str) -> None:
-        self._span.set_attributes(self._content.attribute(names.TOOL_RESULT, lambda: text))
+        self._span.set_attributes(self._content.attribute(span_attributes.TOOL_RESULT, lambda: text))
 
     def record_error(self, error: str) -> None:
         mark_failed(self._span, self._content.name(error))
@@ -195,7 +203,7 @@ def _error_of(outcome: Outcome) -> str:
 
 def mark_failed(span: Span, error: str) -> None:
     """By its type alone: what an error says may be anything."""
-    span.set_attribute(names.ERROR_TYPE, error)
+    span.set_attribute(span_attributes.ERROR_TYPE, error)
     span.set_status(StatusCode.ERROR)
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from workers.settings import Settings
 from workers.store.run import Accepted, Claim, RunRequest, RunState
 from workers.store.run_store import RunStore
-from workers.tracing.wanted import traces_endpoint
+from workers.tracing.trace_settings import traces_endpoint
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome
 from workflows.spans import NO_SPANS, Spans
@@ -95,7 +95,7 @@ def open_tracing(settings: Settings, *, role: str, redactor: Redactor | None = N
     endpoint = traces_endpoint(settings)
     if endpoint is None:
         return NO_TRACING
-    from workers.tracing.exporting import open_otlp_tracing
+    from workers.tracing.otlp_export import open_otlp_tracing
 
     try:
         return open_otlp_tracing(settings, endpoint, role=role, redactor=redactor or Redactor())

@@ -11,27 +11,28 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workflows.chat import auto_tools, hooks, lifecycle
-from workflows.chat.asking import Exchange
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.errors import ChatError, NeedsHuman
-from workflows.chat.live import Conversation, LiveTurn
-from workflows.chat.messages import build_messages
-from workflows.chat.open_turns import begin_turn, save_resting_turn
-from workflows.chat.protecting import sanitize_context, sanitize_and_recompute
-from workflows.chat.routing import Router
-from workflows.chat.speakers import SpeakerDecision, decide_speaker
-from workflows.chat.state_changes import apply_handoff
-from workflows.chat.structured_replies import validate_reply
-from workflows.chat.transcript import Turn, called_tools, tool_results
-from workflows.chat.transfers import offer_transfers
-from workflows.context.computing import recompute_variables
-from workflows.context.derived import changes_since, derive_states, take_snapshot
-from workflows.context.observing import LifecycleEvent, TurnObservation
-from workflows.context.rendering import render_exposed
-from workflows.context.templates import fill_prompt
+from workflows.chat.chat_errors import ChatError, NeedsHuman
+from workflows.chat.chat_state import Conversation, LiveTurn
+from workflows.chat.context_sanitizer import sanitize_and_recompute, sanitize_context
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.messages import build_messages
+from workflows.chat.history.transcript import Turn, called_tools, tool_results
+from workflows.chat.hooks import lifecycle_steps, turn_hooks
+from workflows.chat.model_call.exchange import Exchange
+from workflows.chat.model_call.structured_replies import validate_reply
+from workflows.chat.questions.open_turns import begin_turn, save_resting_turn
+from workflows.chat.routing.next_speaker import SpeakerDecision, decide_speaker
+from workflows.chat.routing.router import Router
+from workflows.chat.routing.state_changes import apply_handoff
+from workflows.chat.routing.transfers import offer_transfers
+from workflows.chat.tools import auto_tools
+from workflows.context.expressions.prompt_templates import fill_prompt
+from workflows.context.reads.computed_values import recompute_variables
+from workflows.context.state.state_derivation import changes_since, derive_states, take_snapshot
+from workflows.context.state.state_transitions import LifecycleEvent, TurnObservation
+from workflows.context.values.value_text import render_exposed
 from workflows.outcome import Outcome
-from workflows.package.models import USER
+from workflows.package.normal_form.package_model import USER
 
 Events = Sequence[Mapping[str, Any]]
 SaveTurn = Callable[[int, Turn, Checkpoint], Awaitable[None]]
@@ -49,7 +50,15 @@ async def take_turn(chat: Conversation, router: Router, agent: str, save_turn: S
             derive_state(live, text, events, duration_s=duration_s)
             decision = await decide_speaker(live, router, text)
             apply_handoff(chat, agent, decision.handoff)
-            await commit(live, text, events, snapshot_before=before, decision=decision, duration_s=duration_s, save_turn=save_turn)
+            await commit(
+                live,
+                text,
+                events,
+                snapshot_before=before,
+                decision=decision,
+                duration_s=duration_s,
+                save_turn=save_turn,
+            )
             span.record_commit(decision.handoff)
         except BaseException as error:
             reason = await leave_turn(live, error)
@@ -78,20 +87,20 @@ async def run_agent(live: LiveTurn) -> tuple[str, Events]:
     """What the agent says in this turn, and what it did on the way."""
     chat = live.chat
     await refresh_context(live)
-    await lifecycle.run_before_agent(live)
+    await lifecycle_steps.run_before_agent(live)
     spec = chat.package.agents[live.agent]
     messages = build_messages(live.agent, chat.opening_message, chat.turns)
     exposed = chat.package.exposures.get(live.agent, ())
     prompt_text = fill_prompt(spec.system_message, exposed, chat.context)
-    system_message, messages = await hooks.run_reply_hooks(live, prompt_text, messages)
+    system_message, messages = await turn_hooks.run_reply_hooks(live, prompt_text, messages)
     rendered = render_exposed(exposed, chat.context)
     live.transfers = offer_transfers(live)
     prompt = [chat.redactor.redact_text(part) for part in (system_message, rendered)]
     exchange = await Exchange.open(live, prompt, chat.redactor.redact_data(messages))
     text, output = await validate_reply(exchange, await exchange.ask(exchange.opening_question))
-    text = await hooks.run_send_hooks(live, text)
+    text = await turn_hooks.run_send_hooks(live, text)
     called = await auto_tools.call_auto_tools(live, output)
-    await lifecycle.run_after_agent(live)
+    await lifecycle_steps.run_after_agent(live)
     if live.stop_error is not None:  # found after the last model call, by what a tool left running
         raise live.stop_error
     said: tuple[str, Events] = chat.redactor.redact_data((text, [*await exchange.events(), *called]))

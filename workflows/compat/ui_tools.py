@@ -3,10 +3,10 @@
 import logging
 from typing import Any
 
-from workflows.chat.live import live_turn
-from workflows.chat.people import PackageCall, current_call
-from workflows.chat.question import digest
-from workflows.context.storable_values import plain_copy
+from workflows.chat.chat_state import live_turn
+from workflows.chat.questions.package_call import PackageCall, current_call
+from workflows.chat.questions.question import digest
+from workflows.context.values.storable_values import plain_copy
 from workflows.tools import UIToolError, use_ui_tool
 
 __all__ = ["UIToolError", "emit_ui_surface", "use_ui_tool"]

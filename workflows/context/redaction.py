@@ -16,7 +16,9 @@ HIDDEN = "(hidden)"
 MIN_HIDDEN_CHARACTERS = 6
 MAX_DEPTH = 100
 # Settings rather than secrets: hidden, they would tear holes into ordinary sentences.
-_ORDINARY_WORDS = frozenset({"production", "development", "staging", "testing", "sandbox", "enabled", "disabled", "default"})
+_ORDINARY_WORDS = frozenset(
+    {"production", "development", "staging", "testing", "sandbox", "enabled", "disabled", "default"}
+)
 # Pydantic quotes what it refuses, and cuts what is long in the middle: half of a value is not found.
 _CUT_INPUT = re.compile(r"input_value=.{1,60}\.\.\..{1,60}, input_type=")
 
@@ -73,7 +75,9 @@ class Redactor:
             return walk.visit_once(value, lambda: self._redact_container(value, depth + 1, walk))
         return self._redact_object(value)
 
-    def _redact_container(self, value: Mapping[Any, Any] | Sequence[Any], depth: int, walk: "_VisitedContainers") -> Any:
+    def _redact_container(
+        self, value: Mapping[Any, Any] | Sequence[Any], depth: int, walk: "_VisitedContainers"
+    ) -> Any:
         if isinstance(value, Mapping):
             return self._redact_mapping(value, depth, walk)
         held = list(value)  # a tool's own thread may change it meanwhile

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workflows.package.files.package_files import is_package, looks_like_package
+from workflows.package.files.package_tree import Stamp, read_tree
 from workflows.package.findings import Finding
-from workflows.package.raw.files import is_package, looks_like_package
-from workflows.package.raw.tree import Stamp, read_tree
 
 if TYPE_CHECKING:
     from workflows.package.loader import Inspection
-    from workflows.package.models import Package
+    from workflows.package.normal_form.package_model import Package
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command sets up no log: it says itself what it finds refused
@@ -51,7 +51,9 @@ def find_package_folders(directory: Path) -> list[Path]:
 
 def list_package_folders(directories: Sequence[Path]) -> list[Path]:
     """Of all directories, each once. Resolved, as packages know their own folders."""
-    return list(dict.fromkeys(folder.resolve() for directory in directories for folder in find_package_folders(directory)))
+    return list(
+        dict.fromkeys(folder.resolve() for directory in directories for folder in find_package_folders(directory))
+    )
 
 
 def name_taken_finding(name: str, holder: Path, *, file: str) -> Finding:

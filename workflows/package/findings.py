@@ -1,13 +1,17 @@
 """Findings: what a package's author should know, from a note to the reason why it is refused."""
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Level = Literal["info", "warning", "error"]
 _MAX_SUGGESTIONS = 50  # looking for near names takes time; the first ones teach enough
 _MAX_NAME_CHARACTERS = 100
+
+MAX_FINDINGS = 1_000
+MAX_MESSAGE_CHARACTERS = 600  # characters; messages repeat what an author wrote
+MAX_PATH_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,9 @@ class Findings:
 
     def add_blocking(self, code: str, file: str, path: str, message: str) -> None:
         """What is read but would be missing from a run so much that none is started."""
-        self._all.append(Finding("warning", code, file, path, f"{message}; runs of it are not started", is_blocking=True))
+        self._all.append(
+            Finding("warning", code, file, path, f"{message}; runs of it are not started", is_blocking=True)
+        )
 
     def suggest_name(self, name: str, known: Iterable[str]) -> str | None:
         """The known name that an author may have meant."""
@@ -72,3 +78,32 @@ class Findings:
     @property
     def all(self) -> tuple[Finding, ...]:
         return tuple(self._all)
+
+
+def limit_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Errors are kept before all else; what is left out is counted."""
+    kept = findings
+    if len(findings) > MAX_FINDINGS:
+        by_weight = sorted(findings, key=_severity_rank)[:MAX_FINDINGS]
+        rest = len(findings) - MAX_FINDINGS
+        message = f"{rest} more findings are left out; correct these first"
+        kept = [*by_weight, Finding("warning", "more_findings", by_weight[0].file, "", message)]
+    return tuple(_shorten(each) for each in kept)
+
+
+def _severity_rank(finding: Finding) -> int:
+    return 0 if finding.level == "error" else 1 if finding.is_blocking else 2 if finding.level == "warning" else 3
+
+
+def _shorten(finding: Finding) -> Finding:
+    if len(finding.message) <= MAX_MESSAGE_CHARACTERS and len(finding.path) <= MAX_PATH_CHARACTERS:
+        return finding
+    return replace(
+        finding,
+        message=_truncate(finding.message, MAX_MESSAGE_CHARACTERS),
+        path=_truncate(finding.path, MAX_PATH_CHARACTERS),
+    )
+
+
+def _truncate(text: str, max_characters: int) -> str:
+    return text if len(text) <= max_characters else f"{text[:max_characters]}…"

@@ -43,7 +43,9 @@ def _explain_bare_number(text: str, error: Exception) -> str | None:
         corrected, behind = _with_backticks(corrected, number), number.end() + 2
         fault = _find_fault(corrected)
         if fault is None:
-            return f"write numbers in backticks: {corrected}" if len(corrected) <= _MAX_SUGGESTION_CHARACTERS else advice
+            return (
+                f"write numbers in backticks: {corrected}" if len(corrected) <= _MAX_SUGGESTION_CHARACTERS else advice
+            )
         if _fault_position(fault, corrected) < behind:
             return None  # a number has no place there, with backticks or without
         number = _number_at_fault(corrected, fault)
@@ -119,4 +121,6 @@ def _find_call_problem(name: str, argument_count: int) -> str | None:
     if argument_count == len(signature) or (variadic and argument_count > len(signature)):
         return None
     needed = f"{'at least ' if variadic else ''}{len(signature)}"
-    return f"{_NOT_JMESPATH}: {name} takes {needed} argument{'' if len(signature) == 1 else 's'}, and has {argument_count}"
+    return (
+        f"{_NOT_JMESPATH}: {name} takes {needed} argument{'' if len(signature) == 1 else 's'}, and has {argument_count}"
+    )

@@ -4,24 +4,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from workflows.package.assembly import PackageReader
-from workflows.package.bounded_findings import limit_findings
-from workflows.package.checks.all import check_package
-from workflows.package.counts import count_entries
-from workflows.package.findings import Finding, Findings, PackageError
-from workflows.package.models import EntryCounts, Package
-from workflows.package.raw.data_files import MAX_FILE_BYTES
-from workflows.package.raw.files import (
+from workflows.package.checks.package_checks import check_package
+from workflows.package.files.data_files import MAX_FILE_BYTES
+from workflows.package.files.package_files import (
     FIRST_ERA,
-    UI_CONFIG,
     STEMS,
     SUFFIXES,
+    UI_CONFIG,
     is_first_era,
     looks_like_package,
     read_package_files,
 )
-from workflows.package.raw.tree import PackageTree, PackageTreeFile, read_tree, compute_version
-from workflows.package.task_batches import report_task_batches
+from workflows.package.files.package_tree import PackageTree, PackageTreeFile, compute_version, read_tree
+from workflows.package.findings import Finding, Findings, PackageError, limit_findings
+from workflows.package.normal_form.package_model import EntryCounts, Package
+from workflows.package.readers.entry_counts import count_entries
+from workflows.package.readers.package_reader import PackageReader
+from workflows.package.readers.task_batches_reader import report_task_batches
 
 _PACKAGE_FILES = frozenset(f"{stem}{suffix}" for stem in (*STEMS, UI_CONFIG) for suffix in SUFFIXES)
 

@@ -18,7 +18,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 REAL = Path(sys.executable).parent / "unattended"
-EAGER = ("workers.run_loop", "ops.one_run.run", "ops.doctor.examine", "triggers.role", "triggers.schedule.kind")
+EAGER = (
+    "workers.run_loop",
+    "ops.one_run.run",
+    "ops.doctor.examination",
+    "triggers.role_context",
+    "triggers.schedule.schedule_kind",
+)
 STAY = ("up", "demo", "gateway", "scheduler", "watcher", "worker", "exporter")
 COMMAND = """#!{python} -ISE
 import json, os, socket, sys
@@ -99,7 +105,7 @@ def main() -> None:
     product["bind_packages"]()
     for name in EAGER:
         import_module(name)
-    from ops.cli.deferred import DeferredCommand
+    from ops.cli.command import DeferredCommand
     from ops.cli.main import cli
 
     for each in cli.commands.values():

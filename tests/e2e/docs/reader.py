@@ -9,15 +9,22 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ops.roles import ROLES
+from ops.free_ports import find_free_address
+from ops.processes.role_processes import ROLES
+from tests.e2e.docs.command_forker import command
 from tests.e2e.docs.pages import START, Block, around_start
-from tests.e2e.product import is_alive, descendants, wait_until
+from tests.e2e.docs.sensible_model import sensible_model
+from tests.e2e.product import descendants, is_alive, wait_until
+from tests.integration.conftest import MEMORY
+from tests.integration.github_server import TOKEN, github_server
+from tests.programs import require_program
 from tests.unit.docs.test_docs import ROOT
 
 # Commands that stay until the page is over, in a terminal of their own, and what they say when they can be used.
@@ -29,6 +36,9 @@ TIMEOUT_S = 60.0
 READS_S = 0.3  # a reader who waits does not type without a pause
 # As a terminal does it: what was set stays set, and so does the directory.
 TYPED = 'set -a\ntrap \'/usr/bin/env -0 > "{state}/env"; pwd > "{state}/cwd"\' EXIT\n{text}'
+
+FORKER = Path(__file__).with_name("command_forker.py")
+PROGRAMS = ("curl", "openssl", "prometheus")  # each is a Debian package of its name
 
 
 @dataclass(slots=True)
@@ -158,7 +168,9 @@ class Reader:
 
     def run_in(self, state: str) -> str:
         """A run in this state; the newest, which is one of those that the pages have started."""
-        found = wait_until(f"a run is {state}", lambda: self.unattended("runs", "list", "--state", state, "--limit", "1"))
+        found = wait_until(
+            f"a run is {state}", lambda: self.unattended("runs", "list", "--state", state, "--limit", "1")
+        )
         return str(found[0]["run_id"])
 
 
@@ -214,3 +226,48 @@ def link_tree(there: Path, here: Path, *, without: tuple[str, ...]) -> None:
     for each in there.iterdir():
         if each.name not in without:
             (here / each.name).symlink_to(each)
+
+
+@contextmanager
+def new_reader() -> Iterator[Reader]:
+    """The embedded servers keep their data in the home, and a disk is slow."""
+    for program in PROGRAMS:
+        require_program(program, package=program)
+    with ExitStack() as stack:
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="unattended-reader-", dir=MEMORY if MEMORY.is_dir() else None)
+        )
+        model, github = stack.enter_context(sensible_model()), stack.enter_context(github_server())
+        replaced = {
+            "127.0.0.1:8400": (gateway := str(find_free_address())),
+            "localhost:8400": gateway,
+            "127.0.0.1:9400": (exporter := str(find_free_address())),
+            "127.0.0.1:9090": str(find_free_address()),
+            "127.0.0.1:11434": model.url.removeprefix("http://").removesuffix("/v1"),
+            "https://api.github.com": github.url,
+            "your GitHub token": TOKEN,
+        }
+        yield stack.enter_context(
+            reader(
+                Path(folder),
+                replaced=replaced,
+                command=stack.enter_context(forked_commands(Path(folder))),
+                OPENAI_BASE_URL=model.url,
+                GITHUB_API_URL=github.url,
+                UNATTENDED_LISTEN=gateway,
+                UNATTENDED_METRICS_LISTEN=exporter,
+            )
+        )
+
+
+@contextmanager
+def forked_commands(folder: Path) -> Iterator[str]:
+    """What stands for `unattended` on a reader's PATH."""
+    socket = folder / "commands"
+    forker = subprocess.Popen([sys.executable, "-P", str(FORKER), str(socket)])
+    try:
+        wait_until("commands can be forked", socket.exists, within_s=90)
+        yield command(socket)
+    finally:
+        forker.terminate()
+        forker.wait()

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 from pymongo import MongoClient
 
+from tests.e2e.docs.guide_prometheus import assert_roles_are_found_again, files_of_up, scrape_every_second
 from tests.e2e.docs.pages import (
     AFTER_GUIDE,
     GUIDE,
@@ -28,9 +29,7 @@ from tests.e2e.docs.pages import (
     blocks_of,
     shell_blocks,
 )
-from tests.e2e.docs.reader import READS_S, Reader
-from tests.e2e.docs.readers import new_reader
-from tests.e2e.docs.scraping import assert_roles_are_found_again, scrape_every_second, files_of_up
+from tests.e2e.docs.reader import READS_S, Reader, new_reader
 from tests.e2e.product import wait_until
 from tests.unit.docs.test_docs import ROOT
 from tests.unit.ops.test_one_run_guide import write_guide

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from accounting.app_labels import COLLECTION, OTHER, AppLabelStore
+from accounting.infra.aio import gather_all
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 

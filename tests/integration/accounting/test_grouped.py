@@ -11,7 +11,7 @@ import pytest
 from bson.errors import InvalidDocument
 from pymongo.errors import AutoReconnect, DuplicateKeyError
 
-from accounting.grouped import MAX_ITEMS_PER_COMMAND, BulkWriter, collect_bulk_errors
+from accounting.infra.bulk_writer import MAX_ITEMS_PER_COMMAND, BulkWriter, collect_bulk_errors
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -39,7 +39,9 @@ async def test_concurrent_items_share_a_command_and_a_lone_one_never_waits(store
     await inserts.grouped.submit({"_id": -1})
     assert inserts.sizes == [1]
 
-    assert await inserts.all(*({"_id": number} for number in range(MAX_ITEMS_PER_COMMAND + 5))) == [None] * (MAX_ITEMS_PER_COMMAND + 5)
+    assert await inserts.all(*({"_id": number} for number in range(MAX_ITEMS_PER_COMMAND + 5))) == [None] * (
+        MAX_ITEMS_PER_COMMAND + 5
+    )
 
     assert inserts.sizes == [1, MAX_ITEMS_PER_COMMAND, 5]
     assert len(await inserts.ids()) == MAX_ITEMS_PER_COMMAND + 6

@@ -13,7 +13,7 @@ from pymongo.errors import ServerSelectionTimeoutError
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import COLLECTION
 from accounting.prices import Price, PriceTable
-from accounting.totals.reading import UsageFilter, run_totals, usage_totals
+from accounting.totals.usage_query import UsageFilter, run_totals, usage_totals
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
 from workers.store.run_store import RunStore, connect
 
@@ -127,7 +127,7 @@ async def test_only_so_many_rows_wait_and_the_next_call_waits_before_it_is_made(
         return await write_all(self, writes)
 
     monkeypatch.setattr(Ledger, "_write_all", slow)
-    monkeypatch.setattr("accounting.ledger.ledger.MOST_WAITING", 8)
+    monkeypatch.setattr("accounting.ledger.ledger.MAX_WAITING_WRITES", 8)
     narrow = Ledger(store.database, PriceTable())
 
     await asyncio.gather(
@@ -148,9 +148,7 @@ async def test_calls_of_lost_workers_are_no_failures_of_the_model(ledger: Ledger
     assert (earlier.count, earlier.tokens, dict(earlier.failed_by_agent)) == (4, 45, {"Writer": 1})
 
 
-async def test_an_open_call_is_in_no_live_run_and_is_lost_once_its_run_ends(
-    store: RunStore, ledger: Ledger
-) -> None:
+async def test_an_open_call_is_in_no_live_run_and_is_lost_once_its_run_ends(store: RunStore, ledger: Ledger) -> None:
     await ledger.record(ACME, lease_token=1, call=CALL)
     await ledger.begin(ACME, lease_token=1, call=replace(BEGUN, number=2))
 

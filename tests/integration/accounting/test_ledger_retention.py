@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from accounting.ledger.retention import LedgerRetention
+from accounting.ledger.ledger_retention import LedgerRetention
 from accounting.ledger.rows import COLLECTION
-from accounting.totals.reading import UsageFilter, usage_totals
-from accounting.totals.rebuilding import ensure_indexes, rebuild, find_differences
+from accounting.totals.rebuild import ensure_indexes, find_differences, rebuild
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import STATE, hour_of
+from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 from tests.integration.accounting.ledger_rows import insert_rows, random_rows
 from workers.settings import Settings
@@ -84,9 +84,7 @@ async def test_rows_that_go_while_totals_are_rebuilt_take_nothing_with_them(aged
 
 
 @pytest.mark.parametrize("keep", [KEEP, timedelta(0)])
-async def test_totals_of_deleted_rows_stay_even_if_the_deletion_is_forgotten(
-    aged: RunStore, keep: timedelta
-) -> None:
+async def test_totals_of_deleted_rows_stay_even_if_the_deletion_is_forgotten(aged: RunStore, keep: timedelta) -> None:
     before = await totals(aged)
     await aged.database[COLLECTION].delete_many({"at": {"$lt": NOW - keep}})
     await aged.database[STATE].drop()

@@ -12,10 +12,10 @@ from pymongo.errors import AutoReconnect
 
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import COLLECTION, NOT_OPEN, WORKER_LOST
-from accounting.totals.reading import EVERYTHING, UsageFilter, totals_pipeline, usage_totals
-from accounting.totals.rebuilding import rebuild, find_differences
+from accounting.totals.rebuild import find_differences, rebuild
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS, STATE, SUMMED, TOTALS
+from accounting.totals.usage_query import EVERYTHING, UsageFilter, totals_pipeline, usage_totals
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
 from tests.integration.accounting.ledger_rows import BEGAN, PRICES, give_up_open_rows, insert_rows, random_rows
 from workers.store.run_store import RunStore
@@ -175,7 +175,9 @@ async def test_a_large_ledger_is_summed_in_several_passes_and_read_exactly(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accounting.totals.roll_up.BUILDS_FOR_S", 0)  # one step in each pass
-    await insert_rows(store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=14)))
+    await insert_rows(
+        store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=14))
+    )
     roll_up, passes = RollUp(store.database), 0
     before = await by_rows(store, KEYS)
 
@@ -195,10 +197,12 @@ async def test_a_large_ledger_is_summed_in_several_passes_and_read_exactly(
 async def test_a_build_that_the_store_interrupts_is_begun_anew(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await insert_rows(store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=15)))
+    await insert_rows(
+        store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=15))
+    )
     roll_up = RollUp(store.database)
     with monkeypatch.context() as away:
-        away.setattr("accounting.totals.rebuilding._mend_apps", _fails)
+        away.setattr("accounting.totals.rebuild._repair_apps", _fails)
         with pytest.raises(AutoReconnect):
             await roll_up.run_pass(Counter())
 
@@ -212,9 +216,7 @@ async def _fails(*_: object) -> int:
     raise AutoReconnect("an election")
 
 
-async def test_totals_dropped_under_a_running_roll_up_are_rebuilt(
-    store: RunStore, roll_up: RollUp
-) -> None:
+async def test_totals_dropped_under_a_running_roll_up_are_rebuilt(store: RunStore, roll_up: RollUp) -> None:
     await insert_rows(store, random_rows(40, seed=16))
     await roll_up.run_pass(Counter())
     for name in (HOURS, TOTALS, STATE):
@@ -233,7 +235,7 @@ async def test_totals_dropped_under_a_running_roll_up_are_rebuilt(
 async def test_apps_are_added_up_some_at_a_time(
     store: RunStore, roll_up: RollUp, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("accounting.totals.rebuilding.HOURS_AT_ONCE", most)
+    monkeypatch.setattr("accounting.totals.rebuild.HOURS_AT_ONCE", most)
     await insert_rows(store, random_rows(60, seed=18))
     await roll_up.run_pass(Counter())
     await store.database[TOTALS].delete_many({})

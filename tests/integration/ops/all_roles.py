@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 
 from ops.free_ports import find_free_address
-from ops.roles import ROLES
-from ops.supervisor import role_command
+from ops.processes.role_processes import ROLES
+from ops.processes.supervisor import role_command
 from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage, wait_until
 from workers.settings import as_environment

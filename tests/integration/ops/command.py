@@ -7,7 +7,7 @@ from asyncio.subprocess import PIPE, Process
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ops.supervisor import PROGRAM
+from ops.processes.supervisor import PROGRAM
 from tests.integration.stage import Stage
 from workers.settings import as_environment
 

@@ -6,8 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
-from ops.embedded.servers import embedded_servers
-from ops.supervisor import Child, Supervisor
+from ops.embedded.embedded_servers import embedded_servers
+from ops.processes.supervisor import Child, Supervisor
 
 ROLE = "import signal; signal.pause()"
 DEAF_ROLE = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {ROLE[15:]}"

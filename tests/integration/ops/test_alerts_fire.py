@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from accounting.budgets.budget import parse_budget
-from accounting.budgets.store import BudgetStore
-from ops.roles import ROLES
+from accounting.budgets.budget_store import BudgetStore
+from ops.processes.role_processes import ROLES
 from tests.alertmanager_server import Alertmanager, alertmanager
 from tests.integration.ops.all_roles import Roles, all_roles
 from tests.integration.stage import Stage, relay, wait_until
 from tests.prometheus_server import PrometheusServer, prometheus, scrape_config
-from triggers.change_stream.control import NOW, StreamControl
+from triggers.change_stream.stream_control import NOW, StreamControl
 
 pytestmark = pytest.mark.integration
 
@@ -114,7 +114,9 @@ async def test_alerts_reach_the_alertmanager_and_end_after_the_repair(stage: Sta
                 write_targets(targets, roles.at)
 
                 await wait_until("all of it is told", lambda: watch.has_all(*TROUBLE))
-                assert (await watch.notified_alerts())["UnattendedNoWorker"] == "suppressed"  # that no worker answers says it all
+                assert (await watch.notified_alerts())[
+                    "UnattendedNoWorker"
+                ] == "suppressed"  # that no worker answers says it all
                 await StreamControl(stage.store.database).resume(shop, NOW, by="test")
                 await roles.start("worker")
                 write_targets(targets, roles.at)

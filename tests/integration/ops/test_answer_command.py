@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.ops.command import command, environment, unattended
-from tests.integration.ops.console.asked import LARGER, MESSAGE, OLD, OUTCOME, REFUND
+from tests.integration.ops.console.open_questions import LARGER, MESSAGE, OLD, OUTCOME, REFUND
 from tests.integration.stage import Document, Stage
 
 pytestmark = pytest.mark.integration

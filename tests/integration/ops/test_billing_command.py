@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from accounting.billing.endpoint import EndpointHealth
+from accounting.billing.delivery_backoff import DeliveryBackoff
+from accounting.billing.endpoint_health import EndpointHealth
+from accounting.billing.http_post import PostResult
 from accounting.billing.outbox import Outbox
-from accounting.billing.pace import DeliveryBackoff
-from accounting.billing.posted import PostResult
-from ops.cli.billing.group import billing
-from ops.supervisor import PROGRAM
+from ops.cli.groups import billing
+from ops.processes.supervisor import PROGRAM
 from tests.integration.ops.command import CommandResult, command, environment, unattended
 from tests.integration.stage import Stage
 from tests.integration.usage_rows import UsedCalls, days, insert_usage

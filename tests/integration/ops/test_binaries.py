@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ops.embedded.binaries import MONGOD_PROGRAM, REDIS_PROGRAM, ServerProgram, find_binary, find_mongod, find_redis
-from ops.embedded.errors import EmbeddedError
+from ops.embedded.embedded_error import EmbeddedError
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +30,9 @@ def test_both_servers_are_found_and_run() -> None:
 
 
 def test_all_libraries_that_mongod_lacks_are_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place_broken(MONGOD_PROGRAM, tmp_path, without={b"libcurl.so.4\0": b"libcurX.so.4\0", b"libssl.so.3\0": b"libssX.so.3\0"})
+    place_broken(
+        MONGOD_PROGRAM, tmp_path, without={b"libcurl.so.4\0": b"libcurX.so.4\0", b"libssl.so.3\0": b"libssX.so.3\0"}
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(EmbeddedError, match=r"mongod lacks libcurX\.so\.4, libssX\.so\.3: install") as caught:

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from accounting.budgets.budget import parse_budget
-from accounting.budgets.places import BudgetWindow
-from accounting.budgets.store import BudgetStore, StoredBudget
+from accounting.budgets.budget_store import BudgetStore, StoredBudget
+from accounting.budgets.effective_budgets import BudgetWindow
+from accounting.budgets.window_calendar import window_span
 from accounting.budgets.window_store import WindowStore
-from accounting.budgets.windows import window_span
-from ops.exporter.budgets import BudgetScope, read_budget_state
-from ops.exporter.snapshot import SnapshotReader
+from ops.exporter.budget_state import BudgetScope, read_budget_state
+from ops.exporter.store_snapshot import SnapshotReader
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
-from accounting.budgets.places import BudgetWindow
-from accounting.budgets.store import BudgetStore
+from accounting.budgets.budget_store import BudgetStore
+from accounting.budgets.effective_budgets import BudgetWindow
+from accounting.budgets.window_calendar import window_span
 from accounting.budgets.window_store import WindowStore
-from accounting.budgets.windows import window_span
-from ops.cli.budgets.group import budgets
+from ops.cli.groups import budgets
 from tests.integration.ops.command import unattended
-from tests.integration.ops.on_terminal import terminal_lines
+from tests.integration.ops.terminal import terminal_lines
 from tests.integration.stage import Stage
 from tests.integration.usage_rows import UsedCalls, insert_usage
 from workers.settings import as_environment

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from ops.cli import completing
+from ops.cli import completion
 from ops.cli.main import cli
 from tests.integration.ops.command import unattended
 from tests.integration.stage import Stage, relay
@@ -71,7 +71,7 @@ ELSEWHERE = {"demo", "run"}
 @pytest.fixture(autouse=True)
 def logging_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A command sets up logging for its process, which here goes on."""
-    for module in ("session", "machine"):
+    for module in ("session", "machine_commands"):
         monkeypatch.setattr(f"ops.cli.{module}.configure_logging", lambda **_: None)
     workflows = logging.getLogger("workflows")
     level = workflows.level
@@ -132,10 +132,10 @@ async def test_tab_finds_apps_runs_triggers_and_keys_in_the_database(
     await _invoke_in_process(stage, "keys", "create", "shop")
     runs = [run["run_id"] for run in json.loads((await _invoke_in_process(stage, "runs", "list", "--json")).stdout)]
 
-    finds = (completing.find_apps, completing.find_runs(), completing.find_runs("parked"), completing.find_triggers)
+    finds = (completion.find_apps, completion.find_runs(), completion.find_runs("parked"), completion.find_triggers)
     apps, newest, parked, triggers = [[name for name, _ in await asyncio.to_thread(list, find(""))] for find in finds]
-    begun = await asyncio.to_thread(list, completing.find_runs()(runs[1]))
-    keys = await asyncio.to_thread(list, completing.find_ids("api_keys", "name")("key_"))
+    begun = await asyncio.to_thread(list, completion.find_runs()(runs[1]))
+    keys = await asyncio.to_thread(list, completion.find_ids("api_keys", "name")("key_"))
 
     assert apps == ["acme", "globex"]
     assert (newest, parked) == (runs, [])

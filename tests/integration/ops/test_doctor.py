@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from ops.doctor.checks import Check, has_problem
-from ops.doctor.examine import examine
-from ops.doctor.mongodb import check_mongodb
-from ops.doctor.redis import check_redis
+from ops.doctor.broker_checks import check_redis
+from ops.doctor.check_result import Check, has_problem
+from ops.doctor.examination import examine
+from ops.doctor.mongodb_checks import check_mongodb
 from ops.embedded.binaries import find_mongod
-from ops.embedded.mongodb import mongod_argv
-from ops.embedded.ports import find_free_port, wait_port_open
-from ops.embedded.servers import embedded_servers
-from ops.embedded.tied import start_child, stop_child
-from workers.services import Services
+from ops.embedded.embedded_mongodb import mongod_argv
+from ops.embedded.embedded_servers import embedded_servers
+from ops.embedded.loopback_ports import find_free_port, wait_port_open
+from ops.processes.child_process import start_child, stop_child
+from workers.embedded_services import Services
 from workers.setting_values import Address
 from workers.settings import Settings
 

@@ -17,11 +17,11 @@ from pymongo.errors import PyMongoError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from ops.embedded.errors import EmbeddedError
-from ops.embedded.ports import find_free_port
-from ops.embedded.servers import embedded_servers
-from tests.integration.ops.polling import descendants, wait_until
-from workers.services import Services, read_services, with_services
+from ops.embedded.embedded_error import EmbeddedError
+from ops.embedded.embedded_servers import embedded_servers
+from ops.embedded.loopback_ports import find_free_port
+from tests.integration.ops.processes import descendants, wait_until
+from workers.embedded_services import Services, read_services, with_services
 from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -111,7 +111,8 @@ async def test_a_port_lost_in_a_race_to_another_server_is_replaced(
     async with embedded_servers(tmp_path / "stranger") as stranger:
         lost = [*ports(stranger)[::-1]]
         monkeypatch.setattr(
-            "ops.embedded.server.free_port", lambda preferred: lost.pop(0) if lost else find_free_port(preferred)
+            "ops.embedded.embedded_server.find_free_port",
+            lambda preferred: lost.pop(0) if lost else find_free_port(preferred),
         )
 
         async with embedded_servers(tmp_path / "ours") as ours:

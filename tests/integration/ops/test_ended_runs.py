@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 
-from accounting.one_moment import snapshot_read
+from accounting.infra.snapshot_read import snapshot_read
 from ops.exporter import ended_runs
 from ops.exporter.ended_runs import WINDOW_MARGIN, EndedRunCounter, RunLabels
 from workers.control.cancelling import discard
@@ -168,8 +168,10 @@ async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore
     assert (await look.at(NOW + timedelta(minutes=10)))[COMPLETED] == 1
 
 
-async def test_a_large_store_is_counted_in_parts(store: RunStore, look: EndedRunsExporter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_runs, "AT_ONCE", 3)
+async def test_a_large_store_is_counted_in_parts(
+    store: RunStore, look: EndedRunsExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended_runs, "MAX_RUNS_PER_COMMAND", 3)
     for number in range(10):
         state = "queued" if number in (0, 4, 5, 6) else "succeeded"
         await insert_ended_run(store, number, NOW - timedelta(minutes=number), state=state)
@@ -177,7 +179,9 @@ async def test_a_large_store_is_counted_in_parts(store: RunStore, look: EndedRun
     assert await look.at(NOW) == {COMPLETED: 6}
 
 
-async def test_now_and_then_everything_is_counted_anew(store: RunStore, look: EndedRunsExporter, clock: list[float]) -> None:
+async def test_now_and_then_everything_is_counted_anew(
+    store: RunStore, look: EndedRunsExporter, clock: list[float]
+) -> None:
     await insert_ended_run(store, 1, NOW - timedelta(days=3))
     await look.at(NOW)
     await insert_ended_run(store, 2, NOW - timedelta(days=2))  # put back by hand

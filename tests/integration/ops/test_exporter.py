@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ops.free_ports import find_free_address
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.stage import Stage, relay, wait_until
 from workers.setting_values import Address
 from workers.settings import as_environment

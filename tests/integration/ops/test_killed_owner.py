@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ops.embedded.servers import embedded_servers
-from tests.integration.ops.polling import descendants, wait_until, wait_until_gone
-from workers.services import read_services
+from ops.embedded.embedded_servers import embedded_servers
+from tests.integration.ops.processes import descendants, wait_until, wait_until_gone
+from workers.embedded_services import read_services
 
 pytestmark = pytest.mark.integration
 

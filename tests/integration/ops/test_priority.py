@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.ops.command import unattended
 from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage, relay, wait_until

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from accounting.budgets.budget import parse_budget
-from accounting.budgets.store import BudgetStore
-from ops.roles import ROLES
+from accounting.budgets.budget_store import BudgetStore
+from ops.processes.role_processes import ROLES
 from tests.integration.ops.all_roles import all_roles
 from tests.integration.stage import Stage, relay, wait_until
 from tests.integration.triggers.gateway_server import GITHUB_SECRET, sign_as_github
@@ -49,7 +49,9 @@ async def test_promtool_takes_what_every_role_exposes(stage: Stage) -> None:
     stage.package("Relay", package(stage.settings.database))
     failing = [{"tool_calls": [{"name": "work"}]}, {"text": "worked"}]
     stage.answers({"A": failing, "B": [{"error": {"status": 400}}]})
-    await BudgetStore(stage.store.database).set(parse_budget(app_id="acme", window="day", unit="usd", limit=5), by="test")
+    await BudgetStore(stage.store.database).set(
+        parse_budget(app_id="acme", window="day", unit="usd", limit=5), by="test"
+    )
     pages: dict[str, str] = {}
     async with all_roles(stage, GITHUB_SECRET=GITHUB_SECRET) as roles, httpx.AsyncClient(timeout=30) as client:
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.totals.reading import UsageFilter, usage_totals
+from accounting.totals.usage_query import UsageFilter, usage_totals
 from tests.chaos.own_servers import stage_of_its_own
 from tests.integration.ops.all_roles import all_roles
 from tests.integration.stage import Document, Stage, relay, wait_until
-from triggers.change_stream.control import NOW, StreamControl
+from triggers.change_stream.stream_control import NOW, StreamControl
 
 pytestmark = pytest.mark.integration
 

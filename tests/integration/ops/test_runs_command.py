@@ -281,7 +281,8 @@ async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     run_ids = await insert_parked_run(stage, 25)
 
     refused, interrupted = await asyncio.gather(
-        asyncio.to_thread(terminal_dialogue, stage, "n", *DISCARD), asyncio.to_thread(terminal_dialogue, stage, None, *DISCARD)
+        asyncio.to_thread(terminal_dialogue, stage, "n", *DISCARD),
+        asyncio.to_thread(terminal_dialogue, stage, None, *DISCARD),
     )
     assert await stage.store.runs.count_documents({"state": "parked"}) == 25
     agreed = await asyncio.to_thread(terminal_dialogue, stage, "y", *DISCARD)

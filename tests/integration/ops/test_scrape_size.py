@@ -6,10 +6,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from accounting.ledger.rows import INDEXES
-from accounting.totals.reading import totals_pipeline
-from ops.exporter.metrics import StoreCollector
-from ops.exporter.page import render_text
-from ops.exporter.snapshot import SnapshotReader
+from accounting.totals.usage_query import totals_pipeline
+from ops.exporter.exporter_metrics import StoreCollector
+from ops.exporter.metrics_page import render_text
+from ops.exporter.store_snapshot import SnapshotReader
 from tests.large_ledger import CALLS_OF_A_RUN, LedgerSize, fill
 from workers.settings import Settings
 from workers.store.run_store import RunStore

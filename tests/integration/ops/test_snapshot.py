@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from ops.exporter import queue
+from ops.exporter import queue_state
 from ops.exporter.ended_runs import RunLabels
-from ops.exporter.ledger import read_ledger_state
-from ops.exporter.queue import (
+from ops.exporter.ledger_state import read_ledger_state
+from ops.exporter.queue_state import (
     AppWorkflow,
     QueueState,
     due_pipeline,
     held_pipeline,
-    waiting_for_person_pipeline,
     ready_pipeline,
-    running_query,
     ready_since_pipeline,
+    running_query,
+    waiting_for_person_pipeline,
 )
-from ops.exporter.snapshot import Snapshot, SnapshotReader
+from ops.exporter.store_snapshot import Snapshot, SnapshotReader
 from workers.reconciling.retention import ROLLUPS
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
@@ -124,7 +124,7 @@ async def test_of_a_long_queue_the_run_that_waits_longest_is_found(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among those that were accepted first; unless all of those became ready only now."""
-    monkeypatch.setattr(queue, "OLDEST", 3)
+    monkeypatch.setattr(queue_state, "MAX_OLDEST_RUNS", 3)
     for number in range(6):
         await insert_run(store, number, ready=True, created_at=NOW - timedelta(minutes=60 - number))
 

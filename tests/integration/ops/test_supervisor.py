@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ops.embedded.restarts import RestartPolicy
-from ops.supervisor import Child, Supervisor
-from tests.integration.ops.polling import is_running, wait_until, wait_until_gone
+from ops.processes.restart_policy import RestartPolicy
+from ops.processes.supervisor import Child, Supervisor
+from tests.integration.ops.processes import is_running, wait_until, wait_until_gone
 
 pytestmark = pytest.mark.integration
 

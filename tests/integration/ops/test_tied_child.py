@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ops.embedded.binaries import find_redis
-from ops.embedded.ports import find_free_port, wait_port_open
-from ops.embedded.tied import start_child, stop_child
-from tests.integration.ops.polling import descendants, is_running, wait_until, wait_until_gone
+from ops.embedded.loopback_ports import find_free_port, wait_port_open
+from ops.processes.child_process import start_child, stop_child
+from tests.integration.ops.processes import descendants, is_running, wait_until, wait_until_gone
 
 pytestmark = [pytest.mark.integration, pytest.mark.parametrize("watch", [False, True], ids=["kernel", "watch"])]
 
@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.parametrize("watch", [False, 
 PARENT = """
 import asyncio, json, sys
 from pathlib import Path
-from ops.embedded.tied import start_tied
+from ops.processes.child_process import start_child
 async def main():
     argv, last_signal, watch, log = json.loads(sys.argv[1])
-    child = await start_tied(argv, last_signal=last_signal, watch=watch, output=Path(log))
+    child = await start_child(argv, death_signal=last_signal, watch=watch, output=Path(log))
     print(child.pid, flush=True)
     await asyncio.Event().wait()
 asyncio.run(main())
@@ -122,7 +122,9 @@ async def test_stop_takes_along_what_the_child_left_behind(watch: bool, tmp_path
 async def test_the_program_gets_descriptors_that_are_meant_for_it(watch: bool) -> None:
     reader, writer = os.pipe()
     program = f"import os; os.write({writer}, b'here')"
-    child = await start_child([sys.executable, "-c", program], death_signal="KILL", watch=watch, inherited_fds=(writer,))
+    child = await start_child(
+        [sys.executable, "-c", program], death_signal="KILL", watch=watch, inherited_fds=(writer,)
+    )
     os.close(writer)
 
     assert await child.wait() == 0

@@ -5,12 +5,18 @@ from typing import Any
 
 import pytest
 
-from ops.exporter.triggers import PAUSE_REASONS, read_trigger_state, made_pipeline, overdue_pipeline, paused_pipelines
-from triggers.register.record import Pause
-from triggers.register.store import TriggerStore
+from ops.exporter.trigger_state import (
+    PAUSE_REASONS,
+    made_pipeline,
+    overdue_pipeline,
+    paused_pipelines,
+    read_trigger_state,
+)
 from triggers.register.trigger import Trigger
+from triggers.register.trigger_record import Pause
+from triggers.register.trigger_store import TriggerStore
 from workers.store.run_store import RunStore
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 pytestmark = pytest.mark.integration
 

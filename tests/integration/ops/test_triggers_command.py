@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner, Result
 
-from ops.cli.triggers.group import triggers as commands
+from ops.cli.groups import triggers as commands
 from tests.integration.ops.command import CommandResult, unattended
 from tests.integration.stage import Stage, relay
 from tests.integration.triggers.control.ground import TRIGGERS

@@ -14,9 +14,9 @@ from rich.cells import cell_len
 
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS
-from ops.cli.usage.command import usage
+from ops.cli.usage.usage_command import usage
 from tests.integration.ops.command import command, environment, unattended
-from tests.integration.ops.on_terminal import terminal_lines
+from tests.integration.ops.terminal import terminal_lines
 from tests.integration.stage import Stage
 from tests.integration.usage_rows import UsedCalls, days, insert_usage
 from workers.settings import as_environment

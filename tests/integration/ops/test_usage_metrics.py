@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from accounting.app_labels import OTHER, AppLabels
+from accounting.infra.snapshot_read import snapshot_read
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import OPEN
-from accounting.one_moment import snapshot_read
-from accounting.totals.rebuilding import rebuild
+from accounting.totals.rebuild import rebuild
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS, STATE, TOTALS
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageStatus
-from ops.exporter.metrics import StoreCollector
-from ops.exporter.snapshot import SnapshotReader
-from ops.exporter.usage import UsageChange, UsageCounts
+from ops.exporter.exporter_metrics import StoreCollector
+from ops.exporter.store_snapshot import SnapshotReader
+from ops.exporter.usage_counts import UsageChange, UsageCounts
 from tests.integration.accounting.ledger_rows import give_up_open_rows
 from tests.integration.usage_rows import PRICES
 from workers.store.run_store import RunStore

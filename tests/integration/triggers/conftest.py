@@ -8,7 +8,7 @@ from tests.integration.triggers import schedule_bench
 from tests.integration.triggers.protocol_server import new_loop, server
 from tests.integration.triggers.stream_bench import StreamBench
 from triggers.acceptance import Acceptance
-from triggers.change_stream import source, watcher
+from triggers.change_stream import stream_source, watcher
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 
@@ -38,8 +38,8 @@ async def bench(
     settings: Settings, store: RunStore, acceptance: Acceptance, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[StreamBench]:
     # Shorter waits, the same steps: what a test waits for is that something is noticed.
-    monkeypatch.setattr(watcher, "LOOK_AT_TRIGGERS_S", 0.3)
-    monkeypatch.setattr(source, "MAX_AWAIT_MS", 100)
+    monkeypatch.setattr(watcher, "TRIGGER_CHECK_INTERVAL_S", 0.3)
+    monkeypatch.setattr(stream_source, "MAX_AWAIT_MS", 100)
     bench = StreamBench(settings, store, acceptance)
     await bench.triggers.ensure_indexes()
     yield bench
@@ -52,7 +52,9 @@ def clock() -> schedule_bench.FakeClock:
 
 
 @pytest.fixture
-async def schedules(store: RunStore, acceptance: Acceptance, clock: schedule_bench.FakeClock) -> schedule_bench.ScheduleBench:
+async def schedules(
+    store: RunStore, acceptance: Acceptance, clock: schedule_bench.FakeClock
+) -> schedule_bench.ScheduleBench:
     schedules = schedule_bench.ScheduleBench(store, acceptance, clock)
     await schedules.ensure_indexes()
     return schedules

@@ -19,12 +19,12 @@ from starlette.routing import BaseRoute
 from ulid import ULID
 
 from tests import webhook_senders
-from triggers.gateway.admission import SLOTS, ConnectionAdmission, RouteGroup
-from triggers.gateway.app import create_app
-from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.serve import bind_socket
-from triggers.gateway.server import GatewayServer
-from triggers.role import RoleContext, open_role_context
+from triggers.gateway.connection_admission import SLOTS, ConnectionAdmission, RouteGroup
+from triggers.gateway.gateway_app import create_app
+from triggers.gateway.gateway_metrics import GatewayMetrics
+from triggers.gateway.gateway_role import bind_socket
+from triggers.gateway.gateway_server import GatewayServer
+from triggers.role_context import RoleContext, open_role_context
 from workers.setting_values import Address
 from workers.settings import Settings
 

@@ -9,11 +9,11 @@ import pytest
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from triggers.gateway.admission import MAX_CONNECTIONS, SLOTS, ConnectionAdmission, RouteGroup
-from triggers.gateway.drain import DrainMiddleware
-from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.serve import bind_socket
-from triggers.gateway.server import GatewayServer
+from triggers.gateway.connection_admission import MAX_CONNECTIONS, SLOTS, ConnectionAdmission, RouteGroup
+from triggers.gateway.gateway_metrics import GatewayMetrics
+from triggers.gateway.gateway_role import bind_socket
+from triggers.gateway.gateway_server import GatewayServer
+from triggers.gateway.middleware import DrainMiddleware
 from workers.setting_values import Address
 
 MEGABYTE = 1_048_576
@@ -50,7 +50,9 @@ class HoldingApp:
 
 
 class ProtocolServer:
-    def __init__(self, app: HoldingApp, address: tuple[str, int], metrics: GatewayMetrics, stop: Callable[[], None]) -> None:
+    def __init__(
+        self, app: HoldingApp, address: tuple[str, int], metrics: GatewayMetrics, stop: Callable[[], None]
+    ) -> None:
         self.app = app
         self.address = address
         self.stop = stop

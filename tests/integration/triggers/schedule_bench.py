@@ -10,15 +10,15 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
-from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger
-from triggers.schedule.kind import KIND
-from triggers.schedule.metrics import ScheduleMetrics
+from triggers.register.trigger_store import TriggerStore
+from triggers.schedule.schedule_kind import KIND
+from triggers.schedule.schedule_metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
-from workflows.package.models import Package
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.normal_form.package_model import Package
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 START = datetime(2026, 6, 1, 11, 59, 30, tzinfo=UTC)
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)

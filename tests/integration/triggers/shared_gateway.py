@@ -8,9 +8,9 @@ from ulid import ULID
 
 from tests.integration.triggers.gateway_server import Gateway, running_gateway
 from triggers.register.trigger import Trigger
-from workers.services import Services
+from workers.embedded_services import Services
 from workers.settings import Settings
-from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 
 @asynccontextmanager

@@ -10,23 +10,23 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
-from tests.integration.triggers.waiting import wait_until
+from tests.integration.triggers.condition_wait import wait_until
 from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
-from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.serve import build_watcher
+from triggers.change_stream.stream_metrics import StreamMetrics
 from triggers.change_stream.watcher import Watcher
-from triggers.register.record import TriggerRecord
-from triggers.register.store import TriggerStore
-from triggers.register.tally import TriggerStats
+from triggers.change_stream.watcher_role import build_watcher
 from triggers.register.trigger import Trigger
-from triggers.role import RoleContext
+from triggers.register.trigger_record import TriggerRecord
+from triggers.register.trigger_stats import TriggerStats
+from triggers.register.trigger_store import TriggerStore
+from triggers.role_context import RoleContext
 from workers.broker.wakeups import Wakeups
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
-from workflows.package.models import Package
-from workflows.package.trigger_specs.change import ChangeSpec
+from workflows.package.normal_form.package_model import Package
+from workflows.package.trigger_specs.change_spec import ChangeSpec
 
 Document = dict[str, Any]
 
@@ -124,7 +124,9 @@ class StreamBench:
         assert record is not None
         return record
 
-    async def wait_for_skips(self, reason: str, count: int, *, trigger: Trigger | None = None) -> list[Mapping[str, Any]]:
+    async def wait_for_skips(
+        self, reason: str, count: int, *, trigger: Trigger | None = None
+    ) -> list[Mapping[str, Any]]:
         """The notes of that reason, once there are so many skips."""
         label = (trigger or self.trigger).label
 
@@ -145,7 +147,9 @@ class StreamBench:
 
         await wait_until(check, f"{metric} is {value}")
 
-    async def wait_for_stream(self, condition: Callable[[Document], bool], what: str, *, stream: str | None = None) -> None:
+    async def wait_for_stream(
+        self, condition: Callable[[Document], bool], what: str, *, stream: str | None = None
+    ) -> None:
         async def check() -> bool:
             return condition(await self.stream(stream))
 

@@ -8,10 +8,10 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from pymongo.errors import AutoReconnect
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.integration.triggers.waiting import wait_until
-from triggers.change_stream.source import StreamSource
-from triggers.change_stream.store import Gap, StreamPosition, StreamStore
+from triggers.change_stream.resume_token_store import Gap, StreamPosition, StreamStore
+from triggers.change_stream.stream_source import StreamSource
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
@@ -20,7 +20,9 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.design("U-8", "D4-87")
-async def test_an_inserted_document_becomes_a_run_with_what_the_trigger_maps(bench: StreamBench, store: RunStore) -> None:
+async def test_an_inserted_document_becomes_a_run_with_what_the_trigger_maps(
+    bench: StreamBench, store: RunStore
+) -> None:
     bench.declare(
         {
             "apps": (),
@@ -179,7 +181,9 @@ async def test_a_quiet_streams_position_moves_on(bench: StreamBench) -> None:
         before = (await bench.stream())["resume_token"]
         await bench.shop["others"].insert_one({"_id": 1})
 
-        await bench.wait_for_stream(lambda stream: stream["resume_token"]["_data"] > before["_data"], "a newer position")
+        await bench.wait_for_stream(
+            lambda stream: stream["resume_token"]["_data"] > before["_data"], "a newer position"
+        )
 
     assert await bench.run_inputs() == []
 

@@ -4,9 +4,9 @@ import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from bson.datetime_ms import DatetimeMS
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.integration.triggers.waiting import wait_until
-from triggers.change_stream.kind import KIND
+from triggers.change_stream.change_kind import KIND
 
 pytestmark = pytest.mark.integration
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.integration.triggers.waiting import wait_until
 from triggers.register.trigger import Trigger
 from workers.store.run import RunState
 
@@ -106,9 +106,7 @@ async def test_leaving_a_suspended_stream_spares_the_others_and_logs_the_gap(
 
 
 @pytest.mark.parametrize("made", ["by a package", "at run time"])
-async def test_history_lost_under_other_triggers_does_not_suspend_a_new_one(
-    bench: StreamBench, made: str
-) -> None:
+async def test_history_lost_under_other_triggers_does_not_suspend_a_new_one(bench: StreamBench, made: str) -> None:
     bench.declare({})
     async with bench.watching():
         pass
@@ -117,7 +115,9 @@ async def test_history_lost_under_other_triggers_does_not_suspend_a_new_one(
     await bench.orders.insert_one({"_id": 1})
     if made == "at run time":
         bench.declare()
-        await bench.triggers.create(trigger_for(bench), extra_fields={"created_at": datetime.now(UTC) - timedelta(hours=2)})
+        await bench.triggers.create(
+            trigger_for(bench), extra_fields={"created_at": datetime.now(UTC) - timedelta(hours=2)}
+        )
 
     async with bench.watching():
         await bench.wait_for_stream(lambda stream: stream["resume_token"] not in (None, LOST), "a position of its own")

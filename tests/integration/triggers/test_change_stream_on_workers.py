@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import as_environment

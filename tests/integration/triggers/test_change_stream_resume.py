@@ -4,17 +4,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.integration.triggers.waiting import wait_until
-from triggers.change_stream.control import (
+from triggers.change_stream.change_kind import KIND
+from triggers.change_stream.stream_control import (
     NOW,
     TOKEN,
     ResumeRefusedError,
     StreamControl,
     StreamNotFoundError,
 )
-from triggers.change_stream.kind import KIND
-from triggers.register.record import Pause
+from triggers.register.trigger_record import Pause
 
 pytestmark = pytest.mark.integration
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.integration.triggers.waiting import wait_until
-from triggers.register.record import Pause
 from triggers.register.trigger import Trigger
+from triggers.register.trigger_record import Pause
 from workers.store.run import RunState
 
 pytestmark = pytest.mark.integration

@@ -12,9 +12,9 @@ from playwright.async_api import Error as PlaywrightError
 
 from tests.integration.triggers.chromium import FAINT_TEXTS, HARD_TO_USE, WIDTH, chromium, watch
 from tests.integration.triggers.gateway_server import Gateway
-from tests.integration.triggers.shared_gateway import shared_gateway, delete_runs
-from workers.services import Services
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from tests.integration.triggers.shared_gateway import delete_runs, shared_gateway
+from workers.embedded_services import Services
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 pytestmark = pytest.mark.integration
 

@@ -10,21 +10,21 @@ import psutil
 import pytest
 from pymongo import AsyncMongoClient
 
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_package
-from tests.integration.triggers.shared_gateway import shared_gateway, delete_runs
-from tests.integration.triggers.waiting import wait_until
+from tests.integration.triggers.shared_gateway import delete_runs, shared_gateway
 from tests.unit.triggers.form.parsed_page import ParsedPage, parse_html
 from triggers.acceptance import Acceptance
-from triggers.register.record import Pause
 from triggers.register.trigger import Trigger
-from triggers.role import build_role_context
+from triggers.register.trigger_record import Pause
+from triggers.role_context import build_role_context
 from workers.broker.wakeups import Wakeups
-from workers.services import Services
+from workers.embedded_services import Services
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
 from workflows.package.catalog import Catalog, package_directories
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 pytestmark = pytest.mark.integration
 
@@ -179,7 +179,12 @@ async def test_going_back_and_correcting_an_answer_makes_another_run(gateway: Ga
 
 
 async def test_two_people_with_the_same_answers_make_two_runs(gateway: Gateway) -> None:
-    for delivery in (delivery_of(await open_page(gateway)), delivery_of(await open_page(gateway)), {}, {"_delivery": "x"}):
+    for delivery in (
+        delivery_of(await open_page(gateway)),
+        delivery_of(await open_page(gateway)),
+        {},
+        {"_delivery": "x"},
+    ):
         assert (await gateway.client.post(DEMO, data={**ADA, **delivery})).status_code == 303
 
     assert len(await gateway.runs()) == 4
@@ -309,7 +314,7 @@ async def test_while_the_store_is_away_a_browser_keeps_and_resends_its_answers(
     assert [sent.status_code, looked.status_code] == [503, 503]
     assert [sent.headers["retry-after"], looked.headers["retry-after"]] == ["5", "5"]
     assert parse_html(looked.text).one("h1").text == "We cannot answer just now"
-    monkeypatch.setattr("triggers.register.lookup.REMEMBERED_S", 0.0)
+    monkeypatch.setattr("triggers.register.trigger_lookup.CACHE_TTL_S", 0.0)
     sent = await client.post(LEAD, data=filled_in)  # whether it is paused is not known by now
     assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")
     shown = parse_html(sent.text)
@@ -332,7 +337,7 @@ async def test_while_the_store_is_frozen_a_browser_keeps_its_answers_too(
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr("triggers.gateway.reception.STORE_PATIENCE_S", 0.05)
+    monkeypatch.setattr("triggers.gateway.trigger_intake.STORE_TIMEOUT_S", 0.05)
     monkeypatch.setattr(Acceptance, "accept", never)
 
     sent = await served.client.post(DEMO, data={**ADA, "note": "by noon"}, headers=BROWSER)

@@ -11,18 +11,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import (
     Gateway,
-    sign_as_github,
     running_gateway,
     serving,
-    sign_as_standard,
     settings_with_package,
+    sign_as_github,
+    sign_as_standard,
 )
-from tests.integration.triggers.protocol_server import ProtocolServer, read_answers, connect, read_to_end
-from tests.integration.triggers.waiting import wait_until
+from tests.integration.triggers.protocol_server import ProtocolServer, connect, read_answers, read_to_end
 from triggers.gateway.connection import MAX_HEAD_BYTES, MAX_PIPELINED
-from triggers.role import open_role_context
+from triggers.role_context import open_role_context
 from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -70,7 +70,9 @@ def is_too_large(answer: bytes) -> bool:
     ],
     ids=["headers", "header", "url", "trailer", "chunk-extension", "blank-lines"],
 )
-async def test_what_has_no_end_is_cut_off_and_fills_no_memory(server: ProtocolServer, start: bytes, piece: bytes) -> None:
+async def test_what_has_no_end_is_cut_off_and_fills_no_memory(
+    server: ProtocolServer, start: bytes, piece: bytes
+) -> None:
     before = psutil.Process().memory_info().rss
     async with server.connection() as (reader, writer):
         writer.write(start)
@@ -166,7 +168,9 @@ async def test_half_a_head_is_closed_after_the_time_for_it(
         assert await read_to_end(reader) == b""
 
 
-async def test_half_a_head_after_an_answer_is_closed_too(server: ProtocolServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_a_head_after_an_answer_is_closed_too(
+    server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.2)
     async with server.connection() as (reader, writer):
         writer.write(GET)

@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from ops.free_ports import find_free_address
-from ops.supervisor import role_command
-from tests.chaos.lengths import by_length, add_summary_line
+from ops.processes.supervisor import role_command
+from tests.chaos.lengths import add_summary_line, by_length
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import settings_with_senders
 from tests.integration.triggers.test_gateway_process import wait_until_ready
-from tests.integration.triggers.waiting import wait_until
 from tests.webhook_senders import BY_NAME
 from workers.settings import Settings, as_environment
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
 from tests.chaos.own_servers import kill_listener, listener
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_senders
-from tests.integration.triggers.waiting import wait_until
 from tests.webhook_senders import BY_NAME
-from triggers.role import open_role_context
+from triggers.role_context import open_role_context
 from workers.settings import Settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -97,8 +97,8 @@ async def has_more_than(deliveries: Deliveries, count: int) -> bool:
 async def test_a_frozen_mongodb_is_503_in_time_and_a_repeated_delivery_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("triggers.gateway.reception.STORE_PATIENCE_S", 0.5)
-    monkeypatch.setattr("triggers.register.lookup.PATIENCE_S", 0.5)
+    monkeypatch.setattr("triggers.gateway.trigger_intake.STORE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("triggers.register.trigger_lookup.STORE_TIMEOUT_S", 0.5)
     async with embedded_servers(tmp_path / "servers") as services:
         settings = Settings(mongodb_url=services.mongodb_url, redis_url=services.redis_url)
         async with gateway_on(settings, tmp_path) as gateway:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 import psutil
 import pytest
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.protocol_server import (
     MEGABYTE,
     NewLoop,
@@ -19,9 +20,8 @@ from tests.integration.triggers.protocol_server import (
     read_to_end,
     serving_app,
 )
-from tests.integration.triggers.waiting import wait_until
-from triggers.gateway.admission import SLOTS
 from triggers.gateway.connection import MIN_BODY_BYTES_PER_S
+from triggers.gateway.connection_admission import SLOTS
 
 pytestmark = pytest.mark.integration
 
@@ -211,7 +211,9 @@ async def test_a_call_that_declares_too_much_is_refused_and_holds_no_slot(new_lo
             assert time.monotonic() - began < 10
 
 
-async def test_a_caller_that_reads_no_answers_is_closed(server: ProtocolServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_reads_no_answers_is_closed(
+    server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("triggers.gateway.connection.UNREAD_TIMEOUT_S", 0.2)
     with socket.socket() as caller:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

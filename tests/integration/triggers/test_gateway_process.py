@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.triggers.gateway_server import sign_as_standard, settings_with_package
-from tests.integration.triggers.waiting import wait_until
+from tests.integration.triggers.condition_wait import wait_until
+from tests.integration.triggers.gateway_server import settings_with_package, sign_as_standard
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 from workers.store.run_store import RunStore, connect
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import asyncio, sys
-from triggers.gateway.serve import run, serve
+from triggers.gateway.gateway_role import run, serve
 from workers.logs import configure_logging
 from workers.settings import SettingsError, load_settings
 configure_logging(role="gateway", log_format="json", log_level="info")

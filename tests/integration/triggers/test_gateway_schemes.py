@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_senders
 from tests.integration.triggers.test_gateway_webhooks import is_problem
-from tests.integration.triggers.waiting import wait_until
 from tests.webhook_senders import BY_NAME, SENDERS, WORKFLOW
-from triggers.register.record import Pause, TriggerRecord
 from triggers.register.trigger import Trigger
-from triggers.role import open_role_context
+from triggers.register.trigger_record import Pause, TriggerRecord
+from triggers.role_context import open_role_context
 from workers.settings import Settings
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 pytestmark = pytest.mark.integration
 

@@ -13,11 +13,11 @@ from tests.integration.triggers.gateway_server import (
     Gateway,
     running_gateway,
     serving,
-    sign_as_standard,
     settings_with_package,
+    sign_as_standard,
 )
 from triggers.api_keys import ApiKeys
-from triggers.role import build_role_context
+from triggers.role_context import build_role_context
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
 from workers.settings import Settings

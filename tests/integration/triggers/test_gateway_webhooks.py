@@ -12,8 +12,8 @@ import pytest
 from tests.integration.triggers.gateway_server import (
     BODY_LIMIT,
     Gateway,
-    sign_as_github,
     running_gateway,
+    sign_as_github,
     sign_as_standard,
 )
 from workers.settings import Settings

@@ -8,21 +8,21 @@ import psutil
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ops.embedded.servers import embedded_servers
-from tests.integration.triggers.waiting import wait_until
+from ops.embedded.embedded_servers import embedded_servers
+from tests.integration.triggers.condition_wait import wait_until
 from tests.trigger_packages import package_with_triggers
-from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.serve import build_watcher
-from triggers.role import RoleContext, build_role_context
-from triggers.schedule.metrics import ScheduleMetrics
+from triggers.change_stream.stream_metrics import StreamMetrics
+from triggers.change_stream.watcher_role import build_watcher
+from triggers.role_context import RoleContext, build_role_context
+from triggers.schedule.schedule_metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 from triggers.service_loop import repeat
 from workers.broker.wakeups import Wakeups
 from workers.settings import Settings
 from workers.store.run_store import connect
 from workflows.package.catalog import Catalog
-from workflows.package.trigger_specs.change import ChangeSpec
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.change_spec import ChangeSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 pytestmark = pytest.mark.integration
 

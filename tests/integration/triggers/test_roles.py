@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.triggers.waiting import wait_until
+from tests.integration.triggers.condition_wait import wait_until
 from workers.settings import Settings, as_environment
 from workers.store.matching import Matching
 from workers.store.run_store import RunStore

@@ -7,16 +7,16 @@ import pytest
 from ulid import ULID
 
 from tests.integration.stage import Stage, relay
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.integration.triggers.waiting import wait_until
 from tests.trigger_packages import package_with_triggers
-from triggers.register.record import Pause
 from triggers.register.trigger import Trigger
-from triggers.run_finished.kind import KIND
+from triggers.register.trigger_record import Pause
+from triggers.run_finished.run_finished_kind import KIND
 from workers.control.cancelling import cancel, discard
 from workers.control.replaying import replay
 from workers.store.run import RunRequest, TriggerEvent
-from workflows.package.trigger_specs.run_finished import RunFinishedSpec
+from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 
 pytestmark = pytest.mark.integration
 
@@ -132,7 +132,9 @@ async def test_a_chain_stays_in_its_app_and_serves_only_those_it_names(chains: C
     made = RunFinishedSpec.model_validate({"name": "made", "workflow": "Digest"})
     await chains.bench.triggers.create(Trigger("Orders", made, app_id="initech"))
     async with chains.bench.watching(chains.stream):
-        parents = [await chains.accept_and_end_run(app_id=app) for app in ("acme", "globex", "initech", "umbrella", "acme")]
+        parents = [
+            await chains.accept_and_end_run(app_id=app) for app in ("acme", "globex", "initech", "umbrella", "acme")
+        ]
         runs = await chains.follow(*(parents[at] for at in (0, 1, 2, 4)))
 
     app_of = dict(zip(parents, ("acme", "globex", "initech", "umbrella", "acme"), strict=True))

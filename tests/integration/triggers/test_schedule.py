@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from tests.integration.triggers.schedule_bench import NOON, SECOND, ScheduleBench, FakeClock, finish_all, nominal_times
+from accounting.infra.aio import gather_all
+from tests.integration.triggers.schedule_bench import NOON, SECOND, FakeClock, ScheduleBench, finish_all, nominal_times
 from triggers.acceptance import Acceptance
 from triggers.schedule.scheduler import IDLE_INTERVAL_S
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +54,9 @@ async def test_a_tick_starts_one_run_for_each_app_with_what_the_trigger_maps(
     assert schedules.metric("schedule_next_fire_timestamp_seconds") == (NOON + timedelta(minutes=1)).timestamp()
 
 
-async def test_the_pause_until_the_next_look_ends_when_the_next_one_is_due(schedules: ScheduleBench, clock: FakeClock) -> None:
+async def test_the_pause_until_the_next_look_ends_when_the_next_one_is_due(
+    schedules: ScheduleBench, clock: FakeClock
+) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
 
@@ -208,7 +210,9 @@ async def test_a_tick_that_cannot_be_mapped_is_skipped_and_the_next_one_comes(
     assert document["schedule"]["next_at"] == NOON + timedelta(minutes=1)
 
 
-async def test_a_schedule_whose_last_time_is_skipped_has_ended(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_a_schedule_whose_last_time_is_skipped_has_ended(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     schedules.declare(cron="* * * * *", end=NOON + timedelta(minutes=1))
     await schedules.scheduler.tick()
     for minute in range(2):

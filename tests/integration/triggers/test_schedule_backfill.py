@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tests.integration.triggers.schedule_bench import NOON, ScheduleBench, FakeClock, nominal_times
+from tests.integration.triggers.schedule_bench import NOON, FakeClock, ScheduleBench, nominal_times
 from triggers.register.trigger import Trigger
-from triggers.schedule import backfill as backfilling
-from triggers.schedule.backfill import BackfillError, make_backfill_runs, plan_backfill
+from triggers.schedule import schedule_backfill as backfilling
+from triggers.schedule.schedule_backfill import BackfillError, make_backfill_runs, plan_backfill
 from workers.control.cancelling import cancel
 from workers.store.run_store import RunStore
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +30,9 @@ async def test_a_plan_counts_and_changes_nothing(store: RunStore) -> None:
     assert await nominal_times(store) == []
 
 
-async def test_what_ran_at_its_time_is_not_run_again(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_what_ran_at_its_time_is_not_run_again(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     trigger = schedules.declare(cron="0 * * * *", misfire={"policy": "skip"})
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, HOURS[2])
@@ -47,17 +49,23 @@ async def test_what_ran_at_its_time_is_not_run_again(schedules: ScheduleBench, s
     assert await nominal_times(store) == HOURS
 
 
-async def test_the_tick_itself_finds_what_a_backfill_has_made(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_the_tick_itself_finds_what_a_backfill_has_made(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     trigger = schedules.declare(cron="0 * * * *", overlap="allow")
     await schedules.scheduler.tick()
-    await make_backfill_runs(await plan_backfill(trigger, start=NOON, end=NOON, store=store), schedules.ground.acceptance)
+    await make_backfill_runs(
+        await plan_backfill(trigger, start=NOON, end=NOON, store=store), schedules.ground.acceptance
+    )
 
     await schedules.ticks_at(clock, NOON)
 
     assert await nominal_times(store) == [NOON]
 
 
-async def test_runs_of_an_app_go_one_after_another_from_the_oldest_on(schedules: ScheduleBench, store: RunStore) -> None:
+async def test_runs_of_an_app_go_one_after_another_from_the_oldest_on(
+    schedules: ScheduleBench, store: RunStore
+) -> None:
     plan = await plan_backfill(hourly(apps=("acme", "globex")), start=NOON, end=HOURS[4], store=store)
     await make_backfill_runs(plan, schedules.ground.acceptance)
 
@@ -135,7 +143,7 @@ async def test_an_impossible_backfill_is_refused_before_any_run_is_made(
 
 
 async def test_more_apps_than_runs_may_be_are_refused(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfilling, "MOST_RUNS", 2)
+    monkeypatch.setattr(backfilling, "MAX_RUNS", 2)
     await store.database["Apps"].insert_many([{"_id": name} for name in ("a", "b", "c")])
 
     with pytest.raises(BackfillError, match="one app at a time"):

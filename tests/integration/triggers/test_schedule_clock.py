@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from triggers.schedule.clock import MAX_CLOCK_SKEW, StoreClock
+from triggers.schedule.store_clock import MAX_CLOCK_SKEW, StoreClock
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -7,10 +7,10 @@ import pytest
 from bson import ObjectId
 
 from tests.chaos.lengths import by_length
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, ScheduleBench, FakeClock
-from tests.integration.triggers.waiting import wait_until
-from triggers.schedule.apps import APP_BATCH_SIZE
-from triggers.schedule.kind import KIND
+from tests.integration.triggers.condition_wait import wait_until
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, FakeClock, ScheduleBench
+from triggers.schedule.schedule_apps import APP_BATCH_SIZE
+from triggers.schedule.schedule_kind import KIND
 from triggers.schedule.scheduler import MAX_INLINE_RUNS
 from workers.settings import Settings
 from workers.store.run_store import RunStore
@@ -38,7 +38,9 @@ async def test_each_usable_name_that_the_filter_finds_gets_one_run(
     assert document["schedule"]["next_at"] == NOON + MINUTE
 
 
-async def test_the_collection_is_read_anew_at_each_tick(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_the_collection_is_read_anew_at_each_tick(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     schedules.declare(cron="* * * * *", apps={"collection": "Apps"}, overlap="allow")
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, NOON)

@@ -5,14 +5,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, START, ScheduleBench, FakeClock, nominal_times
+from accounting.infra.aio import gather_all
+from tests.integration.triggers.schedule_bench import (
+    MINUTE,
+    NOON,
+    SECOND,
+    START,
+    FakeClock,
+    ScheduleBench,
+    nominal_times,
+)
 from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
+from triggers.schedule.schedule_store import ROLLOUT
 from triggers.schedule.scheduler import SYNC_INTERVAL
-from triggers.schedule.store import ROLLOUT
 from workers.store.run_store import RunStore
-from workers.together import gather_all
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 pytestmark = pytest.mark.integration
 
@@ -53,7 +61,9 @@ async def test_a_rename_goes_on_under_the_new_name_from_the_next_time_on(
     assert [run["trigger"]["name"] for run in runs] == ["old", "new", "new"]
 
 
-async def test_the_same_clock_under_two_names_is_two_schedules(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_the_same_clock_under_two_names_is_two_schedules(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     schedules.packages = package_with_triggers(minutely("one"), minutely("two"))
     await schedules.scheduler.tick()
 
@@ -62,7 +72,9 @@ async def test_the_same_clock_under_two_names_is_two_schedules(schedules: Schedu
     assert sorted(run["trigger"]["name"] for run in await store.list()) == ["one", "two"]
 
 
-async def test_an_edit_there_and_back_fires_nothing_twice(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_an_edit_there_and_back_fires_nothing_twice(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     schedules.packages = package_with_triggers(minutely("nightly"))
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, NOON)
@@ -155,7 +167,9 @@ async def test_an_edit_keeps_what_is_due_now_and_adds_the_new_clocks_time(
     assert await nominal_times(store) == [NOON]
 
 
-async def test_an_edited_cron_fires_next_by_the_new_one(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_an_edited_cron_fires_next_by_the_new_one(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
 
@@ -167,7 +181,9 @@ async def test_an_edited_cron_fires_next_by_the_new_one(schedules: ScheduleBench
     assert (await schedules.stored_schedule())["next_at"] == datetime(2026, 6, 1, 18, 30, tzinfo=UTC)
 
 
-async def test_an_edit_of_anything_else_keeps_the_next_time(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_an_edit_of_anything_else_keeps_the_next_time(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     schedules.declare(cron="* * * * *")
     await schedules.scheduler.tick()
 

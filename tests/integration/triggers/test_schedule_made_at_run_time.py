@@ -9,15 +9,23 @@ from bson.datetime_ms import DatetimeMS
 from pymongo import InsertOne
 
 from tests.chaos.lengths import by_length
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, START, ScheduleBench, FakeClock, nominal_times
+from tests.integration.triggers.schedule_bench import (
+    MINUTE,
+    NOON,
+    SECOND,
+    START,
+    FakeClock,
+    ScheduleBench,
+    nominal_times,
+)
 from triggers.acceptance import Acceptance
-from triggers.schedule.kind import KIND
-from triggers.schedule.mending import ScheduleRepair
-from triggers.schedule.metrics import MAX_RUNTIME_TRIGGERS
+from triggers.schedule.schedule_kind import KIND
+from triggers.schedule.schedule_metrics import MAX_RUNTIME_TRIGGERS
+from triggers.schedule.schedule_store import ScheduleRepair
 from triggers.schedule.scheduler import IDLE_INTERVAL_S
 from workers.settings import Settings
 from workers.store.run_store import RunStore
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 pytestmark = pytest.mark.integration
 
@@ -71,7 +79,9 @@ async def test_it_fires_between_start_and_end(schedules: ScheduleBench, store: R
     assert "ended_at" in await schedules.stored_schedule(MADE)
 
 
-async def test_an_edit_means_its_next_time_and_not_at_once(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_an_edit_means_its_next_time_and_not_at_once(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     made = await schedules.create_schedule(cron="* * * * *")
     edited = replace(made, spec=ScheduleSpec(name="made", cron="30 18 * * *"))
     await schedules.triggers.replace(edited, expected_revision=1, extra_fields=KIND.initial_fields(edited, clock()))
@@ -191,7 +201,11 @@ async def test_one_that_has_ended_or_is_unreadable_is_left_as_it_is(
     ],
 )
 async def test_a_damaged_schedule_stops_no_other_and_is_logged_once(
-    schedules: ScheduleBench, store: RunStore, clock: FakeClock, damage: dict[str, Any], caplog: pytest.LogCaptureFixture
+    schedules: ScheduleBench,
+    store: RunStore,
+    clock: FakeClock,
+    damage: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     await schedules.create_schedule(cron="* * * * *")
     await schedules.create_schedule(cron="* * * * *", app_id="globex", overlap="allow")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, ScheduleBench, FakeClock
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, FakeClock, ScheduleBench
 from triggers.acceptance import Acceptance
 
 pytestmark = pytest.mark.integration

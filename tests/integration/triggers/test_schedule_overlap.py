@@ -4,10 +4,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, ScheduleBench, FakeClock, finish_all, nominal_times
-from triggers.register.record import Pause
-from triggers.schedule.backfill import make_backfill_runs, plan_backfill
-from triggers.schedule.starting import TickStarter
+from tests.integration.triggers.schedule_bench import (
+    MINUTE,
+    NOON,
+    SECOND,
+    FakeClock,
+    ScheduleBench,
+    finish_all,
+    nominal_times,
+)
+from triggers.register.trigger_record import Pause
+from triggers.schedule.schedule_backfill import make_backfill_runs, plan_backfill
+from triggers.schedule.tick_starter import TickStarter
 from triggers.schedule.ticks import Tick
 from workers.control.cancelling import cancel
 from workers.store.run_store import RunStore
@@ -107,7 +115,7 @@ async def test_a_run_made_by_another_scheduler_meanwhile_is_no_self_overlap(
     schedules.declare(cron="* * * * *", overlap=overlap)
     await schedules.scheduler.tick()
     await schedules.ticks_at(clock, NOON)
-    monkeypatch.setattr(TickStarter, "_there_already", not_yet)
+    monkeypatch.setattr(TickStarter, "_find_existing", not_yet)
 
     await schedules.triggers.triggers.update_one({}, {"$set": {"schedule.next_at": NOON}})
     await schedules.scheduler.tick()
@@ -133,7 +141,9 @@ async def test_jitter_delays_the_start_and_neither_the_run_nor_its_key(
     assert noon + MINUTE <= min(starts) <= max(starts) < noon + 2 * MINUTE
 
 
-async def test_a_paused_tick_is_recorded_and_never_made_up_for(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_a_paused_tick_is_recorded_and_never_made_up_for(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     trigger = schedules.declare(cron="* * * * *", overlap="allow", misfire={"policy": "all", "grace": "10m"})
     await schedules.scheduler.tick()
     await schedules.triggers.pause(trigger, Pause(clock(), "ann", "maintenance"))
@@ -166,7 +176,9 @@ async def test_ticks_of_a_pause_are_not_made_up_even_without_a_scheduler(
     assert await schedules.skip_counts() == {"paused": 3}
 
 
-async def test_a_pause_for_one_app_leaves_the_others(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_a_pause_for_one_app_leaves_the_others(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     trigger = schedules.declare(cron="* * * * *", apps=("acme", "globex"))
     await schedules.scheduler.tick()
     await schedules.triggers.pause(trigger, Pause(clock(), "ann"), app_id="acme")
@@ -204,7 +216,9 @@ async def test_failures_in_a_row_pause_that_app_until_it_is_resumed(
     assert await store.runs.count_documents({"app_id": "acme", "state": "queued"}) == 1
 
 
-async def test_a_success_between_failures_pauses_nothing(schedules: ScheduleBench, store: RunStore, clock: FakeClock) -> None:
+async def test_a_success_between_failures_pauses_nothing(
+    schedules: ScheduleBench, store: RunStore, clock: FakeClock
+) -> None:
     schedules.declare(cron="* * * * *", pause_after_failures=2)
     await schedules.scheduler.tick()
     for number, state in enumerate(["failed", "succeeded", "failed", "cancelled", "parked"]):

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from triggers.register.notes import MAX_NOTES, Notes
-from triggers.register.record import Pause
-from triggers.register.store import TriggerExistsError, TriggerStore
 from triggers.register.trigger import Trigger
+from triggers.register.trigger_notes import MAX_NOTES, Notes
+from triggers.register.trigger_record import Pause
+from triggers.register.trigger_store import TriggerExistsError, TriggerStore
 from workers.store.run_store import RunStore
-from workflows.package.trigger_specs.kinds import TriggerSpec
-from workflows.package.trigger_specs.schedule import ScheduleSpec
-from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
+from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
 NOW = datetime(2026, 3, 29, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -96,7 +96,9 @@ async def test_the_newest_notes_are_kept_and_all_are_counted(triggers: TriggerSt
     trigger = Trigger("Digest", HOURLY)
     for number in range(MAX_NOTES + 3):
         note = {"reason": "unmappable", "detail": f"${number}", "at": NOW, "number": number}
-        await triggers.add_stats(trigger, counts={"skipped.unmappable": 1}, notes=[note], fired_at=NOW - number * MINUTE)
+        await triggers.add_stats(
+            trigger, counts={"skipped.unmappable": 1}, notes=[note], fired_at=NOW - number * MINUTE
+        )
     await triggers.add_stats(trigger, counts={"accepted": 1}, notes=[], fired_at=NOW - MINUTE)
 
     record = await triggers.find(trigger.id)

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 import pytest
 from ulid import ULID
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.integration.triggers.waiting import wait_until
 from tests.unit.workers.tracing.span_bench import span_bench as span_bench
 from triggers.acceptance import Acceptance
 from workers.control.replaying import replay
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
-from workers.tracing.ids import parse_traceparent, span_ids_of
+from workers.tracing.span_ids import parse_traceparent, span_ids_of
 
 pytestmark = pytest.mark.integration
 

@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.integration.triggers.waiting import wait_until
 from triggers.change_stream import watcher as watching
-from triggers.change_stream.starting import RunStarter, RunIntent
-from workers.process.health import StepWatch
+from triggers.change_stream.run_starter import RunIntent, RunStarter
+from workers.process.role_health import StepWatch
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,7 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
         await let_go.wait()
         await start(self, wishes)
 
-    monkeypatch.setattr(watching, "STREAM_PATIENCE_S", 0.3)
+    monkeypatch.setattr(watching, "STREAM_STALL_TIMEOUT_S", 0.3)
     bench.settings = replace(bench.settings, lease_s=3)  # an idle stream saves twice a second
     bench.declare({})
     watcher = bench.watcher()
@@ -54,7 +54,7 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
 
 
 async def test_a_quiet_stream_gets_on(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "STREAM_PATIENCE_S", 0.3)
+    monkeypatch.setattr(watching, "STREAM_STALL_TIMEOUT_S", 0.3)
     bench.settings = replace(bench.settings, lease_s=3)
     bench.declare({})
     watcher = bench.watcher()

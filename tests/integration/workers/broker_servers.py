@@ -13,8 +13,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from ops.embedded.binaries import find_redis
-from ops.embedded.ports import LOOPBACK, find_free_port, is_port_open
-from ops.embedded.tied import kill_child_group, start_child
+from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
+from ops.processes.child_process import kill_child_group, start_child
 from tests.integration.stage import wait_until
 
 MASTER = "mymaster"

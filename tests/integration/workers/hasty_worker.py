@@ -5,8 +5,8 @@ import sys
 
 from workers.process import worker
 from workers.process.package_builds import PackageBuilds
-from workers.serve import serve
 from workers.settings import load_settings
+from workers.worker_role import serve
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from ops.embedded.ports import LOOPBACK, find_free_port, is_port_open
-from ops.embedded.tied import kill_child_group, start_child, stop_child
+from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
+from ops.processes.child_process import kill_child_group, start_child, stop_child
 from tests.integration.stage import wait_until
 from tests.integration.workers.broker_servers import Certificates
 

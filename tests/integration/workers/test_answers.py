@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ops.supervisor import PROGRAM
+from ops.processes.supervisor import PROGRAM
 from tests.integration.model_server import completion, model_server, usage
 from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.control.answer import Answered, UnfitAnswerError, answer
@@ -132,7 +132,9 @@ async def test_a_response_and_a_message_answer_a_run_without_redoing_turns(
         "keys": ["verdict"],
         "position": "1.1",
     }
-    assert await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}}) == Answered(run_id, 1, repeated=False)
+    assert await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}}) == Answered(
+        run_id, 1, repeated=False
+    )
 
     run = await wait_for_question(stage, run_id, question=2)
     asked = {name: run["question"][name] for name in ("kind", "agent", "turn", "text")}
@@ -206,9 +208,7 @@ async def test_a_worker_that_dies_at_the_answers_turn_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("landmark", ["open turn kept", "turn written"])
-async def test_a_worker_that_dies_in_an_answered_turn_repeats_no_call(
-    desk_stage: Stage, landmark: str
-) -> None:
+async def test_a_worker_that_dies_in_an_answered_turn_repeats_no_call(desk_stage: Stage, landmark: str) -> None:
     """It dies when the approved call is recorded, or when its whole turn is written and not counted yet."""
     stage, paid = desk_stage, desk_stage.folder / "paid"
     recorded = f"    open({str(paid)!r}, 'a').write(f'{{amount}} ')\n    context_variables.set"

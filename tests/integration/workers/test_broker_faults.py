@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.doctor.checks import Check
-from ops.doctor.redis import check_redis
+from ops.doctor.broker_checks import check_redis
+from ops.doctor.check_result import Check
 from tests.integration.stage import Stage, wait_until
 from tests.integration.workers.broker_servers import Certificates, RedisProcess, WatchedRedis, tls_in_front_of
 from tests.integration.workers.broker_stage import OnBroker, accept_runs, wait_for_all_ends

@@ -12,11 +12,11 @@ from kombu import Connection
 
 from tests.integration.stage import Stage, wait_until
 from tests.integration.workers.broker_servers import Certificates, WatchedRedis, tls_in_front_of
-from tests.integration.workers.broker_stage import OnBroker, accept_runs, wait_for_all_ends, make_agents_slow
+from tests.integration.workers.broker_stage import OnBroker, accept_runs, make_agents_slow, wait_for_all_ends
 from tests.integration.workers.rabbitmq_node import LASTING, RabbitMQ
-from workers.broker.silence import disconnect_stalled_redis
+from workers.broker.consumer import disconnect_stalled_redis
 from workers.celery import celery_config
-from workers.services import Services
+from workers.embedded_services import Services
 from workers.settings import Settings, as_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -41,9 +41,7 @@ async def test_a_worker_killed_on_rabbitmq_is_taken_over(rabbitmq: RabbitMQ, on_
     assert run["lease"]["token"] == 2, "claimed once by each worker"
 
 
-async def test_on_rabbitmq_wakeups_use_a_quorum_queue_and_one_prefetch(
-    rabbitmq: RabbitMQ, on_broker: OnBroker
-) -> None:
+async def test_on_rabbitmq_wakeups_use_a_quorum_queue_and_one_prefetch(rabbitmq: RabbitMQ, on_broker: OnBroker) -> None:
     stage = on_broker(rabbitmq.url)
     make_agents_slow(stage, 0.7)
     await stage.start_worker(concurrency=2)
@@ -87,7 +85,9 @@ async def test_rabbitmq_killed_under_load_loses_no_run_and_no_worker(rabbitmq: R
 # -- Redis behind Sentinels
 
 
-async def test_a_worker_follows_a_master_that_is_moved_while_it_waits(watched: WatchedRedis, on_broker: OnBroker) -> None:
+async def test_a_worker_follows_a_master_that_is_moved_while_it_waits(
+    watched: WatchedRedis, on_broker: OnBroker
+) -> None:
     stage = on_broker(watched.url)
     worker = await stage.start_worker()
     old = await watched.master()
@@ -132,7 +132,9 @@ async def test_a_master_that_freezes_is_left(watched: WatchedRedis, on_broker: O
     assert worker.returncode is None, stage.log()[-3000:]
 
 
-async def test_a_master_killed_under_load_loses_no_run_and_no_worker(watched: WatchedRedis, on_broker: OnBroker) -> None:
+async def test_a_master_killed_under_load_loses_no_run_and_no_worker(
+    watched: WatchedRedis, on_broker: OnBroker
+) -> None:
     stage = on_broker(watched.url)
     make_agents_slow(stage)
     worker = await stage.start_worker(concurrency=5)

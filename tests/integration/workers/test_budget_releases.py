@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from accounting.budgets.budget import Budget
-from accounting.budgets.places import BudgetWindow
-from accounting.budgets.store import BudgetStore
-from accounting.budgets.window_store import WindowUsage, WindowStore
-from accounting.budgets.windows import window_span
+from accounting.budgets.budget_store import BudgetStore
+from accounting.budgets.effective_budgets import BudgetWindow
+from accounting.budgets.window_calendar import window_span
+from accounting.budgets.window_store import WindowStore, WindowUsage
 from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
 from tests.integration.workers.test_fairness import hold_runs
 from workers.fairness.budget_releases import MAX_RELEASED, MOST_ON_THEIR_WAY, BudgetReleases
@@ -122,7 +122,7 @@ async def test_for_however_many_budgets_room_is_asked_for_at_once(
         asked.append(len(places))
         return await used(windows, places)
 
-    monkeypatch.setattr(WindowStore, "used", counted)
+    monkeypatch.setattr(WindowStore, "read_usage", counted)
 
     assert await run_release_pass(store) == run_ids
     assert asked == [4]

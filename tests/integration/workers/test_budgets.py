@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from accounting.budgets.budget import Budget, parse_budget
-from accounting.budgets.mending import AGAIN_AFTER_S, LOST_AFTER_S
-from accounting.budgets.standing import BudgetStatus, read_statuses
-from accounting.budgets.store import BudgetStore
-from accounting.budgets.window_commands import RESERVATION_TTL_S
+from accounting.budgets.budget_status import BudgetStatus, read_statuses
+from accounting.budgets.budget_store import BudgetStore
+from accounting.budgets.reconcile import AGAIN_AFTER_S, LOST_AFTER_S
+from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.process import age_windows
 from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.control.errors import RefusedError

@@ -15,11 +15,17 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from tests.integration.workers.external_server import ExternalAnswer, ExternalRequest, ExternalServer, Plan, external_server
-from workflows.context.external import body, reader
-from workflows.context.external.reader import ExternalReader
-from workflows.context.missing import NoValueError
-from workflows.package.sources import Authorization, ExternalSource
+from tests.integration.workers.external_server import (
+    ExternalAnswer,
+    ExternalRequest,
+    ExternalServer,
+    Plan,
+    external_server,
+)
+from workflows.context.external import external_reader, response_body
+from workflows.context.external.external_reader import ExternalReader
+from workflows.context.reads.missing_values import NoValueError
+from workflows.package.normal_form.variable_sources import Authorization, ExternalSource
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +42,7 @@ class FakeClock:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(external_reader, "INITIAL_BACKOFF_S", 0.001)
 
 
 @asynccontextmanager
@@ -48,18 +54,18 @@ async def reading(
             raise ValueError(f"the secret {reference} is not set")
         return secret
 
-    reader = ExternalReader(allowed_hosts=frozenset({server.host}), resolve_secret=resolve, clock=clock)
+    external_reader = ExternalReader(allowed_hosts=frozenset({server.host}), resolve_secret=resolve, clock=clock)
     try:
-        yield reader
+        yield external_reader
     finally:
-        await reader.close()
+        await external_reader.close()
 
 
 async def read(plan: Plan | ExternalAnswer, path: str = "/", facts: Mapping[str, Any] = FACTS, **source: Any) -> Any:
     """One value by a reader of its own."""
     with external_server(plan if callable(plan) else lambda *_: plan) as server:
-        async with reading(server) as reader:
-            return await reader.read(at(server, path, **source), app_id="acme", facts=facts)
+        async with reading(server) as external_reader:
+            return await external_reader.read(at(server, path, **source), app_id="acme", facts=facts)
 
 
 def at(server: ExternalServer, path: str = "/", **source: Any) -> ExternalSource:
@@ -71,7 +77,7 @@ def answer(value: Any, **options: Any) -> ExternalAnswer:
 
 
 def text(body: bytes, kind: str = "text/plain") -> ExternalAnswer:
-    return ExternalAnswer(body, headers={"content-type": kind})
+    return ExternalAnswer(response_body, headers={"content-type": kind})
 
 
 @pytest.mark.parametrize(
@@ -83,7 +89,12 @@ def text(body: bytes, kind: str = "text/plain") -> ExternalAnswer:
         (text("grün".encode("latin-1"), "text/plain; charset=ISO-8859-1"), "grün"),
         (text(b"\xff", "text/plain"), "\ufffd"),
         (ExternalAnswer(b"plain", headers={}), "plain"),
-        (ExternalAnswer(gzip.compress(b"[1]"), headers={"content-type": "application/json", "content-encoding": "GZIP"}), [1]),
+        (
+            ExternalAnswer(
+                gzip.compress(b"[1]"), headers={"content-type": "application/json", "content-encoding": "GZIP"}
+            ),
+            [1],
+        ),
         (answer([1], length=False), [1]),
     ],
 )
@@ -105,7 +116,10 @@ async def test_an_answer_is_json_where_so_declared_and_text_elsewhere(answered: 
         (answer({}, status=404), "it answered 404"),
         (ExternalAnswer(b"x", headers={"content-encoding": "br"}), "its answer is encoded as 'br', which is not read"),
         (ExternalAnswer(b"not gzip", headers={"content-encoding": "gzip"}), "its answer is not encoded as it says"),
-        (ExternalAnswer(gzip.compress(b"x" * 99)[:-9], headers={"content-encoding": "gzip"}), "its answer ends too early"),
+        (
+            ExternalAnswer(gzip.compress(b"x" * 99)[:-9], headers={"content-encoding": "gzip"}),
+            "its answer ends too early",
+        ),
     ],
 )
 async def test_an_answer_without_a_value_is_reported(answered: ExternalAnswer, reason: str) -> None:
@@ -126,10 +140,10 @@ async def test_one_part_of_an_answer_is_selected() -> None:
 
 async def test_only_listed_hosts_are_asked() -> None:
     with external_server(lambda *_: answer(1)) as server, external_server(lambda *_: answer(2)) as other:
-        async with reading(server) as reader:
-            assert await reader.read(at(server), app_id="acme", facts=FACTS) == 1
+        async with reading(server) as external_reader:
+            assert await external_reader.read(at(server), app_id="acme", facts=FACTS) == 1
             with pytest.raises(NoValueError, match=f"{other.host} is not an allowed host"):
-                await reader.read(at(other), app_id="acme", facts=FACTS)
+                await external_reader.read(at(other), app_id="acme", facts=FACTS)
 
         assert other.requests == []
 
@@ -137,9 +151,9 @@ async def test_only_listed_hosts_are_asked() -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_not_followed_not_even_to_a_listed_host(status: int) -> None:
     with external_server(lambda *_: ExternalAnswer(status=status, headers={"location": "/b"})) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             with pytest.raises(NoValueError, match=f"it answered {status}; redirects are not followed"):
-                await reader.read(at(server, "/a"), app_id="acme", facts=FACTS)
+                await external_reader.read(at(server, "/a"), app_id="acme", facts=FACTS)
 
         assert [each.path for each in server.requests] == ["/a"]
 
@@ -147,9 +161,9 @@ async def test_redirects_are_not_followed_not_even_to_a_listed_host(status: int)
 async def test_an_answer_is_read_no_further_than_its_bound() -> None:
     endless = ExternalAnswer(b"x" * 64 * 1024 * 1024, headers={"content-type": "text/plain"}, length=False)
     with external_server(lambda *_: endless) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             with pytest.raises(NoValueError, match="its answer is larger than 1024 KB"):
-                await reader.read(at(server, timeout_s=10), app_id="acme", facts=FACTS)
+                await external_reader.read(at(server, timeout_s=10), app_id="acme", facts=FACTS)
 
         assert server.sent_bytes < 16 * 1024 * 1024
 
@@ -186,14 +200,16 @@ async def test_a_compressed_bomb_is_not_unpacked(encoding: str, monkeypatch: pyt
     with pytest.raises(NoValueError, match="its answer is larger than 1024 KB"):
         await read(ExternalAnswer(bomb, headers={"content-encoding": encoding}), timeout_s=10)
 
-    assert 0 < sum(unpacked) <= body.MAX_BODY_BYTES + 1
+    assert 0 < sum(unpacked) <= response_body.MAX_BODY_BYTES + 1
 
 
 async def test_what_follows_a_compressed_answer_is_not_kept() -> None:
-    body = gzip.compress(b"[1]") + b"x" * 32 * 1024 * 1024
-    with external_server(lambda *_: ExternalAnswer(body, headers={**external_json(), "content-encoding": "gzip"})) as server:
-        async with reading(server) as reader:
-            assert await reader.read(at(server, timeout_s=10), app_id="acme", facts=FACTS) == [1]
+    response_body = gzip.compress(b"[1]") + b"x" * 32 * 1024 * 1024
+    with external_server(
+        lambda *_: ExternalAnswer(response_body, headers={**external_json(), "content-encoding": "gzip"})
+    ) as server:
+        async with reading(server) as external_reader:
+            assert await external_reader.read(at(server, timeout_s=10), app_id="acme", facts=FACTS) == [1]
 
         assert server.sent_bytes < 16 * 1024 * 1024
 
@@ -226,9 +242,9 @@ async def test_what_may_pass_is_tried_again(status: int) -> None:
 
 async def test_what_stays_is_not_tried_again() -> None:
     with external_server(lambda *_: answer({}, status=404)) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             with pytest.raises(NoValueError, match="it answered 404") as caught:
-                await reader.read(at(server, attempts=5), app_id="acme", facts=FACTS)
+                await external_reader.read(at(server, attempts=5), app_id="acme", facts=FACTS)
 
         assert (len(server.requests), caught.value.is_transient) == (1, False)
 
@@ -236,9 +252,9 @@ async def test_what_stays_is_not_tried_again() -> None:
 async def test_an_unreachable_service_is_transient() -> None:
     with external_server(lambda *_: answer(1)) as server:
         pass
-    async with reading(server) as reader:
+    async with reading(server) as external_reader:
         with pytest.raises(NoValueError, match=r"^the call failed \(ConnectError\)$") as caught:
-            await reader.read(at(server), app_id="acme", facts=FACTS)
+            await external_reader.read(at(server), app_id="acme", facts=FACTS)
 
     assert caught.value.is_transient
 
@@ -253,9 +269,11 @@ async def test_an_unreachable_service_is_transient() -> None:
 )
 async def test_a_secret_is_sent_where_it_is_asked_for(authorization: Authorization, header: str, sent: str) -> None:
     with external_server(lambda *_: answer(1)) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             headers = {header.upper(): "not this", "accept": "application/json"}
-            await reader.read(at(server, authorization=authorization, headers=headers), app_id="acme", facts=FACTS)
+            await external_reader.read(
+                at(server, authorization=authorization, headers=headers), app_id="acme", facts=FACTS
+            )
 
     [asked] = server.requests
     assert (asked.headers[header], asked.headers["accept"]) == (sent, "application/json")
@@ -276,7 +294,7 @@ async def test_an_answer_that_gives_the_secret_back_is_refused(body: bytes, capl
     bearer = Authorization("bearer", "env:KEY")
 
     with pytest.raises(NoValueError) as caught:
-        await read(ExternalAnswer(body), authorization=bearer, select="other || `1`")
+        await read(ExternalAnswer(response_body), authorization=bearer, select="other || `1`")
 
     assert str(caught.value) == "its answer holds the secret that it was asked with"
     assert SECRET not in caplog.text
@@ -285,10 +303,10 @@ async def test_an_answer_that_gives_the_secret_back_is_refused(body: bytes, capl
 @pytest.mark.parametrize("echo", ["ada:pa55word", "pa55word", "YWRhOnBhNTV3b3Jk"])
 async def test_a_password_is_not_given_back_in_any_form(echo: str) -> None:
     with external_server(lambda *_: answer(f"<{echo}>")) as server:
-        async with reading(server, secret="ada:pa55word") as reader:
+        async with reading(server, secret="ada:pa55word") as external_reader:
             source = at(server, authorization=Authorization("basic", "env:KEY"))
             with pytest.raises(NoValueError, match="its answer holds the secret"):
-                await reader.read(source, app_id="acme", facts=FACTS)
+                await external_reader.read(source, app_id="acme", facts=FACTS)
 
 
 async def test_a_secret_that_cannot_be_had_is_named_by_its_reference() -> None:
@@ -299,10 +317,10 @@ async def test_a_secret_that_cannot_be_had_is_named_by_its_reference() -> None:
 @pytest.mark.parametrize("secret", ["canary\r\nX-Evil: 1", "canary\x00", "canary é", "canary\ud800", "  "])
 async def test_a_secret_that_no_header_can_hold_is_not_shown(secret: str) -> None:
     with external_server(lambda *_: answer(1)) as server:
-        async with reading(server, secret=secret) as reader:
+        async with reading(server, secret=secret) as external_reader:
             source = at(server, authorization=Authorization("bearer", "env:KEY"))
             with pytest.raises(NoValueError) as caught:
-                await reader.read(source, app_id="acme", facts=FACTS)
+                await external_reader.read(source, app_id="acme", facts=FACTS)
 
         assert server.requests == []
     assert "canary" not in str(caught.value)
@@ -313,9 +331,9 @@ async def test_a_secret_that_no_header_can_hold_is_not_shown(secret: str) -> Non
 )
 async def test_headers_cannot_change_the_host_or_what_is_sent(headers: dict[str, str]) -> None:
     with external_server(lambda *_: answer(1)) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             with pytest.raises(NoValueError, match="cannot be sent"):
-                await reader.read(at(server, headers=headers), app_id="acme", facts=FACTS)
+                await external_reader.read(at(server, headers=headers), app_id="acme", facts=FACTS)
 
         assert server.requests == []
 
@@ -325,8 +343,8 @@ async def test_headers_cannot_change_the_host_or_what_is_sent(headers: dict[str,
 )
 async def test_a_payload_arrives_as_data(value: str) -> None:
     with external_server(lambda *_: answer(1)) as server:
-        async with reading(server) as reader:
-            await reader.read(at(server, "/u/${x}?q=${x}&z=1"), app_id="acme", facts={**FACTS, "x": value})
+        async with reading(server) as external_reader:
+            await external_reader.read(at(server, "/u/${x}?q=${x}&z=1"), app_id="acme", facts={**FACTS, "x": value})
 
     [asked] = server.requests
     path, _, query = asked.path.partition("?")
@@ -339,9 +357,9 @@ async def test_a_payload_arrives_as_data(value: str) -> None:
 @pytest.mark.parametrize("value", ["../admin", "..", "a\r\nX-Evil: 1", "a\\..\\b", {"$ne": None}, None])
 async def test_a_payload_that_would_lead_elsewhere_is_never_sent(value: Any) -> None:
     with external_server(lambda *_: answer(1)) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             with pytest.raises(NoValueError, match=r"^x "):
-                await reader.read(at(server, "/u/${x}"), app_id="acme", facts={**FACTS, "x": value})
+                await external_reader.read(at(server, "/u/${x}"), app_id="acme", facts={**FACTS, "x": value})
 
         assert server.requests == []
 
@@ -349,30 +367,32 @@ async def test_a_payload_that_would_lead_elsewhere_is_never_sent(value: Any) -> 
 async def test_a_value_is_kept_for_its_time_and_given_as_a_copy() -> None:
     clock = FakeClock()
     with external_server(lambda _, number: answer([number])) as server:
-        async with reading(server, clock=clock) as reader:
+        async with reading(server, clock=clock) as external_reader:
             source = at(server, cache_ttl_s=10)
-            first = await reader.read(source, app_id="acme", facts=FACTS)
+            first = await external_reader.read(source, app_id="acme", facts=FACTS)
             first.append("of one run")
             clock.now = 9.9
-            second = await reader.read(source, app_id="acme", facts=FACTS)
+            second = await external_reader.read(source, app_id="acme", facts=FACTS)
             clock.now = 10.0
-            third = await reader.read(source, app_id="acme", facts=FACTS)
+            third = await external_reader.read(source, app_id="acme", facts=FACTS)
 
     assert (second, third) == ([0], [1])
 
 
 async def test_without_a_time_nothing_is_kept() -> None:
     with external_server(lambda _, number: answer(number)) as server:
-        async with reading(server) as reader:
-            assert [await reader.read(at(server), app_id="acme", facts=FACTS) for _ in range(2)] == [0, 1]
+        async with reading(server) as external_reader:
+            assert [await external_reader.read(at(server), app_id="acme", facts=FACTS) for _ in range(2)] == [0, 1]
 
 
 async def test_one_app_is_never_given_what_another_fetched() -> None:
     """Also where nothing in the address tells them apart."""
     with external_server(lambda _, number: answer(number)) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             source = at(server, cache_ttl_s=100)
-            values = [await reader.read(source, app_id=app, facts={"app_id": app}) for app in ("a", "b", "a", "b")]
+            values = [
+                await external_reader.read(source, app_id=app, facts={"app_id": app}) for app in ("a", "b", "a", "b")
+            ]
 
     assert values == [0, 1, 0, 1]
 
@@ -380,7 +400,7 @@ async def test_one_app_is_never_given_what_another_fetched() -> None:
 async def test_what_is_asked_in_another_way_is_another_value() -> None:
     bearer = Authorization("bearer", "env:KEY")
     with external_server(lambda _, number: answer({"n": number})) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             one = at(server, "/${user_id}", cache_ttl_s=100)
             others = [
                 one,
@@ -389,36 +409,38 @@ async def test_what_is_asked_in_another_way_is_another_value() -> None:
                 replace(one, headers={"accept-language": "de"}),
             ]
             for source in [*others, *others]:
-                await reader.read(source, app_id="acme", facts=FACTS)
-            await reader.read(one, app_id="acme", facts={**FACTS, "user_id": "grace"})
+                await external_reader.read(source, app_id="acme", facts=FACTS)
+            await external_reader.read(one, app_id="acme", facts={**FACTS, "user_id": "grace"})
 
     assert len(server.requests) == 5
 
 
 async def test_a_stampede_is_one_call() -> None:
     with external_server(lambda _, number: answer(number, delay_s=0.1)) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             source = at(server, cache_ttl_s=100)
-            values = await asyncio.gather(*(reader.read(source, app_id="acme", facts=FACTS) for _ in range(100)))
+            values = await asyncio.gather(
+                *(external_reader.read(source, app_id="acme", facts=FACTS) for _ in range(100))
+            )
 
     assert (set(values), len(server.requests)) == ({0}, 1)
 
 
 async def test_a_secret_that_is_given_back_is_not_kept_either() -> None:
     with external_server(lambda _, number: answer(SECRET if number == 0 else "fine")) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             source = at(server, cache_ttl_s=100, authorization=Authorization("bearer", "env:KEY"))
             with pytest.raises(NoValueError, match="secret"):
-                await reader.read(source, app_id="acme", facts=FACTS)
+                await external_reader.read(source, app_id="acme", facts=FACTS)
 
-            assert await reader.read(source, app_id="acme", facts=FACTS) == "fine"
+            assert await external_reader.read(source, app_id="acme", facts=FACTS) == "fine"
 
 
 async def test_cookies_of_one_call_are_not_sent_with_the_next() -> None:
     with external_server(lambda *_: answer(1, headers={**external_json(), "set-cookie": "session=acme"})) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             for app in ("acme", "globex"):
-                await reader.read(at(server), app_id=app, facts=FACTS)
+                await external_reader.read(at(server), app_id=app, facts=FACTS)
 
     assert len(server.requests) == 2
     assert not [each for each in server.requests if "cookie" in each.headers]
@@ -439,9 +461,9 @@ async def test_ten_slow_reads_take_as_long_as_one() -> None:
         return answer(number)
 
     with external_server(plan) as server:
-        async with reading(server) as reader:
+        async with reading(server) as external_reader:
             sources = [at(server, f"/{number}", timeout_s=15) for number in range(10)]
-            values = await asyncio.gather(*(reader.read(each, app_id="acme", facts=FACTS) for each in sources))
+            values = await asyncio.gather(*(external_reader.read(each, app_id="acme", facts=FACTS) for each in sources))
 
     assert sorted(values) == list(range(10))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from accounting.infra.aio import gather_all
 from tests.integration.stage import Stage, relay
 from workers.control.cancelling import _end, cancel, discard
 from workers.control.changed import seen
@@ -18,7 +19,6 @@ from workers.store.matching import Matching
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 

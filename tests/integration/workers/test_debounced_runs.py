@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from accounting.infra.aio import gather_all
 from tests.integration.stage import Document
 from workers.control.cancelling import cancel
 from workers.store import debouncing
@@ -13,7 +14,6 @@ from workers.store.ownership import Ownership
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
@@ -113,7 +113,11 @@ async def test_a_run_that_waits_no_more_takes_no_event_and_the_next_starts_anew(
 
 
 async def test_keys_and_apps_have_runs_of_their_own(store: RunStore) -> None:
-    sent_by = [await send_event(store, "1"), await send_event(store, "2", key="b"), await send_event(store, "3", app_id="globex")]
+    sent_by = [
+        await send_event(store, "1"),
+        await send_event(store, "2", key="b"),
+        await send_event(store, "3", app_id="globex"),
+    ]
 
     assert [each.created for each in sent_by] == [True] * 3
 
@@ -171,9 +175,7 @@ async def test_a_debounced_run_with_an_order_key_waits_for_its_turn_as_well(stor
 
 
 @pytest.mark.parametrize("with_turns", [False, True], ids=["before its first turn", "after a turn"])
-async def test_a_claimed_run_takes_no_event_even_while_it_awaits_a_retry(
-    store: RunStore, with_turns: bool
-) -> None:
+async def test_a_claimed_run_takes_no_event_even_while_it_awaits_a_retry(store: RunStore, with_turns: bool) -> None:
     """What it was asked may be in a model's memory already: an event that came into it now would be lost."""
     first = await send_event(store, "1")
     await make_due(store, first.run_id)

@@ -12,8 +12,14 @@ from pymongo.errors import OperationFailure
 
 from workers.store.documents import Documents
 from workers.store.run_store import RunStore
-from workflows.context.bounds import to_plain_json
-from workflows.context.documents import DocumentTarget, DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
+from workflows.context.documents.document_access import (
+    DocumentRead,
+    DocumentTarget,
+    DocumentWrite,
+    ReadRefusedError,
+    WriteRefusedError,
+)
+from workflows.context.values.size_limits import to_plain_json
 
 
 class UnknownType:
@@ -159,9 +165,7 @@ async def test_a_read_that_takes_the_server_too_long_is_stopped_there(
         await documents.read(reading(store, {"text": {"$regex": "(x+x+)+y"}}))
 
 
-async def test_a_write_changes_its_apps_newest_document_or_inserts_one(
-    store: RunStore, documents: Documents
-) -> None:
+async def test_a_write_changes_its_apps_newest_document_or_inserts_one(store: RunStore, documents: Documents) -> None:
     await store.database["orders"].insert_many(
         [
             {"_id": 1, "order_id": 17, "app_id": "acme", "n": "older"},
@@ -171,7 +175,9 @@ async def test_a_write_changes_its_apps_newest_document_or_inserts_one(
         ]
     )
 
-    await documents.write_with(assert_in_transaction, [writing(store, {"n": "new"}), writing(store, {"n": "new"}, app_id="initech")])
+    await documents.write_with(
+        assert_in_transaction, [writing(store, {"n": "new"}), writing(store, {"n": "new"}, app_id="initech")]
+    )
 
     assert await orders(store) == [
         {"order_id": 17, "app_id": "acme", "n": "older"},
@@ -182,9 +188,7 @@ async def test_a_write_changes_its_apps_newest_document_or_inserts_one(
     ]
 
 
-async def test_dates_and_ids_read_as_text_and_left_alone_keep_their_type(
-    store: RunStore, documents: Documents
-) -> None:
+async def test_dates_and_ids_read_as_text_and_left_alone_keep_their_type(store: RunStore, documents: Documents) -> None:
     born, friend = datetime(2026, 1, 2, tzinfo=UTC), ObjectId(OBJECT_ID)
     order = {"order_id": 17, "app_id": "acme", "born": born, "friend": friend, "seen": [born], "n": 1}
     await store.database["orders"].insert_one(dict(order))
@@ -278,7 +282,9 @@ async def test_runs_of_one_app_that_write_one_key_at_once_end_in_one_document(
 ) -> None:
     await store.database["orders"].create_index([("app_id", 1), ("order_id", 1)], unique=True)
 
-    await asyncio.gather(*(documents.write_with(assert_in_transaction, [writing(store, {f"n{n}": n})]) for n in range(8)))
+    await asyncio.gather(
+        *(documents.write_with(assert_in_transaction, [writing(store, {f"n{n}": n})]) for n in range(8))
+    )
 
     assert await orders(store) == [{"order_id": 17, "app_id": "acme", **{f"n{n}": n for n in range(8)}}]
 

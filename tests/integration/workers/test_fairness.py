@@ -36,7 +36,9 @@ async def insert_runs(store: RunStore, apps: Iterable[str], *, workflow: str = "
     return [run["_id"] for run in documents]
 
 
-async def hold_runs(store: RunStore, by: str, apps: list[str], *, kind: str = "concurrency", **changes: Any) -> list[str]:
+async def hold_runs(
+    store: RunStore, by: str, apps: list[str], *, kind: str = "concurrency", **changes: Any
+) -> list[str]:
     run_ids = await insert_runs(store, apps, hold=kind, held_by=by, **changes)
     await store.runs.update_many({"_id": {"$in": run_ids}}, {"$unset": {"lane": 1}})
     return run_ids
@@ -187,7 +189,9 @@ async def test_a_look_costs_one_seek_for_each_app_that_waits(store: RunStore) ->
     apps = [f"app{n}" for n in range(50)]
     await insert_runs(store, apps * 20)
 
-    look = await explain_command(store, {"aggregate": "runs", "pipeline": FIRST_OF_EACH, "hint": "by_lane", "cursor": {}})
+    look = await explain_command(
+        store, {"aggregate": "runs", "pipeline": FIRST_OF_EACH, "hint": "by_lane", "cursor": {}}
+    )
 
     assert look["totalKeysExamined"] <= len(apps) + 1
     assert look["totalDocsExamined"] == 0

@@ -12,8 +12,9 @@ import pytest
 from pymongo.errors import PyMongoError, WTimeoutError
 from pymongo.write_concern import WriteConcern
 
-from accounting.store_errors import is_unavailable
-from tests.chaos.own_servers import kill_listener, wait_for_mongodb, stage_of_its_own
+from accounting.infra.aio import gather_all
+from accounting.infra.store_errors import is_unavailable
+from tests.chaos.own_servers import kill_listener, stage_of_its_own, wait_for_mongodb
 from tests.integration.stage import Stage
 from triggers.acceptance import Acceptance
 from workers.reconciling.republish import Republish
@@ -21,7 +22,6 @@ from workers.store.ownership import Ownership
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 

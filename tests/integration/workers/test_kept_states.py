@@ -11,7 +11,7 @@ from workers.store.kept_states import KeptStates
 from workers.store.ownership import Ownership
 from workers.store.run import LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
-from workflows.context.kept_states import PersistentState, StateKey
+from workflows.context.reads.persistent_states import PersistentState, StateKey
 
 pytestmark = pytest.mark.integration
 

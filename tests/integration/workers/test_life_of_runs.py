@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.workers.life import RandomEvents
-from tests.integration.workers.life_of_workers import LONG_AGO, Document, SimulatedWorker, WorkerWorld
-from tests.integration.workers.life_rules import faults_of, later_faults, turns_faults
+from tests.integration.workers.random_events import RandomEvents
+from tests.integration.workers.run_document_rules import faults_of, later_faults, turns_faults
+from tests.integration.workers.worker_simulation import LONG_AGO, Document, SimulatedWorker, WorkerWorld
 from workers.reconciling.retention import ROLLUPS
 from workers.settings import Settings
 from workers.store.run_store import RunStore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ops.supervisor import PROGRAM
+from ops.processes.supervisor import PROGRAM
 from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import as_environment
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from accounting.infra.aio import gather_all
 from tests.integration.stage import Document, Stage, relay, wait_until
 from tests.integration.workers.test_grouped_inserts import RecordedWakeups, insert_commands
 from tests.integration.workers.test_holds import WORK
@@ -32,7 +33,6 @@ from workers.store.ownership import Ownership
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
@@ -151,7 +151,9 @@ async def test_a_head_parked_or_ended_by_a_reconciler_releases_the_next_run(
     await Reclaim(store).run_pass(Counter())
 
     assert (await run_of(store, first))["state"] == state
-    assert (await heads(store), await ready_runs(store)) == ([second], [second]), "however many keys there are to look at"
+    assert (await heads(store), await ready_runs(store)) == ([second], [second]), (
+        "however many keys there are to look at"
+    )
     woken = RecordedWakeups()
     await reconciler_of(store, settings, woken).run_pass()
     assert woken.run_ids == [second]
@@ -411,7 +413,9 @@ async def test_it_waits_for_its_time_and_for_its_turn(store: RunStore) -> None:
     assert "lane" not in let_go
     run = await run_of(store, second)
     assert (run["hold"], run["not_before"], run["wake_at"]) == (None, run["wake_at"], run["not_before"])
-    assert (await heads(store), await ready_runs(store)) == ([second], []), "the third waits behind it, though both are late"
+    assert (await heads(store), await ready_runs(store)) == ([second], []), (
+        "the third waits behind it, though both are late"
+    )
     assert (await run_of(store, third))["hold"] == "concurrency"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pymongo.errors import PyMongoError
 
-from accounting.store_errors import is_unavailable
+from accounting.infra.store_errors import is_unavailable
 from workers.store.ownership import Ownership
 from workers.store.run import (
     Accepted,

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from ops.supervisor import PROGRAM
+from ops.processes.supervisor import PROGRAM
 from tests.integration.model_server import Answer, ModelServer, completion, model_server, usage
 from tests.integration.stage import Document, Stage, relay, wait_until
 from tests.integration.trace_receiver import TraceReceiver, trace_receiver

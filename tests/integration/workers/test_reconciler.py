@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
+from accounting.infra.aio import gather_all
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
@@ -21,7 +22,6 @@ from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, WorkerLosses
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ import pytest
 from pymongo import monitoring
 
 from tests.integration.stage import Document, wait_until
-from tests.integration.workers.test_fairness import explain_command, insert_runs, hold_runs, stages
+from tests.integration.workers.test_fairness import explain_command, hold_runs, insert_runs, stages
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
 from workers.fairness.held import EACH_LIMIT, HeldRuns, each_head
@@ -36,7 +36,9 @@ class RecordedWakeups:
         self.run_ids.append(run_id)
 
 
-async def release_runs(store: RunStore, limit: str, caps: str = "", *, limit_of_runs: int = 1, after: str = "") -> list[str]:
+async def release_runs(
+    store: RunStore, limit: str, caps: str = "", *, limit_of_runs: int = 1, after: str = ""
+) -> list[str]:
     letting_go = LettingGo(parse_caps(caps), HeldRuns(store), Rates(store.database))
     run_ids, _ = await letting_go.let_go(limit, most=limit_of_runs, after=after)
     return list(run_ids)
@@ -47,7 +49,9 @@ async def run_release_pass(store: RunStore, caps: Caps) -> Mapping[str, int]:
 
 
 async def test_removed_caps_hold_no_run_and_other_kinds_of_holds_stay(store: RunStore) -> None:
-    concurrency = await hold_runs(store, "app:acme", ["acme"] * 3) + await hold_runs(store, "workflow:Relay", ["a", "b"])
+    concurrency = await hold_runs(store, "app:acme", ["acme"] * 3) + await hold_runs(
+        store, "workflow:Relay", ["a", "b"]
+    )
     rate = await hold_runs(store, "rate:acme", ["acme"] * 4, kind="rate")
     [budget] = await hold_runs(store, "budget:acme", ["acme"], kind="budget")
     sent = RecordedWakeups()
@@ -307,7 +311,10 @@ async def test_a_worker_that_lost_its_run_meanwhile_does_not_execute_it(store: R
 async def test_a_run_that_is_given_back_leaves_its_room_to_the_next(store: RunStore) -> None:
     door = admission(store, "app=1,workflow:Full=1")
     await insert_runs(store, ["globex"], workflow="Full", state="running")
-    [waiting], [claim] = await hold_runs(store, "app:acme", ["acme"]), await insert_runs(store, ["acme"], workflow="Full")
+    [waiting], [claim] = (
+        await hold_runs(store, "app:acme", ["acme"]),
+        await insert_runs(store, ["acme"], workflow="Full"),
+    )
 
     assert not await door.admitted(await claim_run(store, claim))
 

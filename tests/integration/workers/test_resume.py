@@ -8,7 +8,7 @@ import pytest
 from tests.integration.stage import Stage, relay
 from workers.store.ownership import Ownership
 from workers.store.run import Claim
-from workflows.chat.transcript import Turn
+from workflows.chat.history.transcript import Turn
 
 pytestmark = pytest.mark.integration
 

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
+from accounting.infra.aio import gather_all
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
 from ops.exporter.ended_runs import RunLabels
-from ops.exporter.snapshot import SnapshotReader
+from ops.exporter.store_snapshot import SnapshotReader
 from workers.reconciling import retention
 from workers.reconciling.retention import PRUNED, ROLLUPS, Retention, expired
 from workers.settings import Settings
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 
@@ -167,7 +167,7 @@ async def test_counters_hold_still_while_several_prune_and_one_is_killed(
         return looks
 
     async with _forgetting_dead_clients_soon(store):
-        module = (sys.executable, "-m", "tests.integration.workers.pruning")
+        module = (sys.executable, "-m", "tests.integration.workers.killed_pruner")
         where = (settings.mongodb_url or "", settings.database)
         process = await asyncio.create_subprocess_exec(*module, *where, stdout=PIPE)
         assert process.stdout is not None

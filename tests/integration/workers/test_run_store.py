@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from accounting.infra.aio import gather_all
 from tests.integration.stage import Document
 from workers.store.matching import Matching
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
-from workers.together import gather_all
 
 pytestmark = pytest.mark.integration
 

@@ -86,9 +86,7 @@ async def test_a_suspect_is_worked_on_in_a_process_of_its_own_while_others_go_on
 
 
 @pytest.mark.parametrize("tool", ["die", "leave"])
-async def test_a_process_killing_suspect_parks_after_five_and_its_worker_lives(
-    stage: Stage, tool: str
-) -> None:
+async def test_a_process_killing_suspect_parks_after_five_and_its_worker_lives(stage: Stage, tool: str) -> None:
     run_id = await accept_suspect(stage, tool, losses_alone=3)
 
     run = await stage.reconcile_until_end(run_id, within_s=60)

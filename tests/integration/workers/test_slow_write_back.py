@@ -14,7 +14,7 @@ from workers.store.documents import Documents
 from workers.store.ownership import Ownership
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
-from workflows.context.documents import DocumentWrite, WriteTooSlowError
+from workflows.context.documents.document_access import DocumentWrite, WriteTooSlowError
 
 pytestmark = pytest.mark.integration
 
@@ -43,9 +43,7 @@ async def fail_on_step(session: AsyncClientSession) -> None:
 
 
 @pytest.mark.parametrize("others", [0, 3])
-async def test_documents_not_found_in_time_are_named_and_nothing_is_written(
-    store: RunStore, others: int
-) -> None:
+async def test_documents_not_found_in_time_are_named_and_nothing_is_written(store: RunStore, others: int) -> None:
     await slow_down_collection(store, "customers")
     documents = Documents(store.database.client, own_database=store.database.name, found_within_s=0.3 * (1 + others))
     writes = [*(writing(store, f"quick{number}", n=1) for number in range(others)), writing(store, n=1)]

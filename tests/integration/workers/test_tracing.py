@@ -9,9 +9,9 @@ import pytest
 
 from tests.integration.model_server import ModelServer, call, completion, model_server, usage
 from tests.integration.stage import Stage, relay, wait_until
-from tests.integration.trace_receiver import TraceReceiver, SeenSpan, trace_receiver
+from tests.integration.trace_receiver import SeenSpan, TraceReceiver, trace_receiver
 from tests.integration.triggers.gateway_server import serving
-from triggers.role import open_role_context
+from triggers.role_context import open_role_context
 
 pytestmark = pytest.mark.integration
 

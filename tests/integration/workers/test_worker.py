@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import as_environment
 

@@ -16,9 +16,9 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
 from ops.free_ports import find_free_address
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.stage import Stage, relay, wait_until
 from workers.settings import Settings, as_environment
 from workers.store.run_store import RunStore
@@ -122,9 +122,9 @@ async def test_a_worker_without_its_broker_lives_and_is_not_ready(stage: Stage) 
 # A signal stops the consumer's thread for good.
 STOPPABLE = """
 import signal, threading
-import workers.process.consuming, workers.process.worker_health
-workers.process.consuming.TICK_S = 0.2
-workers.process.consuming.TICK_PATIENCE_S = 1
+import workers.process.consumer_watch, workers.process.worker_health
+workers.process.consumer_watch.TICK_S = 0.2
+workers.process.consumer_watch.TICK_PATIENCE_S = 1
 workers.process.worker_health.ASK_EVERY_S = 0.2
 workers.process.worker_health.DEAD_AFTER_S = 1
 signal.signal(signal.SIGUSR2, lambda *_: threading.Event().wait())

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
 from tests.integration.stage import Stage, relay, wait_until
 from tests.integration.workers.test_worker_health import frozen_process
-from workers.services import Services
+from workers.embedded_services import Services
 from workers.settings import Settings
 from workers.store.run_store import RunStore, connect
 

@@ -9,7 +9,7 @@ from tests.integration.stage import Stage, relay, wait_until
 pytestmark = pytest.mark.integration
 
 IMPATIENT = (
-    "import workers.process.memory as memory\nmemory.LOOK_EVERY_S, memory.LEAST_UPTIME_S = 0.2, {least_uptime_s}"
+    "import workers.process.memory_watch as memory\nmemory.LOOK_EVERY_S, memory.LEAST_UPTIME_S = 0.2, {least_uptime_s}"
 )
 HOARD = """
 hoard = []

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ops.free_ports import find_free_address
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.stage import Stage
 from workers.settings import as_environment
 

@@ -11,7 +11,7 @@ from tests.integration.stage import Stage, relay, wait_until
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
-from workflows.context.documents import DocumentWrite, WriteRefusedError
+from workflows.context.documents.document_access import DocumentWrite, WriteRefusedError
 
 pytestmark = pytest.mark.integration
 
@@ -70,7 +70,9 @@ async def test_what_one_run_writes_the_next_one_reads(stage: Stage) -> None:
     assert [run["state"] for run in (first, second)] == ["succeeded", "succeeded"]
     assert second["context"]["customer"] == {"visits": 2}
     assert await stored_documents(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 2}]
-    assert await stored_documents(stage.store, "greetings") == [{"app_id": "acme", "customer_id": "c1", "text": "visit 2"}]
+    assert await stored_documents(stage.store, "greetings") == [
+        {"app_id": "acme", "customer_id": "c1", "text": "visit 2"}
+    ]
     assert "documents_written" in stage.log()
 
 
@@ -231,7 +233,9 @@ async def test_a_turn_whose_worker_died_before_its_commit_is_written_once(stage:
 
     assert (run["state"], run["turn"]) == ("succeeded", 2)
     assert await stored_documents(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
-    assert await stored_documents(stage.store, "greetings") == [{"app_id": "acme", "customer_id": "c1", "text": "visit 1"}]
+    assert await stored_documents(stage.store, "greetings") == [
+        {"app_id": "acme", "customer_id": "c1", "text": "visit 1"}
+    ]
 
 
 async def _calls(stage: Stage, run_id: str) -> bool:
@@ -348,7 +352,9 @@ async def test_a_lease_that_is_renewed_meanwhile_does_not_disturb_a_write(store:
 
     renewing = asyncio.create_task(renew())
     for number in range(1, 6):
-        await ownership.commit_turn(claim, number=number, turn={}, checkpoint={}, writes=[pending_write(store, n=number)])
+        await ownership.commit_turn(
+            claim, number=number, turn={}, checkpoint={}, writes=[pending_write(store, n=number)]
+        )
     done.set()
     await renewing
 

@@ -14,11 +14,11 @@ from ag2 import Agent
 from accounting.usage import ModelCall
 from tests.integration.model_server import Answer, ModelServer, model_server
 from tests.integration.workflows.protocols import ModelProtocol
-from workflows.chat.errors import ModelError
-from workflows.chat.fast_stream import FastStream
-from workflows.chat.live import LiveTurn
-from workflows.chat.meter import RunMeter
-from workflows.chat.models import ModelRegistry
+from workflows.chat.chat_errors import ModelError
+from workflows.chat.chat_state import LiveTurn
+from workflows.chat.model_call.fast_stream import FastStream
+from workflows.chat.model_call.metered_client import RunMeter
+from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
 from workflows.models_file import read_models_file
@@ -80,7 +80,9 @@ async def desk(
             await models.close()
 
 
-async def failed_call(protocol: ModelProtocol, answer: Answer, folder: Path, **options: Any) -> tuple[ModelError, ModelCall]:
+async def failed_call(
+    protocol: ModelProtocol, answer: Answer, folder: Path, **options: Any
+) -> tuple[ModelError, ModelCall]:
     async with desk(protocol, lambda _: answer, folder, **options) as (at, server):
         with pytest.raises(ModelError) as caught:
             await at.ask()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tests.http_listening import http_server, read_request
+from tests.http_server import http_server, read_request
 
 
 class FaultyEnd(Enum):
@@ -92,7 +92,9 @@ def answer(
 ) -> FaultyReply:
     """A whole good answer; `told` None leaves out its usage."""
     usage = (
-        None if counts is None else {"prompt_tokens": counts[0], "completion_tokens": counts[1], "total_tokens": sum(counts)}
+        None
+        if counts is None
+        else {"prompt_tokens": counts[0], "completion_tokens": counts[1], "total_tokens": sum(counts)}
     )
     if stream:
         return FaultyReply(streamed(chunks(text, calls, finish=finish, usage=usage)), counts or (0, 0))

@@ -12,7 +12,7 @@ from tests.integration.workflows.desk import models_of
 from tests.integration.workflows.protocols import PROTOCOLS, ModelProtocol
 from tests.unit.workflows.chats import THREADS, Chat
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.agents import build_package
+from workflows.chat.agents.built_packages import build_package
 from workflows.outcome import OutcomeKind
 
 pytestmark = pytest.mark.integration

@@ -28,7 +28,13 @@ async def on_the_loop():
 def bad_day(stream: bool) -> list[FaultyReply]:
     tools = answer(None, call("plain"), call("on_the_loop", number=2), stream=stream)
     good = answer("ok", stream=stream)
-    bad = [refusal(429), refusal(500), half_answer(stream, FaultyEnd.CLOSE), FaultyReply([FaultyEnd.RESET]), FaultyReply([0.05, FaultyEnd.CLOSE])]
+    bad = [
+        refusal(429),
+        refusal(500),
+        half_answer(stream, FaultyEnd.CLOSE),
+        FaultyReply([FaultyEnd.RESET]),
+        FaultyReply([0.05, FaultyEnd.CLOSE]),
+    ]
     # So many good ones that some of 75 chats meet no other, in whatever order they come by.
     return list(itertools.islice(itertools.cycle([tools, *[good] * 7, *bad]), 400))
 

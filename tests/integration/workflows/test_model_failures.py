@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from accounting.budgets.asking import PlannedCall, Settle
+from accounting.budgets.reservation_types import PlannedCall, Settle
 from accounting.usage import ModelCall
-from tests.integration.workflows.cancelling import cancel_at
+from tests.integration.workflows.cancellation_points import cancel_at
 from tests.integration.workflows.faulty_server import (
     FaultyEnd,
-    FaultyServer,
     FaultyReply,
+    FaultyServer,
     answer,
     body_of,
     call,
@@ -33,11 +33,11 @@ from tests.integration.workflows.faulty_server import (
 from tests.integration.workflows.leaks import checking_leaks
 from tests.unit.workflows.chats import Chat, ChatRecorder
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.agents import build_package
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.models import ModelRegistry
-from workflows.chat.tool_threads import ToolThreads
-from workflows.chat.transcript import Turn
+from workflows.chat.agents.built_packages import build_package
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.transcript import Turn
+from workflows.chat.package_code.tool_threads import ToolThreads
+from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.models_file import OpenAIModel
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -77,7 +77,9 @@ async def chat_with(
         pool.close()
 
 
-async def run_to_end(chat: Chat, recorder: ChatRecorder | None = None, *, within_s: float = DEADLINE_S) -> tuple[Outcome, ChatRecorder]:
+async def run_to_end(
+    chat: Chat, recorder: ChatRecorder | None = None, *, within_s: float = DEADLINE_S
+) -> tuple[Outcome, ChatRecorder]:
     async with asyncio.timeout(within_s):
         return await chat.run_to_its_close(recorder)
 
@@ -99,17 +101,23 @@ def half_answer(stream: bool, end: FaultyEnd) -> FaultyReply:
     return FaultyReply([whole[:-20], end])
 
 
-SLOW_HEAD = FaultyReply([b"HTTP/1.1 200 OK\r\n", 0.3, b"content-type: application/json\r\n", 0.3, b"x: y\r\n", FaultyEnd.HANG])
+SLOW_HEAD = FaultyReply(
+    [b"HTTP/1.1 200 OK\r\n", 0.3, b"content-type: application/json\r\n", 0.3, b"x: y\r\n", FaultyEnd.HANG]
+)
 
 
 def empty_choices(stream: bool) -> FaultyReply:
     if stream:
-        return FaultyReply(streamed([b"data: " + json.dumps(body_of("chat.completion.chunk", [], None)).encode() + b"\n\n"]))
+        return FaultyReply(
+            streamed([b"data: " + json.dumps(body_of("chat.completion.chunk", [], None)).encode() + b"\n\n"])
+        )
     return FaultyReply([http(200, json.dumps(body_of("chat.completion", [], None)).encode())])
 
 
 def garbage(stream: bool) -> FaultyReply:
-    return FaultyReply(streamed([b"data: {not json\n\n"])) if stream else FaultyReply([http(200, b"<html>welcome</html>")])
+    return (
+        FaultyReply(streamed([b"data: {not json\n\n"])) if stream else FaultyReply([http(200, b"<html>welcome</html>")])
+    )
 
 
 IN_AN_HOUR = format_datetime(datetime.now(UTC) + timedelta(minutes=50), usegmt=True)
@@ -213,9 +221,7 @@ async def test_a_huge_answer_is_an_answer(tmp_path: Path, stream: bool, told: tu
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_usage_before_a_failure_is_recorded_and_the_next_attempt_resumes(
-    tmp_path: Path, stream: bool
-) -> None:
+async def test_usage_before_a_failure_is_recorded_and_the_next_attempt_resumes(tmp_path: Path, stream: bool) -> None:
     """The first attempt loses its second turn; the second one has the first turn already."""
     rules = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
     replies = [answer("one", stream=stream), refusal(503), answer("two", stream=stream)]
@@ -347,9 +353,7 @@ class SlowRecorder(ChatRecorder):
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_chat_cancelled_at_any_await_leaves_nothing_and_loses_no_record(
-    tmp_path: Path, stream: bool
-) -> None:
+async def test_a_chat_cancelled_at_any_await_leaves_nothing_and_loses_no_record(tmp_path: Path, stream: bool) -> None:
     """Step by step until it is not cancelled any more: models, tools in a thread and on the loop, budget and ledger."""
     tools = PLAIN_AND_ASYNC
     replies = [answer(None, call("plain"), call("async_one", number=2), stream=stream), answer("done", stream=stream)]

@@ -24,8 +24,8 @@ from tests.integration.workflows.protocols import (
 )
 from tests.unit.workflows.chats import THREADS, Chat
 from tests.unit.workflows.packages import load
-from workflows.chat.agents import build_package
-from workflows.chat.errors import ModelError
+from workflows.chat.agents.built_packages import build_package
+from workflows.chat.chat_errors import ModelError
 from workflows.outcome import OutcomeKind
 
 pytestmark = pytest.mark.integration
@@ -72,7 +72,9 @@ async def test_a_key_that_the_server_repeats_is_not_shown(protocol: ModelProtoco
 
 @pytest.mark.parametrize("status", [408, 409, 424, 429, 500, 503, 529])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-async def test_a_status_that_passes_is_worth_another_attempt(protocol: ModelProtocol, status: int, tmp_path: Path) -> None:
+async def test_a_status_that_passes_is_worth_another_attempt(
+    protocol: ModelProtocol, status: int, tmp_path: Path
+) -> None:
     error, _ = await failed_call(protocol, refusal(status, {}, **{"retry-after": "7"}), tmp_path)
 
     assert error.transient
@@ -148,7 +150,9 @@ async def test_an_error_in_the_middle_of_a_stream_has_the_servers_words(
     separator = b"\n" if protocol is OLLAMA else b"\n\n"
     begun = b"" if protocol in (GEMINI, BEDROCK) else body.split(separator)[0] + separator
 
-    error, _ = await failed_call(protocol, (status, headers, begun + ERRORS_IN_STREAMS[protocol]), tmp_path, stream=True)
+    error, _ = await failed_call(
+        protocol, (status, headers, begun + ERRORS_IN_STREAMS[protocol]), tmp_path, stream=True
+    )
 
     assert str(error).startswith(f"{protocol.provider} ")
     assert str(error).endswith(": overloaded")

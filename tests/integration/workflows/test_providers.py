@@ -28,7 +28,7 @@ from tests.integration.workflows.protocols import (
 )
 from tests.unit.workflows.chats import THREADS, Chat
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.agents import build_package
+from workflows.chat.agents.built_packages import build_package
 from workflows.outcome import OutcomeKind
 
 pytestmark = pytest.mark.integration
@@ -226,7 +226,9 @@ async def test_without_a_key_bedrock_uses_the_aws_identity_of_the_machine(
     assert "/eu-central-1/bedrock/aws4_request" in headers["authorization"]
 
 
-async def test_a_machine_without_an_aws_identity_gets_an_explained_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_without_an_aws_identity_gets_an_explained_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

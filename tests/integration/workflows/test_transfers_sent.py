@@ -11,7 +11,7 @@ from tests.integration.workflows.desk import models_of
 from tests.integration.workflows.protocols import CHAT, PROTOCOLS, Call, ModelProtocol
 from tests.unit.workflows.chats import THREADS, Chat, ChatRecorder
 from tests.unit.workflows.packages import load, rule, write_tool
-from workflows.chat.agents import build_package
+from workflows.chat.agents.built_packages import build_package
 from workflows.outcome import Outcome, OutcomeKind
 
 pytestmark = pytest.mark.integration

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.csv_cells import escape_csv_cell
-from accounting.csv_lines import format_csv_line
+from accounting.infra.csv_lines import escape_csv_cell, format_csv_line
 
 
 @pytest.mark.parametrize(

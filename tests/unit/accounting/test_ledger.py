@@ -9,8 +9,8 @@ import pytest
 
 from accounting.ledger.rows import closed_row, open_row
 from accounting.prices import Price, PriceTable
-from accounting.totals.reading import GROUPS, totals_pipeline
 from accounting.totals.sums import SUMMED
+from accounting.totals.usage_query import GROUPS, totals_pipeline
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
 
 OWNER = RunOwner("run_1", "acme", None, "chat_1", "Digest", "schedule")

@@ -5,7 +5,7 @@ from ag2.events import Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.normalising import MAX_TOKENS, NORMALIZERS, estimate_tokens
+from accounting.token_normalization import MAX_TOKENS, NORMALIZERS, estimate_tokens
 from accounting.usage import Tokens
 
 

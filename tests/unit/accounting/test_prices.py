@@ -15,8 +15,8 @@ from ag2.events import Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.normalising import MAX_TOKENS, NORMALIZERS, Normalizer
-from accounting.prices import BUILT_IN_FILE, Price, CallCost, PriceTable, built_in_prices, cost_nano_usd
+from accounting.prices import BUILT_IN_FILE, CallCost, Price, PriceTable, built_in_prices, cost_nano_usd
+from accounting.token_normalization import MAX_TOKENS, NORMALIZERS, Normalizer
 from accounting.usage import Tokens
 from workflows.models_file import HostedModel, ModelSpec, read_models_file
 

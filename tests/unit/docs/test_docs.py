@@ -13,15 +13,15 @@ import click
 import pytest
 import yaml
 
-from ops.cli.deferred import DeferredCommand
+from ops.cli.command import DeferredCommand
 from ops.cli.main import cli
 from ops.docs_settings import settings_table, with_table
 from workers.settings import setting_fields, variable_name
-from workflows.chat.script import read_script
+from workflows.chat.providers.script import read_script
 from workflows.models_file import read_models_file
 from workflows.package.findings import Findings
 from workflows.package.loader import load_package
-from workflows.package.reading.triggers import read_triggers
+from workflows.package.readers.triggers_reader import read_triggers
 
 ROOT = Path(__file__).resolve().parents[3]
 README = ROOT / "README.md"

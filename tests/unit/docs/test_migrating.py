@@ -12,9 +12,9 @@ import yaml
 from celery.schedules import crontab
 
 from tests.unit.docs.test_docs import ROOT, blocks, read
-from workflows.package.cron import iter_fires_after
+from workflows.package.cron.fire_times import iter_fires_after
 from workflows.package.findings import Findings
-from workflows.package.reading.triggers import read_triggers
+from workflows.package.readers.triggers_reader import read_triggers
 
 BEAT = ROOT / "docs" / "migrating-from-celery-beat.md"
 PAGES = sorted((ROOT / "docs").glob("migrating-*.md"))

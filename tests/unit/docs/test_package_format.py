@@ -11,27 +11,29 @@ import yaml
 from tests.unit.docs.test_docs import ROOT, blocks
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, errors, load, write_tool
 from workers.store import storable
-from workflows.chat import hook_results, loops
-from workflows.chat.lifecycle import CLOSING_TIMEOUT_S
-from workflows.chat.manager import MAX_SHOWN_CONVERSATION
-from workflows.chat.package_steps import STEP_TIMEOUT_S
-from workflows.chat.tool_functions import MAX_RESULT_CHARACTERS
-from workflows.context import conditions, storable_values
-from workflows.context.bounds import MAX_CONTEXT_BYTES, MAX_VALUE_BYTES
-from workflows.context.external.reader import MAX_CALL_S, MAX_ATTEMPTS
+from workflows.chat.hooks import hook_results
+from workflows.chat.hooks.lifecycle_steps import CLOSING_TIMEOUT_S
+from workflows.chat.hooks.package_steps import STEP_TIMEOUT_S
+from workflows.chat.limits import repetitions
+from workflows.chat.routing.speaker_manager import MAX_SHOWN_CONVERSATION
+from workflows.chat.tools.tool_functions import MAX_RESULT_CHARACTERS
+from workflows.context.expressions import routing_conditions
+from workflows.context.expressions.text_patterns import MAX_MATCHED_LENGTH, MAX_PATTERN_LENGTH
+from workflows.context.external.external_reader import MAX_ATTEMPTS, MAX_CALL_S
 from workflows.context.observers.registry import trigger_types
-from workflows.context.patterns import MAX_MATCHED_LENGTH, MAX_PATTERN_LENGTH
-from workflows.context.reads import ALL_READS_TIMEOUT_S, READ_TIMEOUT_S
-from workflows.context.rendering import MAX_RENDERED_CHARACTERS
+from workflows.context.reads.source_reads import ALL_READS_TIMEOUT_S, READ_TIMEOUT_S
+from workflows.context.values import storable_values
+from workflows.context.values.size_limits import MAX_CONTEXT_BYTES, MAX_VALUE_BYTES
+from workflows.context.values.value_text import MAX_RENDERED_CHARACTERS
 from workflows.package import jmespath_problems
+from workflows.package.files.data_files import MAX_FILE_BYTES
+from workflows.package.files.package_tree import MAX_FILES, MAX_TREE_BYTES
+from workflows.package.files.yaml_reader import MAX_CHARACTERS
 from workflows.package.loader import load_package
-from workflows.package.models import Limits, Package
-from workflows.package.raw.data_files import MAX_FILE_BYTES
-from workflows.package.raw.tree import MAX_FILES, MAX_TREE_BYTES
-from workflows.package.raw.yaml_events import MAX_CHARACTERS
-from workflows.package.reading.parsed_code import MAX_CODE_BYTES
-from workflows.package.reading.sources import SOURCE_READERS
-from workflows.package.schemas.all import build_schema
+from workflows.package.normal_form.package_model import Limits, Package
+from workflows.package.readers.code.parsed_code import MAX_CODE_BYTES
+from workflows.package.readers.variables.sources_reader import SOURCE_READERS
+from workflows.package.schemas.package_schemas import build_schema
 
 PATH = ROOT / "docs" / "package-format.md"
 PAGE = PATH.read_text(encoding="utf-8")
@@ -77,7 +79,9 @@ FILES: list[tuple[str, Mapping[str, Any]]] = [
 @pytest.mark.parametrize(("title", "fields"), FILES, ids=[title.strip("# ") for title, _ in FILES])
 def test_every_field_is_on_the_page(title: str, fields: Mapping[str, Any]) -> None:
     # The earliest form of a variable has the place of its document beside its name; the page names it there.
-    on_the_page = documented_names(section(title)) | ({"value", "default_value", "database"} if "context" in title else set())
+    on_the_page = documented_names(section(title)) | (
+        {"value", "default_value", "database"} if "context" in title else set()
+    )
 
     assert set(fields) - on_the_page == set()
 
@@ -180,7 +184,7 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
         f"a context {MAX_CONTEXT_BYTES // megabyte} MB when a run begins",
         f"and {storable.MAX_CONTEXT_BYTES // megabyte} MB later",
         f"a prompt shows {MAX_RENDERED_CHARACTERS:,} characters",
-        f"A condition or an expression has at most {conditions.MAX_LENGTH:,} characters",
+        f"A condition or an expression has at most {routing_conditions.MAX_LENGTH:,} characters",
         f"An expression of a trigger has at most {jmespath_problems.MAX_DEPTH} levels",
         f"a pattern {MAX_PATTERN_LENGTH:,}; it sees {MAX_MATCHED_LENGTH:,} characters",
         f"of more than {storable_values.MAX_BYTES // megabyte} MB the first {storable_values.MAX_TEXT_CHARACTERS:,} characters",
@@ -188,10 +192,10 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
         f"| `wall_clock_s` | {limits.wall_clock_s:g} |",
         f"| `model_calls` | {limits.model_calls} |",
         f"| `tool_calls` | {limits.tool_calls} |",
-        f"for the {loops.MAX_SAME_ROUNDS}th time in a row, or 2 to {max(loops.CYCLE_LENGTHS)} such answers",
-        f"take turns for the {loops.MAX_ROUND_CYCLES}th time",
-        f"{loops.MAX_SAME_TURNS} times in a row, or 2 to {max(loops.CYCLE_LENGTHS)} turns",
-        f"in the same order {loops.MAX_TURN_CYCLES} times over",
+        f"for the {repetitions.MAX_SAME_ROUNDS}th time in a row, or 2 to {max(repetitions.CYCLE_LENGTHS)} such answers",
+        f"take turns for the {repetitions.MAX_ROUND_CYCLES}th time",
+        f"{repetitions.MAX_SAME_TURNS} times in a row, or 2 to {max(repetitions.CYCLE_LENGTHS)} turns",
+        f"in the same order {repetitions.MAX_TURN_CYCLES} times over",
         f"{READ_TIMEOUT_S:g} s each, {ALL_READS_TIMEOUT_S:g} s together",
         f"no call takes longer than {MAX_CALL_S:g} s",
         f"attempts, 1 to {MAX_ATTEMPTS}",
@@ -201,7 +205,7 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
         f"the newest {MAX_SHOWN_CONVERSATION:,} characters of the conversation",
     ):
         assert said in PAGE
-    assert conditions.MAX_LENGTH == jmespath_problems.MAX_CHARACTERS
+    assert routing_conditions.MAX_LENGTH == jmespath_problems.MAX_CHARACTERS
 
 
 TRIGGERS = [(names[0], example) for names, example, _ in rows(section("### What changes a state"))]

@@ -7,7 +7,7 @@ import yaml
 
 from tests.unit.docs.test_docs import ROOT, read
 from workflows.package.loader import load_package
-from workflows.package.sources import EntitySource
+from workflows.package.normal_form.variable_sources import EntitySource
 
 PAGE = ROOT / "docs" / "recipes" / "paid-order.md"
 

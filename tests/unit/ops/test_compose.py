@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.roles import ROLES
-from ops.supervisor import EXTRA_WORKER_GRACE_S
+from ops.processes.role_processes import ROLES
+from ops.processes.supervisor import EXTRA_WORKER_GRACE_S
 from tests.promtool import promtool
 from workers.settings import Settings, load_settings, unknown_variables
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.dashboards import expressions
-from ops.dashboards.__main__ import main, find_stale_files
-from ops.dashboards.frame import GATEWAY, TITLES
-from ops.dashboards.look import OUTCOMES
-from tests.dashboards.asked import FOLDER, Document, DashboardWindow, dashboards, interpolate, panels
+from ops.dashboards import promql
+from ops.dashboards.__main__ import find_stale_files, main
+from ops.dashboards.dashboard_frame import GATEWAY, TITLES
+from ops.dashboards.panels import OUTCOMES
+from tests.dashboards.panel_queries import FOLDER, DashboardWindow, Document, dashboards, interpolate, panels
 from tests.promtool import promtool
 from workflows.outcome import OutcomeKind
 
@@ -171,11 +171,11 @@ COUNTED = [
 
 @pytest.mark.parametrize(("case", "values", "grew"), COUNTED)
 def test_growth_counts_what_increase_does_not_see(case: str, values: str, grew: int, tmp_path: Path) -> None:
-    counter = expressions.StoreCounter("some_total", ("app",))
+    counter = promql.StoreCounter("some_total", ("app",))
     series = [{"series": f'some_total{{app="acme",instance="{each}"}}', "values": values} for each in "ab"]
-    asked = {expressions.store_increase(counter): grew}
+    asked = {promql.store_increase(counter): grew}
     if "not just" not in case:  # what the gap hides, `increase` spreads over it
-        asked[expressions.increase("some_total")] = 2 * grew
+        asked[promql.increase("some_total")] = 2 * grew
 
     status, said = promtool("test", "rules", _test_of(asked, series, tmp_path))
 
@@ -185,7 +185,7 @@ def test_growth_counts_what_increase_does_not_see(case: str, values: str, grew: 
 def test_a_process_that_starts_anew_loses_nothing_of_what_it_counted(tmp_path: Path) -> None:
     series = [{"series": 'some_total{instance="a"}', "values": "0+1x24 0+1x6"}]
 
-    status, said = promtool("test", "rules", _test_of({expressions.increase("some_total"): 9}, series, tmp_path))
+    status, said = promtool("test", "rules", _test_of({promql.increase("some_total"): 9}, series, tmp_path))
 
     assert status == 0, said
 
@@ -211,7 +211,7 @@ def test_a_stranded_run_has_not_ended_well(counted: dict[str, int], percent: int
         for each in "ab"
     ]
     where = 'app="acme"'
-    share = {f"100 * ({expressions.success_share(where)})": percent}
+    share = {f"100 * ({promql.success_share(where)})": percent}
 
     status, said = promtool("test", "rules", _test_of(share, series, tmp_path))
 

@@ -9,7 +9,7 @@ import pytest
 
 from ops.embedded import data_dir
 from ops.embedded.data_dir import open_data_dir
-from ops.embedded.errors import EmbeddedError
+from ops.embedded.embedded_error import EmbeddedError
 
 HOLD_THE_LOCK = """
 import fcntl, os, sys
@@ -114,7 +114,7 @@ async def test_servers_that_a_killed_owner_left_are_waited_for(tmp_path: Path) -
 async def test_servers_that_never_end_are_not_waited_for_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_dir, "_LEFTOVER_WAIT_S", 0.05)
+    monkeypatch.setattr(data_dir, "_LOCK_TIMEOUT_S", 0.05)
     gone = hold_lock(tmp_path)
     release(gone)
     holder = hold_lock(tmp_path, owner=str(gone.pid))

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ops.cli.deferred import DeferredCommand
+from ops.cli.command import DeferredCommand
 from ops.cli.main import cli
 
 WIDTHS = range(20, 111)
@@ -27,7 +27,7 @@ def deferred_in(group: click.Group) -> Iterator[DeferredCommand]:
 DEFERRED = list(deferred_in(cli))
 
 
-@pytest.mark.parametrize("deferred", DEFERRED, ids=lambda each: each.place)
+@pytest.mark.parametrize("deferred", DEFERRED, ids=lambda each: each.target)
 def test_help_of_a_deferred_command_equals_that_of_the_real_one(deferred: DeferredCommand) -> None:
     real = deferred.load()
 

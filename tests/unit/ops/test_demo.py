@@ -8,8 +8,8 @@ import pytest
 
 from ops.demo.demo import run_demo
 from ops.embedded.binaries import ServerBinary
-from ops.embedded.errors import EmbeddedError
-from workers.services import Services
+from ops.embedded.embedded_error import EmbeddedError
+from workers.embedded_services import Services
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ async def test_too_little_space_leaves_no_directory(temporary: Path, monkeypatch
     def found() -> ServerBinary:
         return ServerBinary(Path("server"), "8.0", "PATH")
 
-    monkeypatch.setattr("ops.embedded.servers.find_mongod", found)
-    monkeypatch.setattr("ops.embedded.servers.find_redis", found)
-    monkeypatch.setattr("ops.embedded.data_dir.LOWEST_FREE_BYTES", 10**18)
+    monkeypatch.setattr("ops.embedded.embedded_servers.find_mongod", found)
+    monkeypatch.setattr("ops.embedded.embedded_servers.find_redis", found)
+    monkeypatch.setattr("ops.embedded.data_dir.MIN_FREE_BYTES", 10**18)
 
     with pytest.raises(EmbeddedError, match="free space"):
         await run_demo(None, as_json=False)
@@ -43,8 +43,8 @@ async def test_no_server_leaves_no_directory_and_a_given_one_alone(
     def absent() -> ServerBinary:
         raise EmbeddedError("no mongod here")
 
-    monkeypatch.setattr("ops.embedded.servers.find_mongod", absent)
-    monkeypatch.setattr("ops.embedded.servers.find_redis", absent)
+    monkeypatch.setattr("ops.embedded.embedded_servers.find_mongod", absent)
+    monkeypatch.setattr("ops.embedded.embedded_servers.find_redis", absent)
     given = temporary / "given"
     given.mkdir()
 

@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.prices import built_in_prices
-from ops.doctor.checks import Check, error_line, has_problem
-from ops.doctor.embedded import check_data_dir
-from ops.doctor.examine import check_settings, examine
-from ops.doctor.mongodb import check_oplog
-from ops.doctor.packages import check_packages_and_models
-from ops.doctor.ports import check_address, check_addresses
-from ops.doctor.urls import redact_url, describe_unreadable_url
+from ops.doctor.address_checks import check_address, check_addresses
+from ops.doctor.check_result import Check, error_line, has_problem
+from ops.doctor.embedded_checks import check_data_dir
+from ops.doctor.examination import check_settings, examine
+from ops.doctor.mongodb_checks import check_oplog, describe_unreadable_url, redact_url
+from ops.doctor.package_and_model_checks import check_packages_and_models
 from workers.setting_values import Address
 from workers.settings import Settings
 from workflows import provider_libraries
@@ -60,7 +59,9 @@ def test_passwords_are_redacted(url: str, shown: str) -> None:
 def test_no_password_is_ever_shown(password: str) -> None:
     for url in (f"redis://user:{password}@host/0", f"mongodb://host/?x=1&password={password.replace('&', '')}"):
         assert password not in redact_url(url)
-        assert password not in describe_unreadable_url(url, ValueError(f"port is not a number: {password}" if "@" in url else ""))
+        assert password not in describe_unreadable_url(
+            url, ValueError(f"port is not a number: {password}" if "@" in url else "")
+        )
 
 
 def test_only_problems_break() -> None:
@@ -124,7 +125,7 @@ async def test_an_address_that_another_serves_is_a_problem() -> None:
 
 
 async def test_an_address_with_a_silent_listener_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ops.doctor.ports._ASK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("ops.doctor.address_checks._METRICS_TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = Address(*server.getsockname())
         [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN")
@@ -297,8 +298,8 @@ async def test_a_check_that_hangs_is_a_problem_of_its_own(tmp_path: Path, monkey
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr("ops.doctor.examine._LIMIT_S", 0.05)
-    monkeypatch.setattr("ops.doctor.examine.check_packages_and_models", hangs)
+    monkeypatch.setattr("ops.doctor.examination._TIMEOUT_S", 0.05)
+    monkeypatch.setattr("ops.doctor.examination.check_packages_and_models", hangs)
     nowhere = Address("127.0.0.1", 0)
     settings = Settings(
         mongodb_url="nonsense", redis_url="nonsense", data_dir=tmp_path, listen=nowhere, metrics_listen=nowhere

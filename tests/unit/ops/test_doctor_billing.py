@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ops.doctor.billing import check_billing
-from ops.doctor.checks import Check
+from ops.doctor.billing_checks import check_billing
+from ops.doctor.check_result import Check
 from workers.settings import Settings
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from ops.cli.manage import enqueue
+from ops.cli.runs.enqueue_command import enqueue
 
 
 @pytest.mark.parametrize("app_id", ["", "a\nb", "\x1b[31mred", "a" * 201], ids=["empty", "lines", "escape", "long"])

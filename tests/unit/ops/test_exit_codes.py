@@ -77,7 +77,7 @@ def unattended(
 ) -> Callable[..., CapturedOutput]:
     """Where nothing runs: the exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ops.cli.roles.configure_logging", lambda **_: None)  # this process goes on
+    monkeypatch.setattr("ops.cli.role_commands.configure_logging", lambda **_: None)  # this process goes on
 
     def said(*arguments: str) -> CapturedOutput:
         monkeypatch.setattr(sys, "argv", ["unattended", *arguments])
@@ -217,7 +217,7 @@ def test_an_unusable_file_is_reported_in_one_line(
     def denied(_: object) -> None:
         raise PermissionError(13, "Permission denied", "/srv/flows")
 
-    monkeypatch.setattr("ops.cli.validate.folders_in", denied)
+    monkeypatch.setattr("ops.cli.packages.validate_command.folders_in", denied)
 
     code, out, err = unattended("validate", ".")
 

@@ -9,17 +9,17 @@ import pytest
 from accounting.app_labels import AppLabels
 from accounting.billing.outbox import OutboxState
 from accounting.budgets.budget import Budget
-from accounting.budgets.standing import BudgetStatus
+from accounting.budgets.budget_status import BudgetStatus
 from accounting.budgets.window_store import all_time_id
 from accounting.usage import UsageTotals
-from ops.exporter.budgets import BudgetState, BudgetScope, parse_all_time_scope
+from ops.exporter.budget_state import BudgetScope, BudgetState, parse_all_time_scope
 from ops.exporter.ended_runs import RunLabels
-from ops.exporter.ledger import LedgerState
-from ops.exporter.metrics import StoreCollector
-from ops.exporter.queue import AppWorkflow, PersonWait, QueueState
-from ops.exporter.snapshot import Snapshot, apps_by_use
-from ops.exporter.triggers import TriggerState
-from ops.exporter.usage import UsageChange
+from ops.exporter.exporter_metrics import StoreCollector
+from ops.exporter.ledger_state import LedgerState
+from ops.exporter.queue_state import AppWorkflow, PersonWait, QueueState
+from ops.exporter.store_snapshot import Snapshot, apps_by_use
+from ops.exporter.trigger_state import TriggerState
+from ops.exporter.usage_counts import UsageChange
 
 TODAY = datetime(2026, 3, 1, tzinfo=UTC)
 Series = dict[tuple[str, tuple[str, ...]], float]
@@ -71,7 +71,9 @@ def test_calls_of_unknown_usage_or_price_are_counted_separately() -> None:
 
 def test_what_most_never_have_is_a_series_from_its_first_count_on() -> None:
     without = {name for name, _ in collect_series(row(4, input_tokens=0, output_tokens=0, cost_nano_usd=0))}
-    with_all = {name for name, _ in collect_series(row(4, cached_input_tokens=1, cache_write_tokens=1, reasoning_tokens=1))}
+    with_all = {
+        name for name, _ in collect_series(row(4, cached_input_tokens=1, cache_write_tokens=1, reasoning_tokens=1))
+    }
 
     rare = {"cached_input_tokens_total", "cache_write_tokens_total", "reasoning_tokens_total"}
     assert not (rare | {"usage_missing_total", "usage_unpriced_total", "usage_estimated_total"}) & without

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from ops.exporter.page import MetricsPage, render_text
+from ops.exporter.metrics_page import MetricsPage, render_text
 
 NAMES = ("plain", "with space", 'with "quotes"', "back\\slash", "new\nline", "ünïcode", "", "{}", "a,b=c")
 

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ops.cli import run
-from ops.cli.explained import describe_error
+from ops.cli.error_messages import describe_error
 from ops.cli.main import cli
-from ops.cli.turn_lines import error_lines, turn_lines
+from ops.cli.runs import local_run_command
 from ops.one_run.live_view import LiveView
 from ops.one_run.report import RunReport, ToolCallReport, TurnReport, turn_report
+from ops.presenters.turn_lines import error_lines, turn_lines
 from tests.unit.ops.test_one_run import DONE, PAIR, READ, calls, package, with_tool
 from workers.store.run import RunState
 from workflows.operator_file import OperatorFileError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
-CONFIGURE_LOGGING = run._configure_logging
+CONFIGURE_LOGGING = local_run_command._configure_logging
 REFUSED = {"workflow_name": "Small", "initial_agent": "Nobody"}
 
 
@@ -35,13 +35,13 @@ def unattended_run(*arguments: Any, **environ: str) -> Result:
 @pytest.fixture(autouse=True)
 def _own_logging(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command configures the process's log; the suite keeps its own."""
-    monkeypatch.setattr("ops.cli.run._configure_logging", lambda *_, **__: None)
+    monkeypatch.setattr("ops.cli.runs.local_run_command._configure_logging", lambda *_, **__: None)
 
 
 @pytest.fixture
 def log_of_command(_own_logging: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The log as the command configures it, until the test is over."""
-    monkeypatch.setattr("ops.cli.run._configure_logging", CONFIGURE_LOGGING)
+    monkeypatch.setattr("ops.cli.runs.local_run_command._configure_logging", CONFIGURE_LOGGING)
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     root, verbose = logging.getLogger(), logging.getLogger("ops.one_run.context_log")
     level, handlers = root.level, list(root.handlers)

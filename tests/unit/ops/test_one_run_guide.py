@@ -8,7 +8,7 @@ import pytest
 
 from ops.one_run.run import run_package_async
 from tests.unit.docs.test_docs import ROOT, Block, blocks
-from workflows.chat.script import read_script
+from workflows.chat.providers.script import read_script
 
 GUIDE = ROOT / "docs" / "testing-packages.md"
 FORMAT = ROOT / "docs" / "package-format.md"

@@ -14,19 +14,19 @@ import pytest
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 COUNTS = """
-from ops.cli.progress import progress
+from ops.cli.progress import show_progress
 for number in (5, 100, None):
-    with progress("working", number) as told:
+    with show_progress("working", number) as told:
         told(50, 1200) if number is None else told(number // 2)
         print(number)
 """
 VERDICT = """
 from pathlib import Path
 from types import SimpleNamespace
-from ops.cli.verdicts import print_verdict
-from workflows.package.counts import Counts
+from ops.presenters.printable_text import print_verdict
+from workflows.package.readers.entry_counts import EntryCounts
 from workflows.package.findings import Finding
-found = SimpleNamespace(name="P", verdict="refused", obstacles=(), counts=Counts(), folder=Path("."),
+found = SimpleNamespace(name="P", verdict="refused", obstacles=(), counts=EntryCounts(), folder=Path("."),
                         findings=(Finding("error", "c", "agents.yaml", "", "is missing"),))
 print_verdict(found, Path("P"))
 """

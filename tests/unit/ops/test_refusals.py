@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ops.cli.runs import changing
-from ops.cli.runs.asking import exit_on_refusal
-from ops.cli.runs.change import REPLAY
+from ops.cli.runs import bulk_actions
+from ops.cli.runs.run_commands import REPLAY
+from ops.cli.runs.run_options import exit_on_refusal
 from workers.control.effects import Effects, WouldRepeatError, WriteEffect
 from workers.control.errors import RefusedError
 from workers.control.many import Tally
@@ -21,14 +21,14 @@ def refuse_named_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_order: Any, _run_ids: Sequence[str]) -> list[dict[str, Any]]:
         return [{"run_id": "run_1", "refused": str(ERROR)}]
 
-    monkeypatch.setattr(changing, "_named", refused)
-    assert not changing.change_named(REPLAY, ["run_1"], {"as_json": False})
+    monkeypatch.setattr(bulk_actions, "_apply_to_named", refused)
+    assert not bulk_actions.change_named(REPLAY, ["run_1"], {"as_json": False})
 
 
 def refuse_many_runs(_monkeypatch: pytest.MonkeyPatch) -> None:
     tally = Tally()
     tally.add(("run_1", str(ERROR)))
-    changing._print_tally(REPLAY, tally, as_json=False)
+    bulk_actions._print_tally(REPLAY, tally, as_json=False)
 
 
 def refuse_one_run(_monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.embedded.restarts import RestartPolicy
+from ops.processes.restart_policy import RestartPolicy
 
 
 @pytest.mark.parametrize(("deaths", "delay_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (6, 16.0), (7, 30.0), (10_000, 30.0)])

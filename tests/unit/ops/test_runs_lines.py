@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ops.cli.runs.lines import format_duration
-from ops.cli.runs.listing import describe_state
-from ops.cli.runs.story_lines import next_steps, run_lines
-from ops.cli.runs.tail_lines import event_line
+from ops.cli.runs.event_lines import event_line
+from ops.cli.runs.list_runs_command import describe_state
+from ops.presenters.run_lines import next_steps, run_lines
+from ops.presenters.times import format_duration
 from workers.control.happenings import Happening, Told, happenings
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

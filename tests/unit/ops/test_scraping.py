@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ops.embedded.errors import EmbeddedError
+from ops.embedded.embedded_error import EmbeddedError
 from ops.free_ports import find_free_address, resolve_port
-from ops.roles import ROLES, role_addresses, role_children
-from ops.scraping import ALERTS_FOLDER, scrape_config_path, scrape_files, scrape_targets
+from ops.processes.role_processes import ROLES, role_addresses, role_children
+from ops.prometheus_files import ALERTS_FOLDER, scrape_config_path, scrape_files, scrape_targets
 from workers.setting_values import Address
 from workers.settings import Settings, load_settings
 

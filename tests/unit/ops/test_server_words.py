@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ops.embedded.ports import find_free_port
-from ops.embedded.server import last_error_line, read_log_since
-from ops.supervisor import PROGRAM, exit_facts, role_command
+from ops.embedded.embedded_server import last_error_line, read_log_since
+from ops.embedded.loopback_ports import find_free_port
+from ops.processes.supervisor import PROGRAM, exit_facts, role_command
 
 
 def test_the_last_error_of_mongod_is_its_last_word() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workers.services import (
+from workers.embedded_services import (
     SERVICES_FILE,
     NothingRunning,
     Services,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from ops.cli.explained import describe_error
+from ops.cli.error_messages import describe_error
 from ops.cli.output import print_json, print_json_line, print_table
 
 ROWS = [["…7T4YC3", "[/b][red]", "tab\there \x1b[31m", "needs_human"]]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ops.cli.triggers.reasons import describe_reason
-from ops.cli.triggers.show_lines import trigger_lines
+from ops.presenters.skip_reasons import describe_reason
+from ops.presenters.trigger_lines import trigger_lines
 
 AT = datetime(2026, 3, 29, 1, tzinfo=UTC)
 PAUSE = {"at": AT, "by": "ada", "note": "moving", "reason": "operator"}

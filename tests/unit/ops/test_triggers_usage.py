@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ops.cli.triggers.group import triggers
-from ops.cli.triggers.make import _read_entry
+from ops.cli.groups import triggers
+from ops.cli.triggers.trigger_edit_commands import _read_entry
 
 OURS = ("--workflow", "Sales", "--app", "acme")
 
@@ -39,7 +39,11 @@ def test_a_mistake_is_reported_with_what_to_write(arguments: tuple[str, ...], sa
 def test_an_entry_is_read_as_it_stands_in_a_package(tmp_path: Path, text: str) -> None:
     (tmp_path / "entry.yaml").write_text(text)
 
-    assert _read_entry(str(tmp_path / "entry.yaml")) == _read_entry(f"@{tmp_path / 'entry.yaml'}") == {"name": "a", "every": "1h"}
+    assert (
+        _read_entry(str(tmp_path / "entry.yaml"))
+        == _read_entry(f"@{tmp_path / 'entry.yaml'}")
+        == {"name": "a", "every": "1h"}
+    )
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"just words", b"- a\n- b\n", b"[" * 5_000, b""])

@@ -7,14 +7,11 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from accounting.usage import UsageTotals
-from ops.cli.amounts import usd_decimals, format_short_count, format_usd
-from ops.cli.bars import draw_bar, format_percent
-from ops.cli.output import format_exact_usd
-from ops.cli.terminal import Terminal
-from ops.cli.usage.command import usage
-from ops.cli.usage.ordering import Bill, Sort, make_bill, sum_totals
-from ops.cli.usage.table import usage_table_lines
-from ops.cli.usage.words import usage_warnings
+from ops.cli.output import Terminal, format_exact_usd
+from ops.cli.usage.bill import Bill, Sort, make_bill, sum_totals
+from ops.cli.usage.usage_command import usage
+from ops.cli.usage.usage_table import usage_table_lines, usage_warnings
+from ops.presenters.amounts import draw_bar, format_percent, format_short_count, format_usd, usd_decimals
 
 USD = 10**9
 WIDE = Terminal(width=200, has_colours=False, has_unicode=True)
@@ -27,7 +24,12 @@ def usage_row(cost: float, tokens: int = 0, *, unpriced: int = 0, missing: int =
     )
 
 
-APPS = [usage_row(2, 10, app_id="b"), usage_row(7, 5, app_id="c"), usage_row(0, 99, unpriced=1, app_id="a"), usage_row(2, 30, app_id="d")]
+APPS = [
+    usage_row(2, 10, app_id="b"),
+    usage_row(7, 5, app_id="c"),
+    usage_row(0, 99, unpriced=1, app_id="a"),
+    usage_row(2, 30, app_id="d"),
+]
 DAYS = [usage_row(cost, day=f"2026-01-0{day}") for day, cost in ((3, 1), (1, 9), (2, 5))]
 
 
@@ -51,7 +53,9 @@ def test_days_come_one_after_another_and_a_limit_keeps_the_newest() -> None:
 
 
 def test_groups_inside_of_groups_stay_together_the_dearest_first() -> None:
-    rows = [usage_row(cost, app_id=key[0], model=key[1]) for key, cost in (("ax", 1), ("bx", 2), ("ay", 3), ("by", 0.5))]
+    rows = [
+        usage_row(cost, app_id=key[0], model=key[1]) for key, cost in (("ax", 1), ("bx", 2), ("ay", 3), ("by", 0.5))
+    ]
 
     found = make_bill(rows, ["app", "model"], sort=None, limit=None).rows
 
@@ -131,7 +135,9 @@ def test_every_line_fits_its_terminal_and_has_its_bar(width: int, unicode: bool)
 def test_colours_are_for_terminals_that_want_them() -> None:
     coloured = "\n".join(usage_lines(many(), Terminal(80, has_colours=True, has_unicode=True)))
 
-    assert re.sub(r"\x1b\[\d*m", "", coloured) == "\n".join(usage_lines(many(), Terminal(80, has_colours=False, has_unicode=True)))
+    assert re.sub(r"\x1b\[\d*m", "", coloured) == "\n".join(
+        usage_lines(many(), Terminal(80, has_colours=False, has_unicode=True))
+    )
     assert "\x1b[1m" in coloured
 
 

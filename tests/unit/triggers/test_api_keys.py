@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from triggers.api_keys import ApiKey, has_key_format, parse_rate, format_rate
+from triggers.api_keys import ApiKey, format_rate, has_key_format, parse_rate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

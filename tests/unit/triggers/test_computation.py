@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from triggers import computation
-from triggers.computation import ExpressionEvaluator
-from triggers.payload import ExpressionError, evaluate, is_condition_met, resolve
-from workflows.context.bounded_expression import StepBudget, TooMuchWorkError
+from triggers import event_expressions
+from triggers.event_expressions import ExpressionError, ExpressionEvaluator, evaluate, is_condition_met, resolve
+from workflows.context.expressions.bounded_expression import StepBudget, TooMuchWorkError
 
 MAX_LOOP_S = 0.02
 LARGE = {  # 0.95 MB as JSON
@@ -67,24 +66,26 @@ async def test_all_expressions_of_an_event_share_what_they_may_cost_the_loop() -
 
 
 async def test_a_short_expression_never_leaves_the_loop() -> None:
-    assert await ExpressionEvaluator(LARGE).evaluate(lambda effort: (is_condition_met("text", LARGE, effort), threading.current_thread())) == (
+    assert await ExpressionEvaluator(LARGE).evaluate(
+        lambda effort: (is_condition_met("text", LARGE, effort), threading.current_thread())
+    ) == (
         True,
         threading.main_thread(),
     )
 
 
 async def test_what_takes_too_long_in_the_thread_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computation, "THREAD_TIMEOUT_CPU_S", 0.0)
+    monkeypatch.setattr(event_expressions, "THREAD_TIMEOUT_CPU_S", 0.0)
     with pytest.raises(ExpressionError, match="too much work"):
         await ExpressionEvaluator(LARGE).evaluate(lambda effort: evaluate("sum(items[*].price)", LARGE, effort))
 
 
 async def test_a_thread_without_time_is_reported_within_the_time_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computation, "WAIT_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(event_expressions, "THREAD_WAIT_TIMEOUT_S", 0.05)
     release = threading.Event()
 
     def work(effort: StepBudget) -> bool:
-        effort.spend(computation.MAX_LOOP_STEPS + 1)  # too much for the loop
+        effort.spend(event_expressions.MAX_LOOP_STEPS + 1)  # too much for the loop
         return release.wait(20)
 
     busy = asyncio.create_task(ExpressionEvaluator(LARGE).evaluate(work))

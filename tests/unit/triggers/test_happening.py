@@ -6,10 +6,10 @@ from typing import Any
 import bson
 import pytest
 
-from triggers.happening import Occurrence, build_run_request, select_app
-from triggers.payload import ExpressionError
+from triggers.event_expressions import ExpressionError
+from triggers.occurrence import Occurrence, build_run_request, select_app
 from triggers.register.trigger import Trigger
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 SMALL = {"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}
@@ -44,7 +44,9 @@ def test_its_payload_is_in_no_log() -> None:
 def test_expressions_become_the_input_and_the_message() -> None:
     spec = hook(input={"id": "=order.id", "kind": "paid"}, message="=order.note", priority=9)
 
-    request = build_run_request(occurrence(Trigger("Digest", spec), {"order": {"id": 7, "note": "Hurry"}}), chain=("A/b",))
+    request = build_run_request(
+        occurrence(Trigger("Digest", spec), {"order": {"id": 7, "note": "Hurry"}}), chain=("A/b",)
+    )
 
     assert (request.input, request.message, request.priority) == ({"id": 7, "kind": "paid"}, "Hurry", 9)
     assert (request.app_id, request.chain) == ("acme", ("A/b",))

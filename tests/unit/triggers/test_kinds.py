@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from triggers.kind import Role
-from triggers.kinds import KINDS
-from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
+from triggers.kind_registry import KINDS
+from triggers.trigger_kind import Role
+from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
 
 ROOT = Path(__file__).parents[3]
 TYPES = sorted({str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()})
@@ -26,6 +26,6 @@ def test_a_kind_names_its_role_and_is_one_documented_folder(type_: str) -> None:
     assert kind.type == type_
     assert kind.role in get_args(Role)
     assert module.__name__.startswith("triggers.")
-    assert module.__name__.endswith(".kind")
+    assert module.__name__.endswith("_kind")
     folder = Path(str(module.__file__)).parent
     assert f"triggers/{folder.name}/" in (ROOT / "docs" / "internals.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
-from triggers.payload import ExpressionError, evaluate, is_condition_met, resolve
+from tests.unit.triggers.property_settings import without_deadline
+from triggers.event_expressions import ExpressionError, evaluate, is_condition_met, resolve
 
 NAMES = st.sampled_from(["a", "b", "c", "_request", '"user-agent"'])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map(".".join)

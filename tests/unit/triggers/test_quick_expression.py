@@ -9,10 +9,10 @@ from bson import DBRef, ObjectId, Regex, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
-from triggers.change_stream.plain import PlainEvent, to_plain
-from triggers.payload import ExpressionError, evaluate, is_condition_met, resolve
-from workflows.context.quick_expression import compile_quick
+from tests.unit.triggers.property_settings import without_deadline
+from triggers.change_stream.plain_event import PlainEvent, to_plain
+from triggers.event_expressions import ExpressionError, evaluate, is_condition_met, resolve
+from workflows.context.expressions.quick_expression import compile_quick
 
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)

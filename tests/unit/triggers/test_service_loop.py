@@ -33,7 +33,7 @@ def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(caplog: p
 
 
 async def test_a_step_that_fails_for_mongodb_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triggers.service_loop.FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("triggers.service_loop.MIN_PAUSE_S", 0.0)
     stop = asyncio.Event()
     calls = 0
 

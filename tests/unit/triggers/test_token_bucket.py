@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
+from tests.unit.triggers.property_settings import without_deadline
 from triggers.token_bucket import TokenBuckets
 
 

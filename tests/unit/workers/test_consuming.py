@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workers.process.consuming import ConsumerWatch, ConsumerStatus, find_problems, find_stuck_problems
+from workers.process.consumer_watch import ConsumerStatus, ConsumerWatch, find_problems, find_stuck_problems
 
 WELL = ConsumerStatus(is_connected=True, since_tick_s=1.0, since_answer_s=0.5, since_take_s=0.0)
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package, write_tool
 from workers.process.package_builds import BUILDERS, PackageBuilds
-from workflows.chat.agents import PackageCache, BuiltPackage
-from workflows.chat.errors import PackageDefect, PackageSlow
-from workflows.chat.models import ModelRegistry
-from workflows.chat.tool_threads import ToolThreads
+from workflows.chat.agents.built_packages import BuiltPackage, PackageCache
+from workflows.chat.chat_errors import PackageDefect, PackageSlow
+from workflows.chat.package_code.tool_threads import ToolThreads
+from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.models_file import ScriptModel
 from workflows.outcome import OutcomeKind
 from workflows.package.catalog import Catalog

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from workers.process.health import LoopWatch, StepWatch, StorePulse, health_report
+from workers.process.role_health import LoopWatch, StepWatch, StorePulse, health_report
 
 
 class FakeClock:

@@ -8,7 +8,7 @@ from tests.unit.workflows.packages import load
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.settings import Settings
 from workflows.models_file import AnthropicModel, ModelSpec, OpenAIModel, ScriptModel
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 
 def declaring(folder: Path) -> Package:

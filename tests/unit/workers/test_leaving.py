@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from workers.process.leaving import CUT_OFF, HANDED_BACK, ShutdownDeadline
+from workers.process.shutdown import CUT_OFF, HANDED_BACK, ShutdownDeadline
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"AFTER_GRACE_S": 0.06, "IDLE_S": 0.02, "LOOK_EVERY_S": 0.005}.items():
-        monkeypatch.setattr(f"workers.process.leaving.{name}", seconds)
+        monkeypatch.setattr(f"workers.process.shutdown.{name}", seconds)
 
 
 class RecordedExit(list[int]):

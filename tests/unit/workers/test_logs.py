@@ -17,8 +17,8 @@ from workers.logs import (
     ConsoleFormatter,
     EventFormatter,
     JsonFormatter,
-    log_context,
     configure_logging,
+    log_context,
     redact_logs,
     redact_streams,
 )

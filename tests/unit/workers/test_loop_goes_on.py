@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from workers.process.event_loop import WorkerLoop
-from workflows.chat.invoking import PackageCodeError, invoke
-from workflows.chat.tool_threads import ToolThreads
+from workflows.chat.package_code.invocation import PackageCodeError, invoke
+from workflows.chat.package_code.tool_threads import ToolThreads
 
 Submit = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.process.memory import Advice, advise, resident_bytes
+from workers.process.memory_watch import Advice, advise, resident_bytes
 
 
 @pytest.mark.parametrize(

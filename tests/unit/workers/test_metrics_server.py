@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from workers.process.health import Health
 from workers.process.metrics_server import NoFreePortError, serve_metrics
+from workers.process.role_health import Health
 from workers.setting_values import Address
 from workers.settings import SettingsError
 

@@ -6,12 +6,12 @@ import pytest
 
 from tests.unit.workflows.packages import load, write_package, write_tool
 from workers.process.package_builds import PackageBuilds
-from workflows.chat.agents import PackageCache
-from workflows.chat.errors import PackageDefect
-from workflows.chat.models import ModelRegistry
-from workflows.chat.tool_threads import ToolThreads
+from workflows.chat.agents.built_packages import PackageCache
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.tool_threads import ToolThreads
+from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.package.catalog import Catalog
-from workflows.package.requirements import missing_environment_error
+from workflows.package.environment_requirements import missing_environment_error
 
 
 async def why_not(folder: Path, workflow: str) -> str:

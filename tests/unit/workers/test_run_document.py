@@ -11,8 +11,8 @@ from workers.store.ordering import as_head, as_held, awaited_order_of, order_key
 from workers.store.run import RunRequest, TriggerEvent, new_run_id
 from workers.store.run_document import as_json, key_of_app, run_document
 from workers.store.storable import NotStorableError
-from workflows.chat.checkpoint import Checkpoint, RunCounters
-from workflows.chat.transcript import Turn
+from workflows.chat.history.checkpoint import Checkpoint, RunCounters
+from workflows.chat.history.transcript import Turn
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

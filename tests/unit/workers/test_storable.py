@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.store.storable import NotStorableError, _check, _quick_size, as_storable, check_storable
-from workflows.context.storable_values import MAX_BYTES, MAX_DEPTH
+from workflows.context.values.storable_values import MAX_BYTES, MAX_DEPTH
 
 
 class Level(IntEnum):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from workers.together import gather_all
+from accounting.infra.aio import gather_all
 
 
 async def test_results_come_in_order() -> None:

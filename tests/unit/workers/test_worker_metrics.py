@@ -7,7 +7,7 @@ import pytest
 
 from workers.process.worker_metrics import WorkerMetrics
 from workers.store.run import RunState
-from workflows.chat.transcript import Turn
+from workflows.chat.history.transcript import Turn
 from workflows.outcome import OutcomeKind
 
 NOW = datetime.now(UTC)

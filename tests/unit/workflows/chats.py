@@ -9,24 +9,24 @@ from typing import Any
 
 import yaml
 
-from accounting.budgets.asking import Reserve, reserve_unlimited
+from accounting.budgets.reservation_types import Reserve, reserve_unlimited
 from accounting.usage import ModelCall
-from workflows.chat.agents import BuiltPackage, build_package
-from workflows.chat.checkpoint import Checkpoint, RunCounters
-from workflows.chat.clock import RunClock
-from workflows.chat.conversation import close_conversation, run_conversation
-from workflows.chat.journal import OpenTurn
-from workflows.chat.live import Conversation
-from workflows.chat.meter import RunMeter
-from workflows.chat.models import ModelRegistry
-from workflows.chat.question import Question
-from workflows.chat.tool_threads import ToolThreads
-from workflows.chat.transcript import Turn
+from workflows.chat.agents.built_packages import BuiltPackage, build_package
+from workflows.chat.chat_loop import close_conversation, run_conversation
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import Checkpoint, RunCounters
+from workflows.chat.history.journal import OpenTurn
+from workflows.chat.history.transcript import Turn
+from workflows.chat.limits.run_clock import RunClock
+from workflows.chat.model_call.metered_client import RunMeter
+from workflows.chat.package_code.tool_threads import ToolThreads
+from workflows.chat.providers.model_registry import ModelRegistry
+from workflows.chat.questions.question import Question
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
 from workflows.models_file import ScriptModel
 from workflows.outcome import Outcome
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 THREADS = ToolThreads(4, name="test-tools")
 
@@ -143,7 +143,9 @@ class Chat:
         failed: Mapping[str, int] | None = None,
     ) -> tuple[Outcome, ChatRecorder]:
         recorder = recorder or ChatRecorder()
-        outcome = await run_conversation(self.conversation(recorder, failed=failed), save_turn=recorder.commit, should_stop=stopping)
+        outcome = await run_conversation(
+            self.conversation(recorder, failed=failed), save_turn=recorder.commit, should_stop=stopping
+        )
         return outcome, recorder
 
     def questions(self) -> list[Question]:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.workflows.packages import ORCHESTRATOR, load
-from workflows.context.documents import DocumentRead
-from workflows.context.external.reader import refuse_external_read
-from workflows.context.facts import RunFacts
-from workflows.context.loading import ContextSources, RunContext, load_context
-from workflows.context.reads import ReadExternal
-from workflows.package.models import Package
+from workflows.context.context_loader import ContextSources, RunContext, load_context
+from workflows.context.documents.document_access import DocumentRead
+from workflows.context.external.external_reader import refuse_external_read
+from workflows.context.reads.source_reads import ReadExternal
+from workflows.context.run_facts import RunFacts
+from workflows.package.normal_form.package_model import Package
 
 FACTS = RunFacts("run_1", "acme", "ada", "chat_1", "Small", {"type": "form_submit", "name": "ask"})
 BASE = {

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workflows.package.checks.all import check_package
+from workflows.package.checks.package_checks import check_package
 from workflows.package.findings import Findings
-from workflows.package.models import Agent, Orchestrator, Package, Rule, Tool, Variable
-from workflows.package.sources import Source, StateSource
+from workflows.package.normal_form.package_model import Agent, Orchestrator, Package, Rule, Tool, Variable
+from workflows.package.normal_form.variable_sources import Source, StateSource
 
 ORCH, G, V, H, T = "orchestrator.yaml", "agents.yaml", "context_variables.json", "handoffs.json", "triggers.yaml"
 FILES = {"orchestrator": ORCH, "agents": G, "context_variables": V, "handoffs": H, "triggers": T, "tools": "tools.yaml"}

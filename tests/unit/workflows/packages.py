@@ -8,7 +8,7 @@ import yaml
 
 from workflows.package.findings import Finding
 from workflows.package.loader import load_package
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 ORCHESTRATOR: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
 AGENTS: dict[str, Any] = {

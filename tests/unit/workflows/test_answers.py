@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.answers import open_questions
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.loops import count_turns_in_a_row
-from workflows.chat.messages import to_history, build_messages
-from workflows.chat.transcript import Turn
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.messages import build_messages, to_history
+from workflows.chat.history.transcript import Turn
+from workflows.chat.limits.repetitions import count_turns_in_a_row
+from workflows.chat.questions.user_turn import open_questions
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -228,7 +228,9 @@ async def test_waiting_calls_of_one_reply_are_one_question_each_in_reply_order(t
 
 @pytest.mark.parametrize("moment", ["on_start", "before_chat"])
 async def test_a_step_before_the_first_turn_can_be_answered(tmp_path: Path, moment: str) -> None:
-    source = f"{RULES_ASKING}async def ask(context_variables):\n    context_variables['who'] = await use_ui_tool('Who')\n"
+    source = (
+        f"{RULES_ASKING}async def ask(context_variables):\n    context_variables['who'] = await use_ui_tool('Who')\n"
+    )
     write_tool(tmp_path, "s.py", source)
     step = {"trigger": moment, "file": "s.py", "function": "ask"}
     asking = Chat(build_chat(load(tmp_path, tools={"tools": [], "lifecycle_tools": [step]}), DEFAULT, tmp_path))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, rule, write_tool
-from workflows.chat.question import Question
+from workflows.chat.questions.question import Question
 from workflows.outcome import Outcome, OutcomeKind
 
 PAY = """

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, rule, write_tool
-from workflows.chat.messages import to_history, build_messages
+from workflows.chat.history.messages import build_messages, to_history
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 

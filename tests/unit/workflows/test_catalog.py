@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, TOOL, write_package, write_tool
 from workflows.package import catalog as catalog_module
-from workflows.package.catalog import LIBRARY, Catalog, package_directories, list_package_folders
-from workflows.package.models import Package
+from workflows.package.catalog import LIBRARY, Catalog, list_package_folders, package_directories
+from workflows.package.normal_form.package_model import Package
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +143,7 @@ def test_an_unreadable_folder_is_refused_once_and_used_when_readable(
 
     catalog = Catalog([tmp_path])
     with monkeypatch.context() as patched:
-        patched.setattr("workflows.package.raw.tree.os.scandir", denied)
+        patched.setattr("workflows.package.files.package_tree.os.scandir", denied)
         found = [(each.file, each.message) for each in catalog.refusals[str(folder)]]
         assert found == [("tools", "cannot be read: Permission denied")]
         assert catalog.packages() == {}

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.checkpoint import VERSION, Checkpoint, CheckpointError, RunCounters, read_progress
-from workflows.chat.conversation import run_conversation
-from workflows.chat.incidents import Incident
-from workflows.chat.live import Conversation
-from workflows.chat.transcript import Turn
+from workflows.chat.chat_loop import run_conversation
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import VERSION, Checkpoint, CheckpointError, RunCounters, read_progress
+from workflows.chat.history.transcript import Turn
+from workflows.chat.package_code.incidents import Incident
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 TOOLS = '''
 import datetime, decimal, enum, uuid
@@ -174,7 +174,9 @@ def comparable(recorder: ChatRecorder) -> list[Any]:
 @given(st.fixed_dictionaries({"A": scripts, "B": scripts}))
 async def test_a_chat_that_stops_after_every_turn_goes_on_as_if_it_had_not(script: dict[str, Any]) -> None:
     made = package()
-    chat = Chat(build_chat(made, {"answers": script, "default": {"text": "NEXT"}}, made.folder), {"n": 0, "moved": False})
+    chat = Chat(
+        build_chat(made, {"answers": script, "default": {"text": "NEXT"}}, made.folder), {"n": 0, "moved": False}
+    )
 
     whole, kept, counters = await run_to_end(chat, stop=False)
     again, resumed, same = await run_to_end(chat, stop=True)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import G, FindingKey, agents, findings_of, messages, package, tool
-from workflows.package.automatic import automatic_tools, is_offered
-from workflows.package.checks.automatic import check_automatic_tools
-from workflows.package.models import Package
-from workflows.package.structured import InlineModel, OutputModel, StructuredOutputs
+from tests.unit.workflows.normal_form import FindingKey, G, agents, findings_of, messages, package, tool
+from workflows.package.checks.automatic_tool_checks import check_automatic_tools
+from workflows.package.normal_form.automatic_tools import automatic_tools, is_offered
+from workflows.package.normal_form.package_model import Package
+from workflows.package.normal_form.structured_outputs import InlineModel, OutputModel, StructuredOutputs
 
 T = "tools.yaml"
 M = {"M": OutputModel("M", InlineModel({}))}
@@ -47,10 +47,16 @@ NONE = StructuredOutputs()
         (checked_package(tool("f", bound=False, auto_invoke=True), **AUTO), NOTHING),
         (checked_package(tool("f", auto_invoke=True), outputs=NONE, **AUTO), NO_MODEL),
         (checked_package(outputs=NONE, **AUTO), NO_MODEL),
-        (checked_package(outputs=NONE, structured_outputs_required=True, **AUTO), NOTHING),  # said where the registry is
+        (
+            checked_package(outputs=NONE, structured_outputs_required=True, **AUTO),
+            NOTHING,
+        ),  # said where the registry is
         (checked_package(**AUTO), NOTHING),
         (checked_package(replace(tool("f", bound=False, auto_invoke=True), agents=("A", "B"))), NOT_BOUND),
-        (checked_package(replace(tool("f", bound=False, auto_invoke=True), agents=("A", "B")), outputs=OF_BOTH), NOTHING),
+        (
+            checked_package(replace(tool("f", bound=False, auto_invoke=True), agents=("A", "B")), outputs=OF_BOTH),
+            NOTHING,
+        ),
         (checked_package(replace(tool("f"), agents=("A", "A", "nobody"))), NOTHING),
     ],
 )

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.workflows.normal_form import (
     ORCH,
-    H,
     FindingKey,
+    H,
     V,
     findings_of,
     messages,
@@ -20,10 +20,10 @@ from tests.unit.workflows.normal_form import (
     variables,
 )
 from tests.unit.workflows.packages import ORCHESTRATOR, load
-from workflows.package.checks.judged import check_judged_rules
+from workflows.package.checks.routing.condition_checks import check_judged_rules
 from workflows.package.findings import Findings
-from workflows.package.models import Package, Rule
-from workflows.package.sources import (
+from workflows.package.normal_form.package_model import Package, Rule
+from workflows.package.normal_form.variable_sources import (
     ComputedSource,
     DatabaseSource,
     EntitySource,
@@ -51,18 +51,18 @@ def conditional(condition: str, **parts: Any) -> Package:
     ],
 )
 def test_an_exposure_of_nothing_is_found(exposed: dict[str, tuple[str, ...]], finding: FindingKey) -> None:
-    assert findings_of(package(exposed=exposed)) == [finding]
+    assert findings_of(package(exposures=exposed)) == [finding]
 
 
 def test_a_place_that_the_reader_gave_is_used() -> None:
-    checked = package(exposed={"A": ("no",), "C": ()}, exposure_places={"A": "agents[2]", "C": "agents[0]"})
+    checked = package(exposures={"A": ("no",), "C": ()}, exposure_places={"A": "agents[2]", "C": "agents[0]"})
     assert [path for *_, path in findings_of(checked)] == ["agents[2]", "agents[0]"]
 
 
 @pytest.mark.design("D1-55")
 def test_variables_inputs_and_base_facts_can_be_exposed() -> None:
     checked = package(
-        variables=states("v"), orchestrator={"inputs": {"region": {}}}, exposed={"A": ("v", "region", "app_id")}
+        variables=states("v"), orchestrator={"inputs": {"region": {}}}, exposures={"A": ("v", "region", "app_id")}
     )
     assert findings_of(checked) == []
 
@@ -109,7 +109,9 @@ def test_a_database_variable_with_few_values_may_be_routed_on(
 @pytest.mark.parametrize("source", [StaticSource(), ExternalSource("https://h/p"), FileSource("data/x.json")])
 def test_other_data_is_not_routed_on_however_few_values_it_has(source: Source) -> None:
     variable = replace(variables(v=source)["v"], type="boolean")
-    assert [code for _, code, *_ in findings_of(conditional("not ${v}", variables={"v": variable}))] == ["routing_on_data"]
+    assert [code for _, code, *_ in findings_of(conditional("not ${v}", variables={"v": variable}))] == [
+        "routing_on_data"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_names_in_a_judged_rule_are_looked_at(judged: str, codes: list[str], pro
     checked = package(
         rules=(Rule("A", "B", judgement=judged), *rules("A > B", "B > terminate")),
         variables=variables(sandbox=EnvSource("SANDBOX"), tier=StaticSource(), note=StaticSource()),
-        exposed={"A": ("tier",)},
+        exposures={"A": ("tier",)},
     )
 
     findings = Findings()

@@ -6,17 +6,29 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import ORCH, H, FindingKey, V, findings_of, messages, package, rules, states, tool, variables
+from tests.unit.workflows.normal_form import (
+    ORCH,
+    FindingKey,
+    H,
+    V,
+    findings_of,
+    messages,
+    package,
+    rules,
+    states,
+    tool,
+    variables,
+)
 from tests.unit.workflows.packages import write_tool
 from tests.unit.workflows.test_checks_states import WatchedTrigger
 from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.context.observers.user_text import UserTextTrigger
-from workflows.context.observing import Transition
-from workflows.package.checks import people
-from workflows.package.models import Package, Rule
-from workflows.package.reading.written_names import find_names_set_without_asking
-from workflows.package.sources import StateSource
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.context.state.state_transitions import Transition
+from workflows.package.checks import people_checks
+from workflows.package.normal_form.package_model import Package, Rule
+from workflows.package.normal_form.variable_sources import StateSource
+from workflows.package.readers.code.context_writes import find_names_set_without_asking
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 RESPONSE = Transition(WatchedTrigger("ui_response", tool="form", response_key="choice"))
 FORM = tool("form", kind="UI_Tool")
@@ -68,11 +80,20 @@ def waiting_package(*transitions: Transition, **parts: Any) -> Package:
         (waiting_package(RESPONSE), [NEEDS_UI, WAITS]),
         (waiting_package(RESPONSE, rules=rules("A > B", "B > terminate")), [NEEDS_UI]),
         (waiting_package(RESPONSE, triggers=(answering_schedule(form={"choice": 1}),)), []),
-        (waiting_package(RESPONSE, triggers=(answering_schedule(form={"choice": 1}), answering_schedule())), [NEEDS_UI, WAITS]),
+        (
+            waiting_package(RESPONSE, triggers=(answering_schedule(form={"choice": 1}), answering_schedule())),
+            [NEEDS_UI, WAITS],
+        ),
         (waiting_package(RESPONSE, triggers=(answering_schedule(form={"other": 1}),)), [NEEDS_UI, WAITS]),
-        (waiting_package(RESPONSE, triggers=(answering_schedule(form=[SMALL]),)), [NEEDS_UI, WAITS]),  # the others ask a person
+        (
+            waiting_package(RESPONSE, triggers=(answering_schedule(form=[SMALL]),)),
+            [NEEDS_UI, WAITS],
+        ),  # the others ask a person
         (waiting_package(RESPONSE, triggers=(answering_schedule(form=[SMALL, {"answer": {"choice": 2}}]),)), []),
-        (waiting_package(RESPONSE, triggers=(answering_schedule(form=[SMALL, {"answer": {"other": 2}}]),)), [NEEDS_UI, WAITS]),
+        (
+            waiting_package(RESPONSE, triggers=(answering_schedule(form=[SMALL, {"answer": {"other": 2}}]),)),
+            [NEEDS_UI, WAITS],
+        ),
         (waiting_package(), []),
         (package(variables=states("v")), []),
     ],
@@ -101,7 +122,10 @@ USER_TEXT_CONDITION = AgentTextTrigger("A", equals="yes")
         ((ACCEPTED, Transition(AgentTextTrigger("A", regex="(.*)", groups=1), to="$1")), False),
         ((ACCEPTED, Transition(WatchedTrigger("tool_response", tool="save"), to="yes")), False),
         ((ACCEPTED, Transition(WatchedTrigger("tool_response", tool="form"), to="yes")), True),  # of the form itself
-        ((ACCEPTED, Transition(UserTextTrigger(AgentTextTrigger("user", equals="yes")), to="yes")), True),  # no person is asked
+        (
+            (ACCEPTED, Transition(UserTextTrigger(AgentTextTrigger("user", equals="yes")), to="yes")),
+            True,
+        ),  # no person is asked
     ],
 )
 def test_a_variable_that_is_also_set_without_a_person_needs_none(
@@ -140,13 +164,16 @@ def test_code_is_read_once_for_all_variables(tmp_path: Path, monkeypatch: pytest
         read.append(file)
         return find_names_set_without_asking(file)
 
-    monkeypatch.setattr(people, "names_written_alone", names_of)
+    monkeypatch.setattr(people_checks, "find_names_set_without_asking", names_of)
     save = replace(tool("save"), file=write_tool(tmp_path, "save.py", "def save(ctx): ctx['v2'] = 1"))
     many = variables(**{f"v{number}": StateSource((ACCEPTED,)) for number in range(3)})
 
     checked = package(variables=many, tools=(save, replace(save, function="again")))
 
-    assert [place for _, code, _, place in findings_of(checked) if code == "needs_ui"] == ["definitions.v0", "definitions.v1"]
+    assert [place for _, code, _, place in findings_of(checked) if code == "needs_ui"] == [
+        "definitions.v0",
+        "definitions.v1",
+    ]
     assert read == [save.file]
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.workflows.packages import load, finding_keys
+from tests.unit.workflows.packages import finding_keys, load
 
 
 def test_transitions_and_entries_of_agents_have_places_of_their_own(tmp_path: Path) -> None:

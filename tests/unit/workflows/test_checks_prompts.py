@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.workflows.normal_form import ORCH, G, agents, findings_of, messages, package, states
 from tests.unit.workflows.packages import WAYS, load
-from workflows.package.checks.prompt_names import find_braced_names, find_member_names, find_placeholder_names
-from workflows.package.models import Agent, Hook, Package
+from workflows.package.checks.prompt_checks import find_braced_names, find_member_names, find_placeholder_names
+from workflows.package.normal_form.package_model import Agent, Hook, Package
 
 AT_A = (G, "agents.A")
 
@@ -60,7 +60,7 @@ def test_a_prompt_that_names_what_its_agent_cannot_see_is_found_once(prompt: str
     ],
 )
 def test_an_allowed_prompt_is_no_finding(prompt: str) -> None:
-    assert findings_of(package_with_prompt(prompt, exposed={"A": ("seen",)})) == []
+    assert findings_of(package_with_prompt(prompt, exposures={"A": ("seen",)})) == []
 
 
 @pytest.mark.parametrize(("agent", "said"), [("A", 0), ("all", 0), ("B", 1)])
@@ -72,12 +72,14 @@ def test_a_prompt_that_a_hook_rewrites_is_left_to_it(agent: str, said: int) -> N
 def test_prompts_are_searched_in_linear_time() -> None:
     assert find_placeholder_names("{{ " * 200_000 + "${" * 200_000 + "{{" + "a" * 400_000) == []
     assert find_braced_names(" {" * 200_000 + " {" + "a" * 400_000 + "'a " * 200_000 + "“" * 400_000) == []
-    assert find_member_names("context_variables.a (" * 100_000 + "context_variables." + "a" * 400_000) == ["a" * 400_000]
+    assert find_member_names("context_variables.a (" * 100_000 + "context_variables." + "a" * 400_000) == [
+        "a" * 400_000
+    ]
 
 
 @pytest.mark.parametrize("text", ["Write {{hidden}}.", "Write ${nothing}.", "Write {seen}, {seen} and {nothing}."])
 def test_nothing_is_filled_in_in_the_first_message(text: str) -> None:
-    checked = package_with_prompt("Go on.", orchestrator={"initial_message": text}, exposed={"A": ("seen",)})
+    checked = package_with_prompt("Go on.", orchestrator={"initial_message": text}, exposures={"A": ("seen",)})
     hooked = package_with_prompt(
         "Go on.",
         orchestrator={"initial_message": text},

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.unit.workflows.normal_form import (
     ORCH,
+    FindingKey,
     G,
     H,
-    FindingKey,
     agents,
-    findings_of,
     findings_after_an_error,
+    findings_of,
     messages,
     package,
     rules,
@@ -25,10 +25,10 @@ from tests.unit.workflows.normal_form import (
     variables,
 )
 from workflows.package.checks.graph import find_cycles
-from workflows.package.checks.pattern_ways import CHOOSING_PATTERNS, TURN_TAKING_PATTERNS
-from workflows.package.checks.routing import check_routing
-from workflows.package.models import Package, Pattern, Rule
-from workflows.package.sources import EnvSource, StaticSource
+from workflows.package.checks.routing.pattern_targets import CHOOSING_PATTERNS, TURN_TAKING_PATTERNS
+from workflows.package.checks.routing.routing_checks import check_routing
+from workflows.package.normal_form.package_model import Package, Pattern, Rule
+from workflows.package.normal_form.variable_sources import EnvSource, StaticSource
 
 UNREACHABLE_B = ("warning", "unreachable_agent", G, "agents.B")
 
@@ -50,7 +50,10 @@ def test_a_way_from_start_to_end_is_no_finding() -> None:
         (routed_package("A > B if False", "A > terminate", "B > terminate"), UNREACHABLE_B),
         (routed_package("A > B", "A > terminate", "B > terminate"), UNREACHABLE_B),  # of two, the last one holds
         (routed_package("A > terminate if True", "A > B", "B > terminate"), UNREACHABLE_B),
-        (routed_package("A > terminate", "A > B", "B > terminate", pattern="ag2_network"), UNREACHABLE_B),  # the first one
+        (
+            routed_package("A > terminate", "A > B", "B > terminate", pattern="ag2_network"),
+            UNREACHABLE_B,
+        ),  # the first one
         (package(rules=(Rule("A", "terminate", scope="pre"), *rules("A > B", "B > terminate"))), UNREACHABLE_B),
         (routed_package("A > B"), ("warning", "no_way_on", G, "agents.B")),
         (routed_package("A > B", pattern="ag2_network"), ("warning", "no_way_on", G, "agents.B")),
@@ -61,7 +64,10 @@ def test_a_way_from_start_to_end_is_no_finding() -> None:
         (routed_package("A > B", "B > A"), ("warning", "no_exit", H, "handoff_rules[0]")),
         (routed_package("A > B", "B > B"), ("warning", "no_exit", H, "handoff_rules[1]")),
         (routed_package("A > B", "B > A if ${app_id}"), ("warning", "no_exit", H, "handoff_rules[0]")),
-        (routed_package("A > B", "B > terminate", initial_agent="user"), ("error", "no_first_speaker", ORCH, "initial_agent")),
+        (
+            routed_package("A > B", "B > terminate", initial_agent="user"),
+            ("error", "no_first_speaker", ORCH, "initial_agent"),
+        ),
     ],
 )
 def test_a_fault_of_the_way_is_found_where_it_is(checked: Package, finding: FindingKey) -> None:
@@ -154,7 +160,9 @@ def test_a_condition_that_cannot_hold_is_no_way(condition: str) -> None:
 
 @pytest.mark.parametrize("condition", ["true", "1 == 1", "not false"])
 def test_a_condition_that_always_holds_hides_what_is_asked_after_it(condition: str) -> None:
-    assert findings_of(routed_package(f"A > terminate if {condition}", "A > B", "B > terminate"), check_routing) == [UNREACHABLE_B]
+    assert findings_of(routed_package(f"A > terminate if {condition}", "A > B", "B > terminate"), check_routing) == [
+        UNREACHABLE_B
+    ]
     fallback = routed_package("A > B", f"B > terminate if {condition}", pattern="ag2_network")
     assert findings_of(fallback, check_routing) == []
 
@@ -264,7 +272,9 @@ def test_a_place_that_the_reader_gave_is_used() -> None:
     one = agents("A", "B")
     object.__setattr__(one["B"], "place", "agents[1]")
 
-    assert findings_of(package(agents=one, rules=()), check_routing) == [("warning", "unreachable_agent", G, "agents[1]")]
+    assert findings_of(package(agents=one, rules=()), check_routing) == [
+        ("warning", "unreachable_agent", G, "agents[1]")
+    ]
 
 
 NAMES = "ABCDE"

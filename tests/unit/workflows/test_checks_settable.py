@@ -9,8 +9,8 @@ from tests.unit.workflows.normal_form import (
     ORCH,
     H,
     V,
-    findings_of,
     findings_after_an_error,
+    findings_of,
     messages,
     package,
     rules,
@@ -19,9 +19,9 @@ from tests.unit.workflows.normal_form import (
     variables,
 )
 from workflows.context.observers.agent_text import AgentTextTrigger
-from workflows.context.observing import Transition
-from workflows.package.models import Hook, LifecycleTool, Package
-from workflows.package.sources import ComputedSource, RuntimeSource, StateSource
+from workflows.context.state.state_transitions import Transition
+from workflows.package.normal_form.package_model import Hook, LifecycleTool, Package
+from workflows.package.normal_form.variable_sources import ComputedSource, RuntimeSource, StateSource
 
 ORPHAN = ("warning", "orphan_state", V, "definitions.v")
 WAITS = ("warning", "waits_for_ever", H, "handoff_rules[0]")
@@ -39,7 +39,9 @@ def package_depending_on(condition: str = "${v} == 'done'", **parts: Any) -> Pac
 )
 def test_a_state_that_nothing_sets_is_found_where_it_is_defined(condition: str) -> None:
     assert findings_of(package_depending_on(condition)) == [ORPHAN]
-    assert findings_of(package_depending_on(rules=rules("A > B", *[f"B > {to} if {condition}" for to in "BA"], "B > terminate"))) == [
+    assert findings_of(
+        package_depending_on(rules=rules("A > B", *[f"B > {to} if {condition}" for to in "BA"], "B > terminate"))
+    ) == [
         ORPHAN  # once
     ]
 
@@ -66,7 +68,9 @@ def test_a_rule_that_needs_what_nothing_sets_is_found_once(checked: Package) -> 
         package_depending_on(hooks=(Hook("process_message_before_send", "all", Path("h.py"), "h"),)),
         package_depending_on(orchestrator={"inputs": {"v": {}}}),
         package_depending_on(variables=variables(v=RuntimeSource())),
-        package_depending_on(variables=variables(v=StateSource((Transition(AgentTextTrigger("A", equals="x"), to="done"),)))),
+        package_depending_on(
+            variables=variables(v=StateSource((Transition(AgentTextTrigger("A", equals="x"), to="done"),)))
+        ),
         package_depending_on(variables=variables(v=ComputedSource("w", {"w": "app_id"}))),
         package_depending_on("${app_id} == 1"),  # never named
     ],

@@ -4,16 +4,25 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import V, agents, findings_of, findings_after_an_error, messages, package, rules, tool
+from tests.unit.workflows.normal_form import (
+    V,
+    agents,
+    findings_after_an_error,
+    findings_of,
+    messages,
+    package,
+    rules,
+    tool,
+)
 from workflows.context.observers.handoff import HandoffTrigger
 from workflows.context.observers.lifecycle import LifecycleTrigger
 from workflows.context.observers.tool_call import ToolCallTrigger
-from workflows.context.observing import UNSET, Transition, StateTrigger
-from workflows.package.checks.ambiguous import check_ambiguous_transitions
-from workflows.package.checks.silent_triggers import check_unreachable_transitions
-from workflows.package.checks.states import check_states
-from workflows.package.models import Package, Rule, Variable
-from workflows.package.sources import StateSource
+from workflows.context.state.state_transitions import UNSET, StateTrigger, Transition
+from workflows.package.checks.variables.ambiguous_transitions import check_ambiguous_transitions
+from workflows.package.checks.variables.state_checks import check_states
+from workflows.package.checks.variables.unreachable_transitions import check_unreachable_transitions
+from workflows.package.normal_form.package_model import Package, Rule, Variable
+from workflows.package.normal_form.variable_sources import StateSource
 
 AT = "definitions.v.source.trigger"
 SILENT = [("warning", "never_fires", V, AT)]
@@ -130,7 +139,11 @@ def transition_to(value: Any, trigger: StateTrigger, from_: Any = UNSET) -> Tran
         (transition_to(1, ToolCallTrigger("t")), transition_to(2, ToolCallTrigger("u")), False),
         (transition_to(1, ToolCallTrigger("t"), "a"), transition_to(2, ToolCallTrigger("t"), "b"), False),
         (transition_to(1, ToolCallTrigger("t")), transition_to(2, ToolCallTrigger("t"), "b"), False),  # a toggle
-        (transition_to(1, LifecycleTrigger("after_agent")), transition_to(2, LifecycleTrigger("after_agent", "A")), True),
+        (
+            transition_to(1, LifecycleTrigger("after_agent")),
+            transition_to(2, LifecycleTrigger("after_agent", "A")),
+            True,
+        ),
         (transition_to(1, LifecycleTrigger("after_agent")), transition_to(2, LifecycleTrigger("before_agent")), False),
         (transition_to(1, HandoffTrigger("A"), "a"), transition_to(2, HandoffTrigger("A", "B"), "a"), True),
         (transition_to(1, HandoffTrigger("A", "C")), transition_to(2, HandoffTrigger("A", "B")), False),

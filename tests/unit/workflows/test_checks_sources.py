@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.normal_form import FindingKey, V, findings_of, messages, package, states, variables
-from workflows.package.models import Package
-from workflows.package.sources import (
+from workflows.package.normal_form.package_model import Package
+from workflows.package.normal_form.variable_sources import (
     ComputedSource,
     DatabaseSource,
     EntitySource,
@@ -43,10 +43,19 @@ def target(search_by: str) -> WriteTarget:
     [
         (package_with_source(database(kind="a")), ("warning", "no_tenant_key", *AT_V)),
         (package_with_source(database(app_id="{{app_id}}", x="{{no}}")), ("warning", "unknown_placeholder", *AT_V)),
-        (package_with_source(database(app_id="{{app_id}}", x=["${no}"]), required=True), ("error", "unknown_placeholder", *AT_V)),
-        (package_with_source(database(app_id="{{app_id}}", x="{{trigger}}")), ("warning", "unknown_placeholder", *AT_V)),
+        (
+            package_with_source(database(app_id="{{app_id}}", x=["${no}"]), required=True),
+            ("error", "unknown_placeholder", *AT_V),
+        ),
+        (
+            package_with_source(database(app_id="{{app_id}}", x="{{trigger}}")),
+            ("warning", "unknown_placeholder", *AT_V),
+        ),
         (package_with_source(ExternalSource("https://h/{{no}}")), ("warning", "unknown_placeholder", *AT_V)),
-        (package_with_source(ExternalSource("https://h", {"X": "${no}"}), required=True), ("error", "unknown_placeholder", *AT_V)),
+        (
+            package_with_source(ExternalSource("https://h", {"X": "${no}"}), required=True),
+            ("error", "unknown_placeholder", *AT_V),
+        ),
         (package_with_source(EntitySource("d", "c", "no", ("f",))), ("warning", "unknown_placeholder", *AT_V)),
         (package_with_source(ComputedSource(persist_to=target("no"))), ("warning", "unknown_placeholder", *AT_V)),
         (package_with_source(computed(a="no")), ("warning", "undefined_variable", *AT_V)),
@@ -71,7 +80,9 @@ def test_a_bare_name_that_nothing_has_may_be_meant_as_a_function(computation: st
     "checked",
     [
         package_with_source(database(enterprise_id="{{runtime.enterprise_id}}"), required=True),
-        package_with_source(database(app_id="${app_id}", _id="{{order}}"), required=True, orchestrator={"inputs": {"order": {}}}),
+        package_with_source(
+            database(app_id="${app_id}", _id="{{order}}"), required=True, orchestrator={"inputs": {"order": {}}}
+        ),
         package_with_source(ExternalSource("https://h/{{chat_id}}")),
         package_with_source(EntitySource("d", "c", "user_id", ("f",), target("user_id"))),
         package_with_source(ComputedSource(persist_to=target("key")), orchestrator={"inputs": {"key": {}}}),

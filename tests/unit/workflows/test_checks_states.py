@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.normal_form import (
-    H,
     FindingKey,
+    H,
     V,
-    findings_of,
     findings_after_an_error,
+    findings_of,
     messages,
     package,
     rules,
@@ -19,9 +19,9 @@ from tests.unit.workflows.normal_form import (
     variables,
 )
 from workflows.context.observers.agent_text import AgentTextTrigger
-from workflows.context.observing import UNSET, TriggerMatch, Transition, TurnObservation
-from workflows.package.models import Hook, LifecycleTool, Package
-from workflows.package.sources import StateSource
+from workflows.context.state.state_transitions import UNSET, Transition, TriggerMatch, TurnObservation
+from workflows.package.normal_form.package_model import Hook, LifecycleTool, Package
+from workflows.package.normal_form.variable_sources import StateSource
 
 AT_V = (V, "definitions.v")
 AT_RULE = ("warning", "waits_for_ever", H, "handoff_rules[0]")
@@ -71,9 +71,14 @@ def package_comparing(condition: str, *transitions: Transition, **parts: Any) ->
             machine(Transition(ANSWERS), tools=(replace(tool("other"), file=Path("save.py")),)),
             ("warning", "unknown_tool", *AT_V),
         ),
-        (machine(Transition(TEXT_TRIGGERS, to="b", from_="a"), enum=("a", "b", "new")), ("warning", "orphan_state", *AT_V)),
         (
-            machine(Transition(TEXT_TRIGGERS, to="b", from_="a"), tools=(tool("save"),)),  # a tool may, but nothing says so
+            machine(Transition(TEXT_TRIGGERS, to="b", from_="a"), enum=("a", "b", "new")),
+            ("warning", "orphan_state", *AT_V),
+        ),
+        (
+            machine(
+                Transition(TEXT_TRIGGERS, to="b", from_="a"), tools=(tool("save"),)
+            ),  # a tool may, but nothing says so
             ("warning", "orphan_state", *AT_V),
         ),
         (
@@ -101,7 +106,10 @@ def package_comparing(condition: str, *transitions: Transition, **parts: Any) ->
             package_comparing("${v} == 'done' or ${run_id}", Transition(TEXT_TRIGGERS, to="old")),
             ("warning", "orphan_state", H, "handoff_rules[0]"),
         ),
-        (package_comparing("${v} in ['gone', null]", Transition(TEXT_TRIGGERS, to="done")), AT_RULE),  # nothing is in no list
+        (
+            package_comparing("${v} in ['gone', null]", Transition(TEXT_TRIGGERS, to="done")),
+            AT_RULE,
+        ),  # nothing is in no list
         (package_comparing("${v} in ['no', 'gone']", enum=("done", "new"), tools=(tool("save"),)), AT_RULE),
         (machine(Transition(TEXT_TRIGGERS, to="b"), enum=("new", "b", "c")), ("warning", "orphan_state", *AT_V)),
         (machine(Transition(TEXT_TRIGGERS), enum=("new", "b")), ("warning", "orphan_state", *AT_V)),
@@ -117,8 +125,12 @@ def test_a_fault_of_a_state_machine_is_found(checked: Package, finding: FindingK
         machine(Transition(TEXT_TRIGGERS, to="a", from_="new"), Transition(TEXT_TRIGGERS, to="b", from_="a")),
         machine(Transition(TEXT_TRIGGERS), Transition(TEXT_TRIGGERS, to=None, from_=True)),
         machine(Transition(ANSWERS), Transition(TEXT_TRIGGERS, to="b", from_=True), tools=(tool("save"),)),
-        machine(Transition(KEYED), Transition(TEXT_TRIGGERS, to="b", from_="saved"), tools=(tool("save"),)),  # any answer
-        machine(Transition(TEXT_TRIGGERS, to="b", from_="a"), enum=("a", "b", "new"), tools=(tool("save"),)),  # set by the tool
+        machine(
+            Transition(KEYED), Transition(TEXT_TRIGGERS, to="b", from_="saved"), tools=(tool("save"),)
+        ),  # any answer
+        machine(
+            Transition(TEXT_TRIGGERS, to="b", from_="a"), enum=("a", "b", "new"), tools=(tool("save"),)
+        ),  # set by the tool
         package_comparing("${v} == 'done'", enum=("done", "old"), default=None, tools=(tool("save"),)),
         machine(Transition(TEXT_TRIGGERS, to="$1"), Transition(TEXT_TRIGGERS, to="b", from_="caught")),
         machine(Transition(TEXT_TRIGGERS, to=[1], from_={"a": 1}), default={"a": 1}),
@@ -130,7 +142,9 @@ def test_a_fault_of_a_state_machine_is_found(checked: Package, finding: FindingK
         package_comparing("${v} in ['gone', 'done']", Transition(TEXT_TRIGGERS, to="done")),
         package_comparing("${v} not in ['gone']", Transition(TEXT_TRIGGERS, to="done")),
         package_comparing("'${v} in gone' != ${v}", Transition(TEXT_TRIGGERS, to="done")),
-        package_comparing("${v} in ['gone']", Transition(TEXT_TRIGGERS, to="done"), orchestrator={"inputs": {"v": {}}}),  # begins there
+        package_comparing(
+            "${v} in ['gone']", Transition(TEXT_TRIGGERS, to="done"), orchestrator={"inputs": {"v": {}}}
+        ),  # begins there
         machine(Transition(TEXT_TRIGGERS, to="b", from_="a"), orchestrator={"inputs": {"v": {}}}),
         machine(Transition(TEXT_TRIGGERS, to="b"), Transition(ENDS, to=None), enum=("new", "b", None)),
         machine(Transition(TEXT_TRIGGERS, to="b"), enum=("new", "b", "c"), hooks=(HOOK,)),

@@ -6,12 +6,22 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import ORCH, FindingKey, T, findings_of, messages, package, states, tool, variables
-from workflows.package.models import Package
-from workflows.package.sources import RuntimeSource
-from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.kinds import TriggerSpec
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from tests.unit.workflows.normal_form import (
+    ORCH,
+    FindingKey,
+    T,
+    findings_of,
+    messages,
+    package,
+    states,
+    tool,
+    variables,
+)
+from workflows.package.normal_form.package_model import Package
+from workflows.package.normal_form.variable_sources import RuntimeSource
+from workflows.package.trigger_specs.form_spec import FormSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 UNKNOWN = ("warning", "unknown_input", T, "triggers")
 MISSING = ("warning", "missing_input", T, "triggers")

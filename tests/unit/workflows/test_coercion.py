@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workflows.context.fitting import coerce_text
-from workflows.context.value_types import ValueType
+from workflows.context.values.type_coercion import coerce_text
+from workflows.context.values.value_types import ValueType
 
 
 @pytest.mark.design("D1-58")

@@ -8,14 +8,14 @@ from types import ModuleType
 import pytest
 
 from tests.unit.workflows.packages import TOOL, load, write_tool
-from workflows.chat.errors import PackageDefect
-from workflows.chat.package_steps import load_hooks, load_lifecycle
-from workflows.chat.tool_functions import load_tool_functions
-from workflows.chat.tool_modules import PackageModules
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.hooks.package_steps import load_hooks, load_lifecycle
+from workflows.chat.package_code.package_modules import PackageModules
+from workflows.chat.tools.tool_functions import load_tool_functions
 from workflows.compat.databases import NO_DATABASES, DatabaseNotAllowedError
-from workflows.compat.modules import ServedModules
-from workflows.compat.names import SERVED
-from workflows.package.models import Package
+from workflows.compat.served_modules import ServedModules
+from workflows.compat.served_names import SERVED
+from workflows.package.normal_form.package_model import Package
 
 TOOLS = [{"agent": "A", "file": "greet.py", "function": "greet"}]
 CODES = frozenset({"foreign_import", "missing_module", "missing_name", "not_installed", "ambiguous_import"})

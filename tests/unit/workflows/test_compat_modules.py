@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.people import UIToolError
+from workflows.chat.questions.package_call import UIToolError
 from workflows.compat.frozen import detach
 from workflows.compat.logging_config import get_workflow_logger, get_workflow_session_logger, log_operation
 from workflows.compat.tools_logs import get_tool_logger, log_tool_event

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows.context.conditions import MAX_LENGTH, ConditionError, compile_condition
+from workflows.context.expressions.routing_conditions import MAX_LENGTH, ConditionError, compile_condition
 
 NAMES = ("stage", "count", "_flag", "items", "context", "var_x", "v0", "größe", "stage.a", "items.b.c", "AND")
 scalars = st.one_of(
@@ -143,7 +143,11 @@ def grow_expression(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[E
         return join_expressions(word.lower(), f"({left.text}) {word} ({right.text})", left, right)
 
     return st.one_of(
-        st.builds(lambda word, one: join_expressions("not", f"{word} ({one.text})", one), st.sampled_from(["not", "NOT"]), inner),
+        st.builds(
+            lambda word, one: join_expressions("not", f"{word} ({one.text})", one),
+            st.sampled_from(["not", "NOT"]),
+            inner,
+        ),
         st.builds(both, st.sampled_from(["and", "or", "AND", "OR"]), inner, inner),
     )
 

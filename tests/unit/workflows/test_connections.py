@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import httpx2
 import pytest
 
-from workflows.chat.connections import SmallPoolsTransport, pooled_client
+from workflows.chat.providers.connections import SmallPoolsTransport, pooled_client
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

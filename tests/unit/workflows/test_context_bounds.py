@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from workflows.context.bounds import MAX_VALUE_BYTES, TooLargeError, check_context_size, to_json_text, to_plain_json
+from workflows.context.values.size_limits import (
+    MAX_VALUE_BYTES,
+    TooLargeError,
+    check_context_size,
+    to_json_text,
+    to_plain_json,
+)
 
 
 def nested(levels: int) -> Any:
@@ -31,7 +37,14 @@ def circular() -> Any:
 
 @pytest.mark.parametrize(
     "value",
-    ["x" * MAX_VALUE_BYTES, {"x" * MAX_VALUE_BYTES: 1}, [0] * MAX_VALUE_BYTES, doubling_list(60), circular(), nested(5000)],
+    [
+        "x" * MAX_VALUE_BYTES,
+        {"x" * MAX_VALUE_BYTES: 1},
+        [0] * MAX_VALUE_BYTES,
+        doubling_list(60),
+        circular(),
+        nested(5000),
+    ],
 )
 def test_what_is_too_large_is_never_written_out(value: Any) -> None:
     with pytest.raises(TooLargeError):

@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.workflows.contexts import context_of, package, values_of
 from tests.unit.workflows.packages import load
-from workflows.context.bounds import MAX_VALUE_BYTES
-from workflows.context.computing import recompute_variables
 from workflows.context.context_variables import ContextVariables
-from workflows.package.models import Package, Variable
-from workflows.package.sources import ComputedSource
+from workflows.context.reads.computed_values import recompute_variables
+from workflows.context.values.size_limits import MAX_VALUE_BYTES
+from workflows.package.normal_form.package_model import Package, Variable
+from workflows.package.normal_form.variable_sources import ComputedSource
 
 
 def package_with_computed(folder: Path, **computed: tuple[str, Mapping[str, str]]) -> Package:

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from workflows.context.external import cache as external_cache
-from workflows.context.external.cache import ValueCache
-from workflows.context.missing import NoValueError
+from workflows.context.external import value_cache as external_cache
+from workflows.context.external.value_cache import ValueCache
+from workflows.context.reads.missing_values import NoValueError
 
 
 class FakeService:

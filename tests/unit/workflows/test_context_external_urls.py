@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.context.external.urls import fill_url
-from workflows.context.missing import NoValueError
+from workflows.context.external.external_urls import fill_url
+from workflows.context.reads.missing_values import NoValueError
 
 HOSTS = frozenset({"api.example.com", "127.0.0.1:8080", "[::1]:8080", "alt.example.com:443"})
 FACTS = {"app_id": "acme", "id": "A 1/2", "n": 7, "flag": True, "empty": "", "none": None, "list": ["a"]}

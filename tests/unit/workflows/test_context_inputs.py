@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.contexts import context_of, package, values_of
-from workflows.context.missing import ContextError
+from workflows.context.reads.missing_values import ContextError
 
 
 @pytest.mark.parametrize(

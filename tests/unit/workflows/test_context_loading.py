@@ -11,12 +11,12 @@ import pytest
 from bson import ObjectId
 
 from tests.unit.workflows.contexts import BASE, ENV, FACTS, FLAGS, ORDER, FakeDocuments, context_of, package, values_of
-from workflows.context import reads
-from workflows.context.bounds import MAX_VALUE_BYTES
-from workflows.context.documents import DocumentRead
-from workflows.context.facts import FIXED_NAMES
-from workflows.context.loading import purge_suppressed
-from workflows.context.missing import ContextError, ContextUnavailableError
+from workflows.context.context_loader import purge_suppressed
+from workflows.context.documents.document_access import DocumentRead
+from workflows.context.reads import source_reads
+from workflows.context.reads.missing_values import ContextError, ContextUnavailableError
+from workflows.context.run_facts import FIXED_NAMES
+from workflows.context.values.size_limits import MAX_VALUE_BYTES
 
 
 def test_the_fixed_names_are_those_of_the_facts() -> None:
@@ -251,7 +251,7 @@ async def test_a_value_above_the_bound_does_not_come_in(tmp_path: Path) -> None:
 
 
 async def test_a_read_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "READ_DEADLINE_S", 0.01)
+    monkeypatch.setattr(source_reads, "READ_TIMEOUT_S", 0.01)
 
     class Silent(FakeDocuments):
         async def read(self, *_: Any) -> Mapping[str, Any] | None:

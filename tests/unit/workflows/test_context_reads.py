@@ -10,10 +10,11 @@ import pytest
 from pymongo.errors import AutoReconnect, ConfigurationError
 
 from tests.unit.workflows.contexts import BASE, FLAGS, ORDER, FakeDocuments, context_of, package, values_of
-from workflows.context import bounds, reads
-from workflows.context.documents import DocumentRead, ReadRefusedError
-from workflows.context.missing import ContextError, ContextUnavailableError, NoValueError
-from workflows.package.sources import ExternalSource
+from workflows.context.documents.document_access import DocumentRead, ReadRefusedError
+from workflows.context.reads import source_reads
+from workflows.context.reads.missing_values import ContextError, ContextUnavailableError, NoValueError
+from workflows.context.values import size_limits
+from workflows.package.normal_form.variable_sources import ExternalSource
 
 CUSTOMER = {
     "type": "data_entity",
@@ -194,11 +195,13 @@ async def test_a_refused_read_is_final(tmp_path: Path, error: Exception) -> None
 
 async def test_a_fault_of_ours_is_not_hidden(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        await context_of(package(tmp_path, customer={**CUSTOMER, "as": "object"}), shop=FailingDocuments(ZeroDivisionError()))
+        await context_of(
+            package(tmp_path, customer={**CUSTOMER, "as": "object"}), shop=FailingDocuments(ZeroDivisionError())
+        )
 
 
 async def test_one_deadline_bounds_all_reads_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "ALL_READS_DEADLINE_S", 0.01)
+    monkeypatch.setattr(source_reads, "ALL_READS_TIMEOUT_S", 0.01)
 
     class Half(FakeDocuments):
         async def read(self, wanted: DocumentRead) -> Mapping[str, Any] | None:
@@ -269,7 +272,7 @@ async def test_an_external_read_carries_its_app(tmp_path: Path) -> None:
 
 
 async def test_a_context_above_its_bound_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MAX_CONTEXT_BYTES", 8 * 1024)
+    monkeypatch.setattr(size_limits, "MAX_CONTEXT_BYTES", 8 * 1024)
     declared = package(tmp_path, {"note": {}, "small": {}})
 
     assert (await values_of(declared, {"note": "x" * 1000}))["note"]

@@ -14,12 +14,12 @@ import pytest
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import THREADS, Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.agents import PackageCache, BuiltPackage
-from workflows.chat.conversation import run_conversation
-from workflows.chat.errors import PackageChanged, PackageDefect
-from workflows.chat.live import Conversation
-from workflows.chat.meter import RunMeter
-from workflows.chat.models import ModelRegistry
+from workflows.chat.agents.built_packages import BuiltPackage, PackageCache
+from workflows.chat.chat_errors import PackageChanged, PackageDefect
+from workflows.chat.chat_loop import run_conversation
+from workflows.chat.chat_state import Conversation
+from workflows.chat.model_call.metered_client import RunMeter
+from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
 from workflows.models_file import ScriptModel
@@ -521,7 +521,9 @@ def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> Non
     write_tool(tmp_path, "slow.py", f"with open({loads!r}, 'a') as file:\n    file.write('x')\ndef slow(): ...\n")
     (tmp_path / "answers.yaml").write_text("default: {text: ok}")
     package = load(tmp_path, tools=[{"agent": "A", "file": "slow.py", "function": "slow"}])
-    shop = PackageCache(ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS)
+    shop = PackageCache(
+        ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS
+    )
     barrier = threading.Barrier(4)
 
     def ask(_: int) -> BuiltPackage:
@@ -538,9 +540,11 @@ def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> Non
 def test_the_modules_of_a_version_that_is_kept_no_longer_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.chat.agents.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("workflows.chat.agents.built_packages.MAX_KEPT_VERSIONS", 1)
     (tmp_path / "answers.yaml").write_text("default: {text: ok}\n")
-    shop = PackageCache(ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS)
+    shop = PackageCache(
+        ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS
+    )
 
     def modules_after(text: str) -> list[str]:
         write_tool(tmp_path / "p", "t.py", f"def t():\n    return {text!r}\n")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package
-from workflows.package.counts import count_entries
+from workflows.package.files.package_files import PackageFile
 from workflows.package.loader import inspect_package
-from workflows.package.models import EntryCounts
-from workflows.package.raw.files import PackageFile
+from workflows.package.normal_form.package_model import EntryCounts
+from workflows.package.readers.entry_counts import count_entries
 
 RULE = {"source_agent": "A", "target_agent": "B"}
 

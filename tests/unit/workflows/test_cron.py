@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.chaos.lengths import by_length
 from tests.unit.workflows.cron_oracle import CHANGES, at
-from workflows.package.cron import check_cron, iter_fires_after, next_fire
+from workflows.package.cron.fire_times import check_cron, iter_fires_after, next_fire
 
 NEW_YORK = "America/New_York"
 
@@ -73,7 +73,8 @@ def test_a_daily_job_fires_once_on_each_day_of_a_year(zone: str, hour: int) -> N
     start = datetime(2025, 12, 31, 23, 59, tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
     days = [
-        fire.astimezone(ZoneInfo(zone)).date() for fire in islice(iter_fires_after(f"15 {hour} * * *", zone, start), 365)
+        fire.astimezone(ZoneInfo(zone)).date()
+        for fire in islice(iter_fires_after(f"15 {hour} * * *", zone, start), 365)
     ]
 
     assert len(set(days)) == 365

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.chaos.lengths import by_length
 from tests.unit.workflows.cron_oracle import CHANGES, MINUTE, at, crons, oracle
-from workflows.package.cron import iter_fires_after
+from workflows.package.cron.fire_times import iter_fires_after
 
 SECOND = timedelta(seconds=1)
 EARLIER_IN_APIA = [("Pacific/Apia", "2011-04-02T14:00"), ("Pacific/Apia", "2011-09-24T14:00")]

@@ -6,18 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.context.answer_match import AnswerMatch
 from workflows.context.context_variables import ContextVariables
-from workflows.context.derived import changes_since, derive_states, take_snapshot
 from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.context.observers.agent_turn_count import AgentTurnCountTrigger
 from workflows.context.observers.timer_expired import TimerExpiredTrigger
 from workflows.context.observers.tool_response import ToolResponseTrigger
 from workflows.context.observers.ui_response import UiResponseTrigger
-from workflows.context.observing import UNSET, ObservedToolResult, Transition, StateTrigger, TurnObservation
-from workflows.context.value_types import ValueType
-from workflows.package.models import Variable
-from workflows.package.sources import StateSource, StaticSource
+from workflows.context.state.answer_values import AnswerMatch
+from workflows.context.state.state_derivation import changes_since, derive_states, take_snapshot
+from workflows.context.state.state_transitions import (
+    UNSET,
+    ObservedToolResult,
+    StateTrigger,
+    Transition,
+    TurnObservation,
+)
+from workflows.context.values.value_types import ValueType
+from workflows.package.normal_form.package_model import Variable
+from workflows.package.normal_form.variable_sources import StateSource, StaticSource
 
 X = AgentTextTrigger("A", contains="x")
 
@@ -155,7 +161,12 @@ def test_true_is_not_one() -> None:
 def test_the_identity_of_the_run_is_never_derived() -> None:
     context = ContextVariables({"app_id": "acme"})
 
-    assert derive_states([variable(Transition(X, to="globex"), name="app_id", declared="string")], context, turn_saying("x")) == {}
+    assert (
+        derive_states(
+            [variable(Transition(X, to="globex"), name="app_id", declared="string")], context, turn_saying("x")
+        )
+        == {}
+    )
     assert context["app_id"] == "acme"
 
 
@@ -194,7 +205,8 @@ turns = st.builds(
     agent=names,
     text=st.sampled_from(["", "x", "xy"]),
     tool_results=st.lists(
-        st.builds(ObservedToolResult, tool=names, value=st.one_of(values, st.just({"l": "v"})), ok=st.booleans()), max_size=3
+        st.builds(ObservedToolResult, tool=names, value=st.one_of(values, st.just({"l": "v"})), ok=st.booleans()),
+        max_size=3,
     ).map(tuple),
     turns_by_agent=st.dictionaries(names, st.integers(0, 3)),
     elapsed_s=st.sampled_from([0.0, 1.0, 30.0]),
@@ -209,7 +221,9 @@ guarded = st.lists(
 
 @pytest.mark.design("D1-34")
 @given(st.one_of(free, guarded), turns, st.sampled_from(["begin", "", False, None]))
-def test_applying_it_again_changes_nothing(given_transitions: list[Transition], turn: TurnObservation, begin: Any) -> None:
+def test_applying_it_again_changes_nothing(
+    given_transitions: list[Transition], turn: TurnObservation, begin: Any
+) -> None:
     state = variable(*given_transitions)
     context = ContextVariables({"done": begin})
     derive_states([state], context, turn)
@@ -226,7 +240,9 @@ def test_applying_it_again_changes_nothing(given_transitions: list[Transition], 
 def test_another_worker_derives_the_same(given_transitions: list[Transition], turn: TurnObservation) -> None:
     one, other = ContextVariables({"done": "begin"}), ContextVariables({"done": "begin"})
 
-    assert derive_states([variable(*given_transitions)], one, turn) == derive_states([variable(*given_transitions)], other, turn)
+    assert derive_states([variable(*given_transitions)], one, turn) == derive_states(
+        [variable(*given_transitions)], other, turn
+    )
     assert take_snapshot(one) == take_snapshot(other)
 
 

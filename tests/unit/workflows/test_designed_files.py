@@ -12,8 +12,8 @@ from tests.unit.workflows.packages import errors, load, write_tool
 from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.outcome import OutcomeKind
 from workflows.package.loader import load_package
-from workflows.package.models import Package
-from workflows.package.sources import DatabaseSource, EnvSource, RuntimeSource, StateSource
+from workflows.package.normal_form.package_model import Package
+from workflows.package.normal_form.variable_sources import DatabaseSource, EnvSource, RuntimeSource, StateSource
 
 
 def source(kind: str, **written: Any) -> dict[str, Any]:
@@ -267,7 +267,9 @@ def test_every_field_of_the_file_set_is_read(file_set: Package) -> None:
 @pytest.mark.design("D1-33", "D1-69", "D2-4", "D4-19", "D4-21", "D4-72", "D4-75")
 async def test_the_file_set_is_a_workflow_that_runs(file_set: Package, tmp_path: Path) -> None:
     answers = {"answers": {"RouterAgent": [{"text": json.dumps(ANALYSIS)}]}, "default": {"text": "It is on its way."}}
-    chat = Chat(build_chat(file_set, answers, tmp_path / "p"), {"current_domain": "unknown", "support_mail": "help@acme"})
+    chat = Chat(
+        build_chat(file_set, answers, tmp_path / "p"), {"current_domain": "unknown", "support_mail": "help@acme"}
+    )
     asked: list[str] = []
     ask = chat.built.agents["FinanceSpecialist"].ask
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.contexts import BASE, FACTS, FakeDocuments
 from tests.unit.workflows.packages import errors
-from workflows.context.loading import ContextSources, load_context
+from workflows.context.context_loader import ContextSources, load_context
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.loader import inspect_package
 

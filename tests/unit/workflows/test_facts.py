@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from workflows.context.facts import FIXED_NAMES, RunFacts, cache_seed
+from workflows.context.run_facts import FIXED_NAMES, RunFacts, cache_seed
 
 
 @pytest.mark.design("D4-79")

@@ -36,10 +36,10 @@ from ag2.stream import MemoryStream
 from ag2.testing import TestConfig
 from ag2.utils import CONTEXT_OPTION_NAME
 
-from workflows.chat.fast_stream import FastStream, _DirectCall
+from workflows.chat.model_call.fast_stream import FastStream, _DirectCall
 
 UPGRADE = (
-    "AG2 is another one than workflows/chat/fast_stream.py was written for: read ag2/stream.py, make FastStream fit "
+    "AG2 is another one than workflows/chat/model_call/fast_stream.py was written for: read ag2/stream.py, make FastStream fit "
     "what its docstring says it relies on, or let it be MemoryStream itself: slower, and right"
 )
 _CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}|subtask-[0-9a-f]{8}")
@@ -491,7 +491,7 @@ async def test_an_ordinary_turn_builds_no_model(monkeypatch: pytest.MonkeyPatch)
 
     ready = agent([ADD, SHOUT], USED)
     monkeypatch.setattr("ag2.stream.build_model", built)
-    monkeypatch.setattr("workflows.chat.fast_stream.build_model", built)
+    monkeypatch.setattr("workflows.chat.model_call.fast_stream.build_model", built)
 
     assert (await ready.ask("Hello.", stream=FastStream())).body == "counted"
 

@@ -93,7 +93,9 @@ async def test_its_tools_are_called(early: Inspection) -> None:
         ]
         + [{"text": "paid"}],
     }
-    chat = Chat(build_chat(early.package, {"answers": answers}, early.folder), ui_responses={"ApprovalCard": {"ok": True}})
+    chat = Chat(
+        build_chat(early.package, {"answers": answers}, early.folder), ui_responses={"ApprovalCard": {"ok": True}}
+    )
 
     outcome, kept = await chat.run()
 

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.problems import list_problems
+from workflows.package.trigger_specs.form_spec import FormSpec
+from workflows.package.trigger_specs.spec_problems import list_problems
 
 
 @pytest.mark.parametrize("name", ["_request", "_delivery", "_charset_"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accounting.budgets.asking import (
+from accounting.budgets.reservation_types import (
     BudgetBusyError,
     BudgetExhaustedError,
     BudgetHoldError,
@@ -21,11 +21,11 @@ from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat import reserving
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.conversation import run_conversation
-from workflows.chat.loops import MAX_ROUND_CYCLES, MAX_SAME_ROUNDS, MAX_SAME_TURNS, MAX_TURN_CYCLES
-from workflows.chat.transcript import Turn
+from workflows.chat.chat_loop import run_conversation
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.transcript import Turn
+from workflows.chat.limits.repetitions import MAX_ROUND_CYCLES, MAX_SAME_ROUNDS, MAX_SAME_TURNS, MAX_TURN_CYCLES
+from workflows.chat.model_call import open_call
 from workflows.outcome import Outcome, OutcomeKind
 
 ROUND = {"handoff_rules": [rule("A", "B"), rule("B", "A")]}
@@ -220,7 +220,9 @@ async def test_tool_calls_that_take_turns(tmp_path: Path) -> None:
 
     outcome, kept = await guarded_chat(tmp_path, answers).run()
 
-    assert f"the same 3 rounds {MAX_ROUND_CYCLES} times over" in assert_stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 1)
+    assert f"the same 3 rounds {MAX_ROUND_CYCLES} times over" in assert_stopped(
+        outcome, OutcomeKind.LOOP_DETECTED, "A", 1
+    )
     assert len(kept.calls) == 3 * MAX_ROUND_CYCLES
 
 
@@ -379,7 +381,7 @@ async def test_a_budget_that_cannot_be_asked_means_another_attempt_and_no_call(t
 async def test_a_budget_that_does_not_answer_is_one_that_cannot_be_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reserving, "BUDGET_ANSWERS_WITHIN_S", 0.01)
+    monkeypatch.setattr(open_call, "BUDGET_TIMEOUT_S", 0.01)
     chat = guarded_chat(tmp_path)
 
     async def hang(_: PlannedCall) -> Settle:
@@ -398,7 +400,7 @@ async def test_a_budget_that_does_not_answer_is_one_that_cannot_be_asked(
 async def test_an_answer_that_is_paid_for_is_used_though_it_could_not_be_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: bool
 ) -> None:
-    monkeypatch.setattr(reserving, "BUDGET_ANSWERS_WITHIN_S", 0.01)
+    monkeypatch.setattr(open_call, "BUDGET_TIMEOUT_S", 0.01)
     chat = guarded_chat(tmp_path)
 
     async def settle(_: ModelCall) -> None:

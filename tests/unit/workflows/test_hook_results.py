@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows.chat import hook_results
-from workflows.chat.hook_results import UnfitError, check_messages, check_text
-from workflows.chat.messages import to_history
+from workflows.chat.history.messages import to_history
+from workflows.chat.hooks import hook_results
+from workflows.chat.hooks.hook_results import UnfitError, check_messages, check_text
 
 
 def user(text: Any, **parts: Any) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def test_an_unsendable_result_is_reported(messages: Any, why: str) -> None:
 
 
 def test_a_hook_that_floods_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_results, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(hook_results, "MAX_SENT_CHARACTERS", 10)
 
     assert check_text("x" * 10, "it") == "x" * 10
     with pytest.raises(UnfitError, match="it has 11 characters; at most 10"):

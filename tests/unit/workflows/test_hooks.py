@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat import package_steps
-from workflows.chat.live import live_turn
+from workflows.chat.chat_state import live_turn
+from workflows.chat.hooks import package_steps
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.packages import TOOL, load, write_package, write_tool
-from workflows.package.bounded_findings import MAX_FINDINGS, MAX_MESSAGE_CHARACTERS
-from workflows.package.findings import Findings
+from workflows.package.files import package_tree
+from workflows.package.files.package_files import read_package_files
+from workflows.package.files.package_tree import MAX_FOLDER_DEPTH, MAX_TREE_BYTES, compute_content_version, read_tree
+from workflows.package.findings import MAX_FINDINGS, MAX_MESSAGE_CHARACTERS, Findings
 from workflows.package.loader import Inspection, inspect_package
-from workflows.package.raw import tree
-from workflows.package.raw.files import read_package_files
-from workflows.package.raw.tree import MAX_FOLDER_DEPTH, MAX_TREE_BYTES, compute_content_version, read_tree
 
 SECONDS = 1.0
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
@@ -97,7 +96,7 @@ def test_a_sparse_file_beside_the_package_files_is_not_hashed(tmp_path: Path) ->
 
 
 def test_a_tree_of_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "MAX_FILES", 50)
+    monkeypatch.setattr(package_tree, "MAX_FILES", 50)
     folder = package(tmp_path)
     for number in range(60):
         (folder / f"{number}.txt").touch()
@@ -106,7 +105,7 @@ def test_a_tree_of_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monke
 
 
 def test_a_tree_of_too_many_folders_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "MAX_FILES", 50)
+    monkeypatch.setattr(package_tree, "MAX_FILES", 50)
     folder = package(tmp_path)
     for number in range(60):
         (folder / "a" / str(number)).mkdir(parents=True)
@@ -115,7 +114,7 @@ def test_a_tree_of_too_many_folders_is_not_walked_to_its_end(tmp_path: Path, mon
 
 
 def test_too_much_in_the_shared_folder_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "MAX_FILES", 50)
+    monkeypatch.setattr(package_tree, "MAX_FILES", 50)
     folder = package(tmp_path)
     (tmp_path / "_shared").mkdir()
     for number in range(50):

@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.errors import PackageDefect
-from workflows.chat.incidents import MAX_MESSAGE, MAX_TRACEBACK, Incident, make_incident
-from workflows.chat.tool_modules import PackageModules
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.incidents import MAX_MESSAGE, MAX_TRACEBACK, Incident, make_incident
+from workflows.chat.package_code.package_modules import PackageModules
 from workflows.context.redaction import HIDDEN, Redactor
 
 SECRET = "secret-value-9b1c"
@@ -61,7 +61,7 @@ def test_hidden_values_in_a_chain_of_errors_are_taken_out() -> None:
     assert (incident.where, incident.type) == (HIDDEN, HIDDEN)
 
 
-class BrokenError(Exception):  # noqa: N818 -- as a package may name it
+class BrokenError(Exception):
     def __str__(self) -> str:
         raise OSError
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.errors import PackageDefect
-from workflows.chat.tool_functions import load_tool_functions
-from workflows.chat.tool_modules import PackageModules
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.package_modules import PackageModules
+from workflows.chat.tools.tool_functions import load_tool_functions
 from workflows.outcome import OutcomeKind
 
 RAISED = {

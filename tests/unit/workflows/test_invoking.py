@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.test_tool_threads import wait_until
-from workflows.chat.errors import NeedsHuman
-from workflows.chat.invoking import MAX_YIELDED_ITEMS, PackageCodeError, TimedOutError, invoke
-from workflows.chat.people import PackageCall, UIToolError
-from workflows.chat.tool_threads import ToolThreads
+from workflows.chat.chat_errors import NeedsHuman
+from workflows.chat.package_code.invocation import MAX_YIELDED_ITEMS, PackageCodeError, TimedOutError, invoke
+from workflows.chat.package_code.tool_threads import ToolThreads
+from workflows.chat.questions.package_call import PackageCall, UIToolError
 from workflows.tools import use_ui_tool
 
 POOL = ToolThreads(2, name="invoked")
@@ -41,7 +41,10 @@ class CallableObject:
         return a, b
 
 
-@pytest.mark.parametrize("function", [pair, pair_later, lambda a, b: pair_later(a, b=b), functools.partial(pair_later, b=9), CallableObject()])
+@pytest.mark.parametrize(
+    "function",
+    [pair, pair_later, lambda a, b: pair_later(a, b=b), functools.partial(pair_later, b=9), CallableObject()],
+)
 async def test_what_any_kind_of_function_returns(function: Callable[..., Any]) -> None:
     assert await call(function, 1, b=2) == (1, 2)
 
@@ -176,7 +179,7 @@ class StubbornFunction:
 async def test_one_that_swallows_its_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch, ends_by: str
 ) -> None:
-    monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.04)
+    monkeypatch.setattr("workflows.chat.package_code.invocation.CANCEL_GRACE_S", 0.04)
     stubborn = StubbornFunction(times=2)
 
     await end_by(stubborn, ends_by)
@@ -188,7 +191,7 @@ async def test_one_that_swallows_its_cancellation_is_cancelled_again(
 async def test_one_that_swallows_every_cancellation_is_left_behind(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ends_by: str
 ) -> None:
-    monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.02)
+    monkeypatch.setattr("workflows.chat.package_code.invocation.CANCEL_GRACE_S", 0.02)
     stubborn = StubbornFunction(times=1000)
 
     await end_by(stubborn, ends_by)
@@ -200,7 +203,7 @@ async def test_one_that_swallows_every_cancellation_is_left_behind(
 
 
 def test_the_end_of_a_loop_does_not_wait_for_what_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.02)
+    monkeypatch.setattr("workflows.chat.package_code.invocation.CANCEL_GRACE_S", 0.02)
 
     async def leave() -> StubbornFunction:
         stubborn = StubbornFunction(times=1000)
@@ -229,7 +232,7 @@ async def end_by(function: Callable[[], Any], by: str) -> None:
 
 
 async def test_a_second_cancel_of_the_run_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 60)
+    monkeypatch.setattr("workflows.chat.package_code.invocation.CANCEL_GRACE_S", 60)
     stubborn = StubbornFunction(times=1000)
 
     async def work() -> None:

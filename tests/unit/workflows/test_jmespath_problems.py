@@ -8,7 +8,7 @@ import pytest
 from jmespath.exceptions import JMESPathError
 
 from tests.unit.workflows.packages import errors, load
-from triggers.payload import evaluate
+from triggers.event_expressions import evaluate
 from workflows.package.jmespath_problems import MAX_CHARACTERS, find_jmespath_problem
 
 HOOK: dict[str, Any] = {"type": "webhook", "apps": ["a"], "verify": {"scheme": "github", "secret": "env:S"}}
@@ -53,7 +53,10 @@ def test_it_is_one_sentence(text: str, problem: str) -> None:
 
 
 def test_bounds() -> None:
-    assert find_jmespath_problem("a" * (MAX_CHARACTERS + 1)) == f"has more than {MAX_CHARACTERS} characters; let a tool compute it"
+    assert (
+        find_jmespath_problem("a" * (MAX_CHARACTERS + 1))
+        == f"has more than {MAX_CHARACTERS} characters; let a tool compute it"
+    )
     assert find_jmespath_problem("!" * 1999 + "a") == "is nested too deeply"
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.contexts import BASE, FACTS, package
-from workflows.context.kept_states import StateKey, state_keys, changed_states
-from workflows.context.loading import ContextSources, load_context
-from workflows.package.models import Package
+from workflows.context.context_loader import ContextSources, load_context
+from workflows.context.reads.persistent_states import StateKey, changed_states, state_keys
+from workflows.package.normal_form.package_model import Package
 
 STATE = {"type": "state", "default": "new", "persist": True}
 INPUTS = {"stage": {"type": "string", "default": "from the input"}}
@@ -27,7 +27,9 @@ class FakeStateStore:
         return {place.variable: self.states[place.variable] for place in places if place.variable in self.states}
 
 
-async def loaded_context(checked: Package, store: FakeStateStore, payload: Mapping[str, Any] | None = None, **facts: Any) -> Any:
+async def loaded_context(
+    checked: Package, store: FakeStateStore, payload: Mapping[str, Any] | None = None, **facts: Any
+) -> Any:
     sources = ContextSources({}, True, True, read_document=_no_document, read_states=store.read)
     return (await load_context(checked, replace(FACTS, **facts), payload or {}, sources)).variables
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.unit.workflows.chats import ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import load, rule, write_tool
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.conversation import run_conversation
-from workflows.chat.live import Conversation
-from workflows.chat.meter import RunMeter
-from workflows.chat.transcript import Turn
+from workflows.chat.chat_loop import run_conversation
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.checkpoint import Checkpoint
+from workflows.chat.history.transcript import Turn
+from workflows.chat.model_call.metered_client import RunMeter
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import HIDDEN, Redactor
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat import lifecycle, package_steps
-from workflows.chat.conversation import MAX_EXPLANATION, close_conversation, run_conversation
-from workflows.chat.errors import PackageDefect
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.chat_loop import MAX_EXPLANATION, close_conversation, run_conversation
+from workflows.chat.hooks import lifecycle_steps, package_steps
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
@@ -216,7 +216,9 @@ async def test_the_last_steps_get_a_failure_without_hidden_values(tmp_path: Path
     error = OutcomeError("Bad-canary-secret-99", "with canary-secret-99", turn=0)
 
     conversation = whole.conversation(ChatRecorder())
-    await lifecycle.run_last_steps(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, error.message, error), succeeded=False)
+    await lifecycle_steps.run_last_steps(
+        conversation, Outcome(OutcomeKind.PACKAGE_ERROR, error.message, error), succeeded=False
+    )
 
     [[kind, message, agent, turn]] = conversation.storable_context()["told"]
     assert (kind[:4], message[:5], agent, turn) == ("Bad-", "with ", None, 0)
@@ -281,7 +283,9 @@ async def test_on_fail_is_called_however_a_chat_fails(
 
     assert outcome.kind == kind
     assert reason in outcome.reason
-    assert context_left(failing)["seen"][-2:] == [f"{each} {kind} {outcome.reason}" for each in ("after_chat", "on_fail")]
+    assert context_left(failing)["seen"][-2:] == [
+        f"{each} {kind} {outcome.reason}" for each in ("after_chat", "on_fail")
+    ]
 
 
 async def test_a_classic_chat_that_runs_out_of_turns_is_complete(tmp_path: Path) -> None:
@@ -410,7 +414,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 async def test_steps_that_hang_at_the_end_leave_the_others_their_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "CLOSING_TIMEOUT_S", 0.5)  # each share is longer than a thread takes to begin
+    monkeypatch.setattr(lifecycle_steps, "CLOSING_TIMEOUT_S", 0.5)  # each share is longer than a thread takes to begin
     code = "import asyncio\nasync def hang(c): await asyncio.sleep(99)\n"
     steps = [step("after_chat", "hang"), step("after_chat"), step("on_complete", "hang"), step("on_complete")]
     closing = chat(tmp_path, code + NOTING, steps)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package
+from workflows.package.files.line_numbers import locate_findings
 from workflows.package.findings import Finding
 from workflows.package.loader import inspect_package
-from workflows.package.raw.lines import locate_findings
 
 TEXT = """\
 # a comment

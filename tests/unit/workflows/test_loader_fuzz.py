@@ -11,11 +11,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ops.cli.verdicts import inspection_json, print_verdict
+from ops.presenters.printable_text import inspection_json, print_verdict
 from tests.chaos.lengths import by_length
 from tests.unit.workflows.dialects import DIALECTS, TOOL_FILES
+from workflows.package.files.yaml_reader import read_yaml
 from workflows.package.loader import inspect_package
-from workflows.package.raw.yaml_events import read_yaml
 
 COUNTED = {"agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"}
 FIELDS = {"level": str, "code": str, "file": str, "path": str, "message": str}

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.chat.loops import (
+from workflows.chat.history.transcript import Turn
+from workflows.chat.limits.repetitions import (
     CYCLE_LENGTHS,
     MAX_ROUND_CYCLES,
     MAX_SAME_ROUNDS,
     MAX_SAME_TURNS,
     MAX_TURN_CYCLES,
     Repetition,
+    count_turns_in_a_row,
     find_repeated_rounds,
     find_repeated_turns,
-    count_turns_in_a_row,
 )
-from workflows.chat.transcript import Turn
 
 Line = Mapping[str, Any]
 
@@ -50,7 +50,9 @@ def test_the_same_round_again_and_again_is_a_loop_before_it_runs_again() -> None
 
 @pytest.mark.parametrize("names", ["ab", "abc", "abcd", "aab", "abcb"])
 def test_rounds_that_take_turns_are_a_loop(names: str) -> None:
-    assert find_repeated_rounds([], "A", call_and_result(*names * MAX_ROUND_CYCLES)) == Repetition(len(names), MAX_ROUND_CYCLES)
+    assert find_repeated_rounds([], "A", call_and_result(*names * MAX_ROUND_CYCLES)) == Repetition(
+        len(names), MAX_ROUND_CYCLES
+    )
     assert find_repeated_rounds([], "A", call_and_result(*(names * MAX_ROUND_CYCLES)[1:])) is None
 
 
@@ -96,7 +98,9 @@ def test_a_loop_continues_over_turns_without_news() -> None:
 
 
 def test_a_loop_over_two_agents_is_one() -> None:
-    earlier = [turn(agent, events=[*call_and_result(tool), result_event(tool)]) for agent, tool in [("A", "x"), ("B", "y")] * 4]
+    earlier = [
+        turn(agent, events=[*call_and_result(tool), result_event(tool)]) for agent, tool in [("A", "x"), ("B", "y")] * 4
+    ]
 
     assert find_repeated_rounds(earlier[:-1], "B", call_and_result("y")) == Repetition(2, 4)
 
@@ -146,7 +150,9 @@ def test_turns_that_change_the_context_are_progress_for_ever() -> None:
 
 
 def test_results_do_not_distinguish_turns_since_texts_do() -> None:
-    turns = [turn(events=[tool_request("now"), result_event("now", f"{number} o'clock")]) for number in range(MAX_SAME_TURNS)]
+    turns = [
+        turn(events=[tool_request("now"), result_event("now", f"{number} o'clock")]) for number in range(MAX_SAME_TURNS)
+    ]
 
     assert find_repeated_turns(turns) == Repetition(1, MAX_SAME_TURNS)
 

@@ -10,14 +10,14 @@ import pytest
 from ag2.config import LLMClient
 from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
 
-from accounting.budgets.asking import PlannedCall, Settle
-from accounting.normalising import normalize_openai
+from accounting.budgets.reservation_types import PlannedCall, Settle
+from accounting.token_normalization import normalize_openai
 from accounting.usage import BegunCall, ModelCall, Tokens
-from workflows.chat.errors import LimitReached, ModelError
-from workflows.chat.live import LiveTurn
-from workflows.chat.meter import MeteredClient, RunMeter
-from workflows.chat.open_call import MeteredModel
-from workflows.chat.turn_client import repair_arguments
+from workflows.chat.chat_errors import LimitReached, ModelError
+from workflows.chat.chat_state import LiveTurn
+from workflows.chat.model_call.metered_client import MeteredClient, RunMeter
+from workflows.chat.model_call.open_call import MeteredModel
+from workflows.chat.model_call.turn_client import repair_arguments
 from workflows.spans import NO_SPANS
 
 Answer = Callable[[], Awaitable[ModelResponse]]

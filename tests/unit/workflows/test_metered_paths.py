@@ -13,11 +13,11 @@ from ag2.compact import CompactTrigger, SummarizeCompact
 from ag2.knowledge import MemoryKnowledgeStore
 from ag2.middleware import RetryMiddleware
 
-from accounting.budgets.asking import PlannedCall, Settle, reserve_unlimited
+from accounting.budgets.reservation_types import PlannedCall, Settle, reserve_unlimited
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load
-from workflows.chat.turn_client import ChatModelConfig
+from workflows.chat.model_call.turn_client import ChatModelConfig
 from workflows.outcome import OutcomeKind
 
 Entries = Sequence[dict[str, Any]]

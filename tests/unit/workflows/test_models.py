@@ -10,8 +10,8 @@ from ag2.config import LLMClient
 from ag2.events import ModelResponse
 
 from workflows import provider_libraries
-from workflows.chat.errors import ModelError, PackageDefect
-from workflows.chat.models import ModelRegistry, scripted_models
+from workflows.chat.chat_errors import ModelError, PackageDefect
+from workflows.chat.providers.model_registry import ModelRegistry, scripted_models
 from workflows.chat.providers.provider import DeadlineClient
 from workflows.models_file import (
     AnthropicModel,

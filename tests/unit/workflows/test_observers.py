@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 
 import workflows.context.observers
+from workflows.context.expressions.text_patterns import is_exponential
 from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.context.observers.registry import trigger_types
-from workflows.context.observing import TriggerMatch, LifecycleEvent, HandoffEvent, ObservedToolResult, StateTrigger, TurnObservation
-from workflows.context.patterns import is_exponential
+from workflows.context.state.state_transitions import (
+    HandoffEvent,
+    LifecycleEvent,
+    ObservedToolResult,
+    StateTrigger,
+    TriggerMatch,
+    TurnObservation,
+)
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading.section import Section
+from workflows.package.readers.section import Section
 
 
 def read(**written: Any) -> tuple[StateTrigger | None, list[Finding]]:
@@ -60,19 +67,54 @@ EXAMPLES: list[tuple[dict[str, Any], TurnObservation, Any, list[TurnObservation]
         True,
         [TurnObservation("user", "yes, but"), TurnObservation("A", "yes")],
     ),
-    (UI, turn_with_result({"k": "yes"}), "yes", [turn_with_result({"l": 1}), turn_with_result("k"), turn_with_result({"k": 1}, tool="u")]),
+    (
+        UI,
+        turn_with_result({"k": "yes"}),
+        "yes",
+        [turn_with_result({"l": 1}), turn_with_result("k"), turn_with_result({"k": 1}, tool="u")],
+    ),
     (
         {**UI, "match": {"equals": "yes"}},
         turn_with_result({"k": " YES "}),
         " YES ",
-        [turn_with_result({"k": "no"}), turn_with_result({"k": "yes, but"}), turn_with_result({"k": None}), turn_with_result({"k": {"a": "yes"}})],
+        [
+            turn_with_result({"k": "no"}),
+            turn_with_result({"k": "yes, but"}),
+            turn_with_result({"k": None}),
+            turn_with_result({"k": {"a": "yes"}}),
+        ],
     ),
-    ({**UI, "match": {"in": ["yes", 7]}}, turn_with_result({"k": 7}), 7, [turn_with_result({"k": "7"}), turn_with_result({"k": True})]),
-    ({**UI, "match": {"equals": True}}, turn_with_result({"k": "yes"}), "yes", [turn_with_result({"k": "no"}), turn_with_result({"k": 1})]),
-    ({**UI, "match": {"any": True}}, turn_with_result({"k": False}), False, [turn_with_result({"l": 1}), turn_with_result({})]),
+    (
+        {**UI, "match": {"in": ["yes", 7]}},
+        turn_with_result({"k": 7}),
+        7,
+        [turn_with_result({"k": "7"}), turn_with_result({"k": True})],
+    ),
+    (
+        {**UI, "match": {"equals": True}},
+        turn_with_result({"k": "yes"}),
+        "yes",
+        [turn_with_result({"k": "no"}), turn_with_result({"k": 1})],
+    ),
+    (
+        {**UI, "match": {"any": True}},
+        turn_with_result({"k": False}),
+        False,
+        [turn_with_result({"l": 1}), turn_with_result({})],
+    ),
     ({**UI, "match": {"equals": None, "in": None}}, turn_with_result({"k": "x"}), "x", [turn_with_result({})]),
-    ({**UI, "match": {"equals": None}}, turn_with_result({"k": None}), None, [turn_with_result({"k": 0}), turn_with_result({"k": False})]),
-    ({"type": "ui_response", "tool": "t"}, turn_with_answer({"k": "no"}), True, [turn_with_result({"k": "no"}), turn_with_answer({}, tool="u")]),
+    (
+        {**UI, "match": {"equals": None}},
+        turn_with_result({"k": None}),
+        None,
+        [turn_with_result({"k": 0}), turn_with_result({"k": False})],
+    ),
+    (
+        {"type": "ui_response", "tool": "t"},
+        turn_with_answer({"k": "no"}),
+        True,
+        [turn_with_result({"k": "no"}), turn_with_answer({}, tool="u")],
+    ),
     (
         {"type": "ui_response", "tool": "t", "match": {"equals": {"k": "yes"}}},
         turn_with_answer({"k": "yes"}),
@@ -80,23 +122,53 @@ EXAMPLES: list[tuple[dict[str, Any], TurnObservation, Any, list[TurnObservation]
         [turn_with_answer({"k": "no"}), turn_with_answer({})],
     ),
     ({**OK, "match": {"any": True}}, turn_with_result("x"), True, [turn_with_result("x", ok=False)]),
-    ({**OK, "response_key": "k", "match": {"in": ["a", "b"]}}, turn_with_result({"k": "B"}), "B", [turn_with_result({"k": "c"})]),
+    (
+        {**OK, "response_key": "k", "match": {"in": ["a", "b"]}},
+        turn_with_result({"k": "B"}),
+        "B",
+        [turn_with_result({"k": "c"})],
+    ),
     (UI, turn_with_result({"k": None}), None, [turn_with_result({"k": 1}, ok=False), TurnObservation("A", "k")]),
-    ({"type": "agent_turn_count", "agent": "A", "count": 3}, turn_with_counts(A=3, B=1), True, [turn_with_counts(A=2, B=9), turn_with_counts()]),
+    (
+        {"type": "agent_turn_count", "agent": "A", "count": 3},
+        turn_with_counts(A=3, B=1),
+        True,
+        [turn_with_counts(A=2, B=9), turn_with_counts()],
+    ),
     ({"type": "agent_turn_count", "agent": "A", "turns": 2}, turn_with_counts(A=5), True, [turn_with_counts(A=1)]),
     ({"type": "agent_turn_count", "agent": "A", "n": 1}, turn_with_counts(A=1), True, [turn_with_counts(B=1)]),
-    (OK, turn_with_result("done"), True, [turn_with_result("x", ok=False), turn_with_result("x", tool="u"), TurnObservation("A", "t")]),
+    (
+        OK,
+        turn_with_result("done"),
+        True,
+        [turn_with_result("x", ok=False), turn_with_result("x", tool="u"), TurnObservation("A", "t")],
+    ),
     ({**OK, "status": "error"}, turn_with_result("x", ok=False), True, [turn_with_result("x")]),
     ({**OK, "status": "any"}, turn_with_result("x", ok=False), True, [turn_with_result("x", tool="u")]),
-    ({**OK, "response_key": "k"}, turn_with_result({"k": {"a": 1}}), {"a": 1}, [turn_with_result({"l": 1}), turn_with_result("k")]),
+    (
+        {**OK, "response_key": "k"},
+        turn_with_result({"k": {"a": 1}}),
+        {"a": 1},
+        [turn_with_result({"l": 1}), turn_with_result("k")],
+    ),
     (
         {**OK, "response_key": "k", "match": {"equals": "Paid"}},
         turn_with_result({"k": " PAID "}),
         " PAID ",
         [turn_with_result({"k": "paid not"}), turn_with_result({"k": True})],
     ),
-    ({**OK, "match": {"equals": 1}}, turn_with_result(1), True, [turn_with_result(True), turn_with_result("1"), turn_with_result(2)]),
-    ({**OK, "response_key": "k", "match": {"equals": None}}, turn_with_result({"k": None}), None, [turn_with_result({"k": 0})]),
+    (
+        {**OK, "match": {"equals": 1}},
+        turn_with_result(1),
+        True,
+        [turn_with_result(True), turn_with_result("1"), turn_with_result(2)],
+    ),
+    (
+        {**OK, "response_key": "k", "match": {"equals": None}},
+        turn_with_result({"k": None}),
+        None,
+        [turn_with_result({"k": 0})],
+    ),
     (
         {"type": "tool_call", "tool": "t"},
         TurnObservation("A", "", tool_calls=("u", "t")),
@@ -113,7 +185,12 @@ EXAMPLES: list[tuple[dict[str, Any], TurnObservation, Any, list[TurnObservation]
         {"type": "lifecycle", "event": "workflow_start"},
         turn_at_moment("on_start"),
         True,
-        [turn_at_moment("before_chat"), turn_at_moment("before_agent", "A"), TurnObservation("A", "on_start"), turn_with_handoff("A", "B")],
+        [
+            turn_at_moment("before_chat"),
+            turn_at_moment("before_agent", "A"),
+            TurnObservation("A", "on_start"),
+            turn_with_handoff("A", "B"),
+        ],
     ),
     (
         {"type": "lifecycle", "event": "after_agent", "agent": "A"},
@@ -125,7 +202,12 @@ EXAMPLES: list[tuple[dict[str, Any], TurnObservation, Any, list[TurnObservation]
         {"type": "handoff", "to": "human"},
         turn_with_handoff("B", "user"),
         True,
-        [turn_with_handoff("B", "A"), turn_with_handoff("user", "B"), TurnObservation("user", "x"), turn_at_moment("before_chat")],
+        [
+            turn_with_handoff("B", "A"),
+            turn_with_handoff("user", "B"),
+            TurnObservation("user", "x"),
+            turn_at_moment("before_chat"),
+        ],
     ),
     (
         {"type": "handoff", "source_agent": "user", "target_agent": "end"},
@@ -267,7 +349,7 @@ def test_an_ordinary_pattern_is_not(pattern: str) -> None:
 
 DROPPED_IN = """
 from dataclasses import dataclass
-from workflows.context.observing import Fired
+from workflows.context.state.state_transitions import Fired
 
 @dataclass(frozen=True)
 class LongText:

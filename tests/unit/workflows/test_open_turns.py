@@ -9,7 +9,7 @@ import pytest
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, rule, write_tool
 from tests.unit.workflows.test_approvals import RULES, call
-from workflows.chat import script
+from workflows.chat.providers import script
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 
@@ -31,7 +31,9 @@ def done_calls(chat: Chat) -> list[Any]:
     return tool._tool.function.__globals__["DONE"]  # type: ignore[attr-defined,no-any-return]  # ours, and not of the interface of AG2
 
 
-async def answer_until_end(chat: Chat, recorder: ChatRecorder | None = None, response: dict[str, Any] | None = None) -> Any:
+async def answer_until_end(
+    chat: Chat, recorder: ChatRecorder | None = None, response: dict[str, Any] | None = None
+) -> Any:
     """Until it asks nothing more; every question gets the same answer."""
     recorder = recorder or ChatRecorder()
     for _ in range(6):
@@ -112,7 +114,7 @@ async def test_calls_of_one_reply_that_have_one_id_get_their_own_results(
             each.id = call_id
         return calls
 
-    monkeypatch.setattr(script, "_tool_calls", with_one_id)
+    monkeypatch.setattr(script, "_to_tool_calls", with_one_id)
     _, kept = await chat.run()
     first, second = chat.questions()
     chat.give(first, {"choice": "yes"})

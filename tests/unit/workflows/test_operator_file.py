@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from workflows.operator_file import OperatorFile, OperatorFileError, find_operator_path, read_operator_file
-from workflows.package.schemas.all import build_schema
+from workflows.package.schemas.package_schemas import build_schema
 
 
 def write(folder: Path, text: str, name: str = "unattended.yaml") -> Path:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.workflows.chats import build_chat
 from tests.unit.workflows.packages import load
-from workflows.chat.output_models import MAX_PROBLEM_CHARACTERS, MAX_PROBLEMS, ReplyModel, ReplyMismatch
-from workflows.package.structured import (
+from workflows.chat.agents.output_models import MAX_PROBLEM_CHARACTERS, MAX_PROBLEMS, ReplyMismatch, ReplyModel
+from workflows.package.normal_form.structured_outputs import (
     InlineModel,
     ListOf,
     LiteralOf,

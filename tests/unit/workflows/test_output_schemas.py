@@ -8,9 +8,9 @@ from ag2.config import ModelProvider
 from jsonschema import Draft202012Validator
 
 from tests.unit.workflows.test_output_models import ANY, BOOL, DICT, FLOAT, INT, ODD_NAMES, STR, fields
-from workflows.chat.output_schemas import MAX_NAME_CHARACTERS, OutputSchema, open_schema
-from workflows.chat.schema_limits import NARROW_LIMITS, WIDE_LIMITS
-from workflows.package.structured import (
+from workflows.chat.agents.output_schemas import MAX_NAME_CHARACTERS, OutputSchema, open_schema
+from workflows.chat.agents.schema_limits import NARROW_LIMITS, WIDE_LIMITS
+from workflows.package.normal_form.structured_outputs import (
     InlineModel,
     ListOf,
     LiteralOf,
@@ -136,7 +136,9 @@ def test_a_model_that_holds_itself_goes_to_providers_that_take_one(provider: Mod
     assert schema({"M": twice, "N": fields(c=INT)}, provider).json_schema is not None
 
 
-@pytest.mark.parametrize(("choices", "native"), [(NARROW_LIMITS.max_choices, True), (NARROW_LIMITS.max_choices + 1, False)])
+@pytest.mark.parametrize(
+    ("choices", "native"), [(NARROW_LIMITS.max_choices, True), (NARROW_LIMITS.max_choices + 1, False)]
+)
 def test_what_a_provider_does_not_compile_is_not_sent_to_it(choices: int, native: bool) -> None:
     bodies = {"M": fields(**{f"f{each}": UnionOf((STR, Null())) for each in range(choices)})}
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.workflows.packages import ORCHESTRATOR, TOOL, errors, faults, load, write_package, write_tool
 from workflows.package.catalog import LIBRARY
 from workflows.package.loader import load_package
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 
 @pytest.mark.parametrize("name", ["DailyDigest", "IssueTriage", "LeadIntake", "OrderFollowUp"])

@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, TOOL, load, rule, finding_keys, write_package, write_tool
+from tests.unit.workflows.packages import (
+    AGENTS,
+    ORCHESTRATOR,
+    TOOL,
+    finding_keys,
+    load,
+    rule,
+    write_package,
+    write_tool,
+)
+from workflows.package.files.data_files import MAX_FILE_BYTES, read_data_file
+from workflows.package.files.package_tree import compute_content_version
+from workflows.package.files.yaml_reader import read_yaml
 from workflows.package.findings import Finding, PackageError
 from workflows.package.loader import inspect_package, load_package
-from workflows.package.models import EntryCounts
-from workflows.package.raw.data_files import MAX_FILE_BYTES, read_data_file
-from workflows.package.raw.tree import compute_content_version
-from workflows.package.raw.yaml_events import read_yaml
+from workflows.package.normal_form.package_model import EntryCounts
 
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
 BOMB = "a0: &a0 x\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]\n" for i in range(8))
@@ -112,9 +121,7 @@ def test_a_package_whose_orchestrator_cannot_be_read_has_its_folders_name(tmp_pa
     ],
     ids=["agents", "theme", "nothing", "empty", "list", "damage", "bomb", "large"],
 )
-def test_the_user_interface_file_is_read_and_its_content_ignored(
-    tmp_path: Path, body: Any, expected: set[Any]
-) -> None:
+def test_the_user_interface_file_is_read_and_its_content_ignored(tmp_path: Path, body: Any, expected: set[Any]) -> None:
     assert finding_keys(load(tmp_path, agents=ALONE, ui_config=body)) == expected
 
 

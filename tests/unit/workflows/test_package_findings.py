@@ -14,9 +14,9 @@ from tests.unit.workflows.packages import (
     TOOL,
     errors,
     faults,
+    finding_keys,
     load,
     rule,
-    finding_keys,
     write_package,
     write_tool,
 )

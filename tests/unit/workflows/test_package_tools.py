@@ -13,12 +13,12 @@ import pytest
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, rule, write_tool
 from tests.unit.workflows.test_tool_threads import wait_until
-from workflows.chat import turn_client
-from workflows.chat.incidents import MAX_INCIDENTS
-from workflows.chat.live import LiveTurn
-from workflows.chat.package_tools import PackageTool
-from workflows.chat.tool_functions import MAX_RESULT_CHARACTERS, load_tool_functions
-from workflows.chat.tool_modules import PackageModules
+from workflows.chat.chat_state import LiveTurn
+from workflows.chat.model_call import turn_client
+from workflows.chat.package_code.incidents import MAX_INCIDENTS
+from workflows.chat.package_code.package_modules import PackageModules
+from workflows.chat.tools.package_tools import PackageTool
+from workflows.chat.tools.tool_functions import MAX_RESULT_CHARACTERS, load_tool_functions
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -94,7 +94,9 @@ async def test_a_run_that_is_closed_inside_a_tool_stays_closed(tmp_path: Path) -
 async def test_a_model_gets_nothing_hidden_from_a_tool(tmp_path: Path) -> None:
     write_tool(tmp_path, "t.py", "def t(key: str = 'secret-value'):\n    'Looks up with secret-value.'\n")
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
-    conversation = Chat(build_chat(package, TWICE, tmp_path), redactor=Redactor(["secret-value"])).conversation(ChatRecorder())
+    conversation = Chat(build_chat(package, TWICE, tmp_path), redactor=Redactor(["secret-value"])).conversation(
+        ChatRecorder()
+    )
     [tool] = conversation.built_package.agents["A"].tools
 
     with LiveTurn(conversation, "A", 1).as_current():
@@ -262,9 +264,7 @@ def t(): 1 / 0
 
 
 @pytest.mark.parametrize("on_error", ["tell", "fail"])
-async def test_a_call_that_failed_before_its_turn_rested_is_counted_once(
-    tmp_path: Path, on_error: str
-) -> None:
+async def test_a_call_that_failed_before_its_turn_rested_is_counted_once(tmp_path: Path, on_error: str) -> None:
     """Its record may be all that a lost worker left of a run that was about to fail."""
     write_tool(tmp_path, "t.py", ASKS)
     package = load(tmp_path, tools=[T, {**T, "function": "asks"}])
@@ -352,7 +352,9 @@ async def test_a_tool_that_fails_all_the_time_does_not_fill_the_record(tmp_path:
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     calls = [{"name": "t", "arguments": {"n": number}} for number in range(MAX_INCIDENTS + 1)]
 
-    _, kept = await Chat(build_chat(package, {"answers": {"A": [{"tool_calls": calls}, {"text": "ok"}]}}, tmp_path)).run()
+    _, kept = await Chat(
+        build_chat(package, {"answers": {"A": [{"tool_calls": calls}, {"text": "ok"}]}}, tmp_path)
+    ).run()
 
     assert len(kept.turn(1).errors) == MAX_INCIDENTS
 
@@ -383,7 +385,7 @@ async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, mon
             each.arguments, each.id = sent, "half \ud83d"
         return read(response)
 
-    monkeypatch.setattr(turn_client, "with_readable_arguments", garbled)
+    monkeypatch.setattr(turn_client, "repair_arguments", garbled)
 
     outcome, kept = await Chat(build_chat(package, TWICE, tmp_path)).run()
 
@@ -394,7 +396,9 @@ async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, mon
 
 
 @pytest.mark.parametrize("arguments", [{"n": "many"}, {}, {"n": 1, "note": "x"}])
-async def test_arguments_that_do_not_fit_are_reported_to_the_model(tmp_path: Path, arguments: dict[str, object]) -> None:
+async def test_arguments_that_do_not_fit_are_reported_to_the_model(
+    tmp_path: Path, arguments: dict[str, object]
+) -> None:
     write_tool(tmp_path, "t.py", "def t(n: int, context_variables): raise AssertionError\n")
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     answers = {"answers": {"A": [{"tool_calls": [{"name": "t", "arguments": arguments}]}, {"text": "went on"}]}}

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Optional
 
 import pytest
 
-from workflows.chat.context_parameters import CONTEXT_PARAMETER
-from workflows.chat.errors import PackageDefect
-from workflows.chat.passing import bind_by_name, bind_by_position
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.argument_binding import CONTEXT_PARAMETER, bind_by_name, bind_by_position
 from workflows.context.context_variables import ContextVariables
 
 NAMES = (CONTEXT_PARAMETER, "app_id", "error")
@@ -76,7 +75,9 @@ def partly_annotated(app_id: str, store: "ContextVariables | Unknown") -> Any:  
     return store, app_id
 
 
-@pytest.mark.parametrize("function", [annotated, optional, described, postponed, renamed, with_substitute, partly_annotated])
+@pytest.mark.parametrize(
+    "function", [annotated, optional, described, postponed, renamed, with_substitute, partly_annotated]
+)
 def test_a_parameter_annotated_as_the_context_is_the_context(function: Callable[..., Any]) -> None:
     positional, keywords = bind_by_name(function, NAMES).bind(OFFERED)
 

@@ -77,7 +77,9 @@ def chat(name: str, answers: str, inputs: dict[str, Any], folder: Path) -> Chat:
     return Chat(made, {"app_id": "acme", "chat_id": "run_1", **context, **inputs})
 
 
-async def play_pattern(name: str, folder: Path, answers: str = "answers", **inputs: Any) -> tuple[Outcome, ChatRecorder]:
+async def play_pattern(
+    name: str, folder: Path, answers: str = "answers", **inputs: Any
+) -> tuple[Outcome, ChatRecorder]:
     return await chat(name, answers, inputs, folder).run()
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.packages import load, rule, write_package
+from workflows.package.files.line_numbers import locate_findings
 from workflows.package.findings import Finding
 from workflows.package.loader import inspect_package
-from workflows.package.models import Package
-from workflows.package.raw.lines import locate_findings
+from workflows.package.normal_form.package_model import Package
 
 BAD = {"type": "nothing"}
 WEEKLY: dict[str, Any] = {"type": "schedule", "apps": ["acme"], "cron": "0 6 * * 1"}

@@ -17,8 +17,8 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, rule, write_package
+from workflows.package.files.data_files import read_data_file
 from workflows.package.loader import load_package
-from workflows.package.raw.data_files import read_data_file
 
 REQUESTS = Path(__file__).with_name("requests.json")
 PATTERNS = Path(__file__).parents[2] / "patterns"

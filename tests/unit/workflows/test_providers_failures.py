@@ -9,17 +9,17 @@ import pytest
 from ag2.events import ModelResponse
 from ag2.exceptions import UnsupportedInputError
 
-from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import (
-    MAX_RETRY_AFTER_S,
-    MAX_MESSAGE_CHARACTERS,
-    explain_transport,
-    refusal_error,
-    status_error,
-    read_retry_after_s,
-    server_message,
-)
+from workflows.chat.chat_errors import ModelError
 from workflows.chat.providers.openai import PROVIDER
+from workflows.chat.providers.provider_errors import (
+    MAX_MESSAGE_CHARACTERS,
+    MAX_RETRY_AFTER_S,
+    explain_transport,
+    read_retry_after_s,
+    refusal_error,
+    server_message,
+    status_error,
+)
 
 REQUEST = httpx2.Request("POST", "http://127.0.0.1:1/v1/chat/completions")
 NOW = datetime(2026, 10, 21, 7, 28, tzinfo=UTC)
@@ -83,7 +83,9 @@ def test_the_words_follow_provider_and_status() -> None:
     assert str(status_error("ollama", 404, {"error": "model 'm' not found"}, {})) == (
         "ollama answered 404: model 'm' not found"
     )
-    assert str(status_error("ollama", -1, {"error": "out of memory"}, {})) == "ollama broke off its answer: out of memory"
+    assert (
+        str(status_error("ollama", -1, {"error": "out of memory"}, {})) == "ollama broke off its answer: out of memory"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from bson import ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.context.queries import (
+from workflows.context.documents.database_queries import (
     QueryError,
     fill_query,
-    owner_scope,
     find_placeholders,
     find_server_code,
+    owner_scope,
     tenant_scope,
 )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workflows.chat.people import PackageCall, UIToolError, context_for_call, check_choices
+from workflows.chat.questions.package_call import PackageCall, UIToolError, check_choices, context_for_call
 from workflows.tools import use_ui_tool
 
 

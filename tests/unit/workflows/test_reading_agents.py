@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings, Level
-from workflows.package.models import Agent
-from workflows.package.reading.agents import read_agents
-from workflows.package.reading.section import Section
+from workflows.package.normal_form.package_model import Agent
+from workflows.package.readers.agents_reader import read_agents
+from workflows.package.readers.section import Section
 
 FILE = "agents.yaml"
 WRONG = ("error", "wrong_type")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading import parsed_code
-from workflows.package.reading.code import PackageCode
-from workflows.package.reading.parsed_code import MAX_CODE_BYTES, ParsedCode, Import, read_code
-from workflows.package.reading.section import Section
+from workflows.package.readers.code import parsed_code
+from workflows.package.readers.code.package_code import PackageCode
+from workflows.package.readers.code.parsed_code import MAX_CODE_BYTES, Import, ParsedCode, read_code
+from workflows.package.readers.section import Section
 
 GREET = "def greet(): ...\n"
 
@@ -275,8 +275,8 @@ def test_odd_style_is_no_fault_and_no_warning(tmp_path: Path) -> None:
 
 def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = parsed_code._CodeCache()
-    monkeypatch.setattr(parsed_code, "_parsed", kept)
-    monkeypatch.setattr(parsed_code, "KEPT_FILES", 3)
+    monkeypatch.setattr(parsed_code, "_code_cache", kept)
+    monkeypatch.setattr(parsed_code, "MAX_CACHED_FILES", 3)
     files = [tmp_path / f"{number}.py" for number in range(8)]
     for number, file in enumerate(files):
         file.write_text(f"def f{number % 2}(): ...")
@@ -290,7 +290,7 @@ def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monke
 
 def test_only_the_files_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = parsed_code._CodeCache()
-    monkeypatch.setattr(parsed_code, "KEPT_FILES", 2)
+    monkeypatch.setattr(parsed_code, "MAX_CACHED_FILES", 2)
 
     first = kept.get(b"a = 1")
     kept.get(b"b = 1")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.unit.workflows.packages import TOOL, write_tool
 from workflows.package.findings import Finding, Findings
-from workflows.package.models import Hook, LifecycleTool
-from workflows.package.reading.hooks import read_hooks
-from workflows.package.reading.section import Section
+from workflows.package.normal_form.package_model import Hook, LifecycleTool
+from workflows.package.readers.section import Section
+from workflows.package.readers.tools.hooks_reader import read_hooks
 
 AGENTS = frozenset({"A", "B"})
 FindingKey = list[tuple[str, str, str]]

@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.workflows.chats import build_chat
 from tests.unit.workflows.packages import TOOL, load, write_tool
-from workflows.chat.errors import PackageDefect
-from workflows.chat.tool_functions import load_tool_functions
-from workflows.chat.tool_modules import PackageModules, forget_package_modules
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.package_modules import PackageModules, forget_package_modules
+from workflows.chat.tools.tool_functions import load_tool_functions
 from workflows.package.findings import Finding
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 TOOLS = [{"agent": "A", "file": "greet.py", "function": "greet"}]
 CODES = frozenset({"foreign_import", "missing_module", "ambiguous_import"})

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
-from workflows.package.models import Limits, Orchestrator, Pattern
-from workflows.package.reading.orchestrator import read_orchestrator
-from workflows.package.reading.section import Section
+from workflows.package.normal_form.package_model import Limits, Orchestrator, Pattern
+from workflows.package.readers.orchestrator_reader import read_orchestrator
+from workflows.package.readers.section import Section
 
 FILE = "orchestrator.yaml"
 MINIMUM: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
@@ -112,7 +112,9 @@ def test_what_explains_a_failure_is_read() -> None:
 
 
 def test_limits_stand_inside_or_beside() -> None:
-    assert read_without_findings(max_turns=7, limits={"wall_clock_s": 2.5, "model_calls": 3}).limits == Limits(7, 2.5, 3)
+    assert read_without_findings(max_turns=7, limits={"wall_clock_s": 2.5, "model_calls": 3}).limits == Limits(
+        7, 2.5, 3
+    )
     assert read_without_findings(max_turns=7, limits={"max_turns": 3}).limits.max_turns == 3
 
 

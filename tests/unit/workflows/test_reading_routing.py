@@ -8,12 +8,12 @@ from hypothesis import given as generated
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from workflows.context.conditions import compile_condition
+from workflows.context.expressions.routing_conditions import compile_condition
 from workflows.package.findings import Finding, Findings
-from workflows.package.models import Pattern, Rule
-from workflows.package.reading.routing import read_rules
-from workflows.package.reading.section import Section
-from workflows.package.reading.worded_conditions import DeclaredTypes, translate_condition
+from workflows.package.normal_form.package_model import Pattern, Rule
+from workflows.package.readers.routing.routing_reader import read_rules
+from workflows.package.readers.routing.worded_conditions import DeclaredTypes, translate_condition
+from workflows.package.readers.section import Section
 
 FILE = "handoffs.yaml"
 AGENTS = frozenset({"A", "B", "C"})

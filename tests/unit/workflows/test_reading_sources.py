@@ -8,15 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workflows.context.external.reader import MAX_CALL_S
-from workflows.context.value_types import ValueType
+from workflows.context.external.external_reader import MAX_CALL_S
+from workflows.context.values.value_types import ValueType
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading.expressions import referenced_names
-from workflows.package.reading.external_source import MAX_WAIT_S
-from workflows.package.reading.section import Section
-from workflows.package.reading.sources import SourceContext, read_source
-from workflows.package.reading.variables import read_variables
-from workflows.package.sources import (
+from workflows.package.normal_form.variable_sources import (
     Authorization,
     ComputedSource,
     DatabaseSource,
@@ -30,6 +25,11 @@ from workflows.package.sources import (
     StaticSource,
     WriteTarget,
 )
+from workflows.package.readers.jmespath_fields import referenced_names
+from workflows.package.readers.section import Section
+from workflows.package.readers.variables.external_source import MAX_WAIT_S
+from workflows.package.readers.variables.sources_reader import SourceContext, read_source
+from workflows.package.readers.variables.variables_reader import read_variables
 
 SECRET = "sk-canary-7d1"  # written where a reference belongs; no finding may repeat it
 DB: dict[str, Any] = {

@@ -8,10 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading.output_types import MAX_TYPE_DEPTH, MAX_TYPES
-from workflows.package.reading.section import Section
-from workflows.package.reading.structured_outputs import read_structured_outputs
-from workflows.package.structured import (
+from workflows.package.normal_form.structured_outputs import (
     InlineModel,
     ListOf,
     LiteralOf,
@@ -24,6 +21,9 @@ from workflows.package.structured import (
     StructuredOutputs,
     UnionOf,
 )
+from workflows.package.readers.outputs.output_types_reader import MAX_TYPE_DEPTH, MAX_TYPES
+from workflows.package.readers.outputs.structured_outputs_reader import read_structured_outputs
+from workflows.package.readers.section import Section
 
 AGENTS = frozenset({"A", "B"})
 STR, INT, BOOL, FLOAT, DICT, ANY = (Scalar(name) for name in ("str", "int", "bool", "float", "dict", "any"))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.unit.workflows.packages import TOOL, write_tool
 from workflows.package.findings import Finding, Findings
-from workflows.package.models import LifecycleTool, Tool
-from workflows.package.reading.section import Section
-from workflows.package.reading.tools import read_tools
+from workflows.package.normal_form.package_model import LifecycleTool, Tool
+from workflows.package.readers.section import Section
+from workflows.package.readers.tools.tools_reader import read_tools
 
 AGENTS = frozenset({"A", "B"})
 FindingKey = list[tuple[str, str, str]]

@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading.triggers import read_triggers
-from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.kinds import TriggerSpec
-from workflows.package.trigger_specs.schedule import ScheduleSpec
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from workflows.package.readers.triggers_reader import read_triggers
+from workflows.package.trigger_specs.form_spec import FormSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 FILE = "triggers.yaml"
 HOOK: dict[str, Any] = {"type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:S"}}
@@ -82,7 +82,9 @@ def test_a_cron_has_several_names(field: str) -> None:
 
 def test_one_cron_under_two_names_is_one_cron() -> None:
     assert findings_of([{**WEEKLY, "schedule": "0 6 * * 1"}]) == []
-    assert findings_of([{**WEEKLY, "schedule": "0 7 * * 1"}]) == [("error", "bad_trigger", FILE, "triggers[0].schedule")]
+    assert findings_of([{**WEEKLY, "schedule": "0 7 * * 1"}]) == [
+        ("error", "bad_trigger", FILE, "triggers[0].schedule")
+    ]
 
 
 def test_an_endpoint_with_a_signature_is_a_webhook() -> None:
@@ -97,7 +99,9 @@ def test_an_endpoint_with_a_signature_is_a_webhook() -> None:
 
 
 def test_a_dedupe_that_never_applies_is_reported() -> None:
-    assert findings_of([{**STANDARD, "dedupe": "=id"}]) == [("warning", "dedupe_never_applies", FILE, "triggers[0].dedupe")]
+    assert findings_of([{**STANDARD, "dedupe": "=id"}]) == [
+        ("warning", "dedupe_never_applies", FILE, "triggers[0].dedupe")
+    ]
     assert findings_of([{**HOOK, "dedupe": "=id"}, STANDARD]) == []
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.context.observers.handoff import HandoffTrigger
 from workflows.context.observers.tool_call import ToolCallTrigger
-from workflows.context.observing import UNSET, Transition
+from workflows.context.state.state_transitions import UNSET, Transition
 from workflows.package.findings import Finding, Findings
-from workflows.package.models import Variable
-from workflows.package.reading.section import Section
-from workflows.package.reading.variables import read_variables
-from workflows.package.sources import DatabaseSource, EnvSource, StateSource, StaticSource
+from workflows.package.normal_form.package_model import Variable
+from workflows.package.normal_form.variable_sources import DatabaseSource, EnvSource, StateSource, StaticSource
+from workflows.package.readers.section import Section
+from workflows.package.readers.variables.variables_reader import read_variables
 
 NOWHERE = Path("/nowhere/at/all")
 TRIGGER = {"type": "agent_text", "agent": "A", "match": {"equals": "NEXT"}}
@@ -278,7 +278,10 @@ PLACE = "definitions.v.source"
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ({"trigger": {"type": "handoff", "from": "A", "to": "B", "value": "x"}}, Transition(HandoffTrigger("B", "A"), to="x")),
+        (
+            {"trigger": {"type": "handoff", "from": "A", "to": "B", "value": "x"}},
+            Transition(HandoffTrigger("B", "A"), to="x"),
+        ),
         ({"triggers": [{"type": "handoff", "from": "A", "to": "B"}]}, Transition(HandoffTrigger("B", "A"))),
         ({"transitions": [{"type": "handoff", "to": "B"}]}, Transition(HandoffTrigger("B"))),
         (

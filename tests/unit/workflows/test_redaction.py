@@ -137,7 +137,8 @@ def cycle() -> Any:
 
 
 @pytest.mark.parametrize(
-    "value", [Holder(), SecretRepr(), Broken(), deep(), cycle(), {CANARY}, CANARY.encode(), {(CANARY,): 1}, ValueError(CANARY)]
+    "value",
+    [Holder(), SecretRepr(), Broken(), deep(), cycle(), {CANARY}, CANARY.encode(), {(CANARY,): 1}, ValueError(CANARY)],
 )
 def test_whatever_a_tool_made_is_not_shown_with_a_hidden_value(value: Any) -> None:
     cleaned = Redactor([CANARY]).redact_data({"made": value})

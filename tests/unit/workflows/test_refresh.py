@@ -9,13 +9,12 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.live import Conversation
-from workflows.context.external.reader import refuse_external_read
-from workflows.context.reads import ContextReaders
+from workflows.chat.chat_state import Conversation
+from workflows.context.external.external_reader import refuse_external_read
+from workflows.context.reads.source_reads import ContextReaders, refreshed_variables, reread_values
 from workflows.context.redaction import HIDDEN, Redactor
-from workflows.context.refresh import reread_values, refreshed_variables
 from workflows.outcome import OutcomeKind
-from workflows.package.models import Package, Variable
+from workflows.package.normal_form.package_model import Package, Variable
 
 STOCK = {
     "type": "data_reference",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from workflows.context.rendering import MAX_RENDERED_CHARACTERS, to_text, render_exposed
+from workflows.context.values.value_text import MAX_RENDERED_CHARACTERS, render_exposed, to_text
 
 
 def test_only_exposed_names_with_a_value_are_shown_in_their_order() -> None:

@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule
-from workflows.chat import routing
-from workflows.chat.routing import Router, end_outcome
-from workflows.context.conditions import Condition, compile_condition
+from workflows.chat.routing import router
+from workflows.chat.routing.router import Router, end_outcome
+from workflows.context.expressions.routing_conditions import Condition, compile_condition
 from workflows.outcome import OutcomeKind
-from workflows.package.models import Package, Rule
+from workflows.package.normal_form.package_model import Package, Rule
 
 
 def package_of(folder: Path, *rules: Any, pattern: str = "DefaultPattern", human: bool = False) -> Package:
@@ -107,7 +107,7 @@ def test_the_rules_of_a_version_are_compiled_once_for_all_its_chats(
         compiled.append(text)
         return compile_condition(text)
 
-    monkeypatch.setattr(routing, "compile_condition", noted)
+    monkeypatch.setattr(router, "compile_condition", noted)
     for _ in range(100):
         Router(package, frozenset({"x"})).rule_after("A", {"once_49": True})
 

@@ -14,16 +14,18 @@ from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.context.observers.handoff import HandoffTrigger
 from workflows.context.observers.lifecycle import LifecycleTrigger
 from workflows.context.observers.tool_call import ToolCallTrigger
-from workflows.context.observing import Transition, StateTrigger
-from workflows.package.models import Limits, Pattern, Rule, Variable
-from workflows.package.sources import StateSource
+from workflows.context.state.state_transitions import StateTrigger, Transition
+from workflows.package.normal_form.package_model import Limits, Pattern, Rule, Variable
+from workflows.package.normal_form.variable_sources import StateSource
 
 NAMES = "ABC"
 TARGETS = (*NAMES, "terminate", "user")
 TOGGLED = Variable(
     "v", "boolean", StateSource(tuple(Transition(AgentTextTrigger(name, equals="on")) for name in NAMES)), False
 )
-HANDED = Variable("h", "boolean", StateSource((Transition(HandoffTrigger("B")), Transition(HandoffTrigger("C"), to=False))), False)
+HANDED = Variable(
+    "h", "boolean", StateSource((Transition(HandoffTrigger("B")), Transition(HandoffTrigger("C"), to=False))), False
+)
 # Grows with each event that it sees: one that is lost, or seen twice, shows.
 EVENTS: tuple[StateTrigger, ...] = (
     *(HandoffTrigger(name) for name in TARGETS),
@@ -42,7 +44,7 @@ ends = {"source": st.sampled_from(NAMES), "target": st.sampled_from(TARGETS)}
 conditions = st.sampled_from(["${v}", "not ${v}", "${h}", "not ${h}"])
 rules = (
     st.builds(Rule, **ends)
-    | st.builds(Rule, **ends, judged=st.just("it is ready"))
+    | st.builds(Rule, **ends, judgement=st.just("it is ready"))
     | st.builds(Rule, **ends, condition=conditions)
     | st.builds(Rule, **ends, condition=conditions, scope=st.just("pre"))
 )
@@ -72,7 +74,8 @@ def test_a_chat_goes_on_as_if_it_had_not_stopped(
     script = {"answers": {**said, "group_manager": [{"text": name} for name in chosen]}, "default": {"text": "B"}}
     with tempfile.TemporaryDirectory() as folder:
         playing = Chat(
-            build_chat(routed, script, Path(folder) / "p"), {"app_id": "a", "chat_id": "c", "v": False, "h": False, "n": 0}
+            build_chat(routed, script, Path(folder) / "p"),
+            {"app_id": "a", "chat_id": "c", "v": False, "h": False, "n": 0},
         )
         asyncio.run(compare(playing))
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from workflows.package.trigger_specs.problems import list_problems
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.spec_problems import list_problems
 
 
 @pytest.mark.parametrize(

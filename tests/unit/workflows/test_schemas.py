@@ -14,8 +14,8 @@ from ops.cli.main import cli
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR
 from workflows.context.observers.registry import trigger_types
 from workflows.package.catalog import LIBRARY
-from workflows.package.raw.files import STEMS
-from workflows.package.schemas.all import SCHEMA_NAMES, build_schema
+from workflows.package.files.package_files import STEMS
+from workflows.package.schemas.package_schemas import SCHEMA_NAMES, build_schema
 
 SHIPPED = sorted(path for path in LIBRARY.rglob("*.yaml") if path.stem in SCHEMA_NAMES)
 

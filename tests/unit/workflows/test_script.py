@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.errors import ModelError, PackageDefect
-from workflows.chat.script import Script, read_script
+from workflows.chat.chat_errors import ModelError, PackageDefect
+from workflows.chat.providers.script import Script, read_script
 from workflows.outcome import OutcomeKind
 
 TOOL = {"tool_calls": [{"name": "note"}]}

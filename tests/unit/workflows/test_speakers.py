@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule
-from workflows.chat.manager import MAX_SHOWN_CONVERSATION, MAX_TURN_TEXT, find_choice
-from workflows.chat.script import ScriptClient
+from workflows.chat.providers.script import ScriptClient
+from workflows.chat.routing.speaker_manager import MAX_SHOWN_CONVERSATION, MAX_TURN_TEXT, find_choice
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeKind
-from workflows.package.models import USER
+from workflows.package.normal_form.package_model import USER
 
 COMPLETED, NO_TRANSITION, MAX_TURNS = OutcomeKind.COMPLETED, OutcomeKind.NO_TRANSITION, OutcomeKind.MAX_TURNS
 CHOOSING = ["RoundRobinPattern", "RandomPattern", "AutoPattern"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from workflows.context.bounded_expression import StepBudget, TooMuchWorkError
 from workflows.context.context_variables import ContextVariables
-from workflows.context.standing_answers import find_standing_answer
+from workflows.context.expressions.bounded_expression import StepBudget, TooMuchWorkError
+from workflows.context.state.standing_answers import find_standing_answer
 
 YES, NO = {"verdict": "yes"}, {"verdict": "no"}
 SMALL = {"when": "arguments.amount <= `50`", "answer": YES}

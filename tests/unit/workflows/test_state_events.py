@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, faults, load, rule, write_tool
-from workflows.chat.asking import Exchange
-from workflows.chat.conversation import close_conversation, run_conversation
+from workflows.chat.chat_loop import close_conversation, run_conversation
+from workflows.chat.model_call.exchange import Exchange
 from workflows.outcome import Outcome, OutcomeKind
 
 CODE = """
@@ -107,7 +107,10 @@ A_ENDS = [rule("A", "terminate")]
 async def test_a_call_counts_whatever_came_of_it(tmp_path: Path, entries: list[Any], fired: bool) -> None:
     rules = [rule("A", "B", "${count} == 1"), rule("A", "terminate"), rule("B", "terminate")]
     calling = chat(
-        tmp_path, counted_state({"type": "tool_call", "tool": "pay"}), rules, answers={"A": [*entries, {"text": "done"}]}
+        tmp_path,
+        counted_state({"type": "tool_call", "tool": "pay"}),
+        rules,
+        answers={"A": [*entries, {"text": "done"}]},
     )
 
     _, kept = await calling.run()
@@ -245,7 +248,9 @@ async def test_a_moment_is_over_after_its_steps(tmp_path: Path) -> None:
         {"trigger": "before_chat", "file": "steps.py", "function": "write"},
         {"trigger": "after_chat", "file": "steps.py", "function": "raising"},
     ]
-    moved = phase(transition_on("before_chat", "seen", from_="written"), transition_on("after_chat", "closed", from_="seen"))
+    moved = phase(
+        transition_on("before_chat", "seen", from_="written"), transition_on("after_chat", "closed", from_="seen")
+    )
     stepping = chat(tmp_path, moved, A_ENDS, tools={"tools": TOOLS, "lifecycle_tools": steps})
 
     _, kept = await stepping.run_to_its_close()

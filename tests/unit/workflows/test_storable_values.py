@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
-from workflows.context import storable_values
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import HIDDEN, Redactor
-from workflows.context.storable_values import (
+from workflows.context.values import storable_values
+from workflows.context.values.storable_values import (
     CIRCLE,
     MAX_BYTES,
     MAX_TEXT_CHARACTERS,

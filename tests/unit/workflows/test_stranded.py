@@ -8,7 +8,7 @@ import pytest
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule
 from workflows.outcome import Outcome, OutcomeKind, is_success
-from workflows.package.models import Pattern
+from workflows.package.normal_form.package_model import Pattern
 
 NEVER, JUDGED = "${x} == 'never'", {"condition_type": "string_llm"}
 # A says "go" in its first turn only, so that the variable holds for one hand-off.
@@ -54,7 +54,11 @@ def playing(folder: Path, *rules: Any, answers: Any = None, **orchestrator: Any)
         pytest.param([rule("A", "B", "it is ready", **JUDGED)], {}, "A", True, id="a model never judges so"),
         pytest.param([rule("A", "B", "${go}"), rule("B", "A")], TOOL_TEXT, "ABA", False, id="a loop that was left"),
         pytest.param(
-            [rule("A", "B", "${go}"), rule("A", "C", NEVER), rule("B", "A")], TOOL_TEXT, "ABA", False, id="one of two held"
+            [rule("A", "B", "${go}"), rule("A", "C", NEVER), rule("B", "A")],
+            TOOL_TEXT,
+            "ABA",
+            False,
+            id="one of two held",
         ),
         pytest.param(
             [rule("A", "B", "${go}"), rule("B", "C"), rule("C", "B", NEVER)],

@@ -9,11 +9,11 @@ import pytest
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import load, rule
 from tests.unit.workflows.test_output_models import fields, model_named
-from workflows.chat.output_models import ReplyMismatch
-from workflows.chat.structured_replies import MAX_OBJECT_STARTS, parse_reply
+from workflows.chat.agents.output_models import ReplyMismatch
+from workflows.chat.model_call.structured_replies import MAX_OBJECT_STARTS, parse_reply
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
-from workflows.package.structured import ListOf, Scalar
+from workflows.package.normal_form.structured_outputs import ListOf, Scalar
 
 GOOD = '{"refund": true, "why": "broken"}'
 BAD = '{"refund": "perhaps"}'

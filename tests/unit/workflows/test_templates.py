@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from workflows.context.templates import fill_prompt
+from workflows.context.expressions.prompt_templates import fill_prompt
 
 SEEN = ("tier", "order", "note", "empty", "my-name")
 VALUES: dict[str, Any] = {

@@ -11,11 +11,11 @@ import pytest
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import load, write_tool
 from tests.unit.workflows.test_auto_tools import SAVE, automatic
-from workflows.chat.errors import NeedsHuman
-from workflows.chat.invoking import PackageCodeError
-from workflows.chat.live import Conversation, LiveTurn
-from workflows.chat.tool_calls import measure_call
-from workflows.chat.tool_functions import ToolRefused
+from workflows.chat.chat_errors import NeedsHuman
+from workflows.chat.chat_state import Conversation, LiveTurn
+from workflows.chat.package_code.invocation import PackageCodeError
+from workflows.chat.tools.tool_call_record import measure_call
+from workflows.chat.tools.tool_functions import ToolRefused
 from workflows.context.redaction import Redactor
 from workflows.spans import NO_SPANS
 

@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.workflows.chats import THREADS
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.errors import PackageDefect
-from workflows.chat.invoking import TOOL_TIMEOUT_S, PackageCodeError
-from workflows.chat.tool_functions import ToolFunction, ToolRefused, load_tool_functions
-from workflows.chat.tool_modules import PackageModules
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.invocation import TOOL_TIMEOUT_S, PackageCodeError
+from workflows.chat.package_code.package_modules import PackageModules
+from workflows.chat.tools.tool_functions import ToolFunction, ToolRefused, load_tool_functions
 from workflows.context.context_variables import ContextVariables
 from workflows.package.loader import load_package
-from workflows.package.models import Package, Tool
+from workflows.package.normal_form.package_model import Package, Tool
 
 HEAD = "from typing import Annotated, Any, Literal, Optional\n"
 RUNTIME = {

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from workflows.chat.thread_jobs import ToolStopped
-from workflows.chat.tool_threads import NoThreadFreeError, ToolThreads
+from workflows.chat.package_code.thread_jobs import ToolStopped
+from workflows.chat.package_code.tool_threads import NoThreadFreeError, ToolThreads
 
 ROOT = Path(__file__).parents[3]
 
@@ -125,7 +125,7 @@ async def test_a_call_that_ends_in_that_moment_disturbs_no_other() -> None:
 async def test_a_thread_that_ignores_its_stop_is_replaced_until_it_returns(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("workflows.chat.tool_threads.STOP_GRACE_S", 0.01)
+    monkeypatch.setattr("workflows.chat.package_code.tool_threads.STOP_GRACE_S", 0.01)
     pool, release = ToolThreads(1), threading.Lock()
     release.acquire()
 
@@ -141,7 +141,7 @@ async def test_a_thread_that_ignores_its_stop_is_replaced_until_it_returns(
 
 
 async def test_no_more_are_replaced_than_the_pool_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.chat.tool_threads.STOP_GRACE_S", 0.0)
+    monkeypatch.setattr("workflows.chat.package_code.tool_threads.STOP_GRACE_S", 0.0)
     pool, release = ToolThreads(1), threading.Lock()
     release.acquire()
 
@@ -178,7 +178,7 @@ class LockTakingFunction:
 async def test_a_thread_that_returns_at_last_serves_the_next_waiting_call(
     pool: ToolThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.chat.tool_threads.STOP_GRACE_S", 0.0)
+    monkeypatch.setattr("workflows.chat.package_code.tool_threads.STOP_GRACE_S", 0.0)
     locks = [threading.Lock() for _ in range(4)]
     for lock in locks:
         lock.acquire()
@@ -320,7 +320,7 @@ def test_a_tool_that_hangs_does_not_hold_up_the_exit_of_the_process() -> None:
         "import asyncio, sys, threading, types\n"
         "light = sys.modules['workflows.chat'] = types.ModuleType('workflows.chat')  # without AG2\n"
         "light.__path__ = ['workflows/chat']\n"
-        "from workflows.chat.tool_threads import ToolThreads\n"
+        "from workflows.chat.package_code.tool_threads import ToolThreads\n"
         "lock = threading.Lock()\n"
         "lock.acquire()\n"
         "try: asyncio.run(ToolThreads(1).run(lock.acquire, name='t', timeout_s=0.1))\n"

@@ -19,10 +19,10 @@ from ag2.events import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.chat.incidents import Incident
-from workflows.chat.messages import CONTINUE_MESSAGE, to_history, build_messages
-from workflows.chat.transcript import Turn, record_events
-from workflows.context.storable_values import storable_text
+from workflows.chat.history.messages import CONTINUE_MESSAGE, build_messages, to_history
+from workflows.chat.history.transcript import Turn, record_events
+from workflows.chat.package_code.incidents import Incident
+from workflows.context.values.storable_values import storable_text
 
 CALL = ToolCallEvent(id="c1", name="read", arguments='{"region": "eu"}')
 EVENTS: list[BaseEvent] = [

@@ -13,13 +13,18 @@ from ag2.events import ModelResponse, ToolCallEvent, ToolCallsEvent
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.normal_form import agents, package, tool
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.live import LiveTurn
-from workflows.chat.messages import to_history, build_messages
-from workflows.chat.script import ScriptClient
-from workflows.chat.transfers import MAX_DESCRIPTION_CHARACTERS, TransferTool, describe_transfers, build_transfer_tools
+from workflows.chat.chat_state import LiveTurn
+from workflows.chat.history.messages import build_messages, to_history
+from workflows.chat.providers.script import ScriptClient
+from workflows.chat.routing.transfers import (
+    MAX_DESCRIPTION_CHARACTERS,
+    TransferTool,
+    build_transfer_tools,
+    describe_transfers,
+)
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
-from workflows.package.models import Package, Rule
+from workflows.package.normal_form.package_model import Package, Rule
 
 NOTE = """
 def note(text: str, context_variables=None) -> str:
@@ -90,7 +95,9 @@ SANDBOX = Rule("A", "B", judgement="in the Sandbox")
 def test_a_judged_text_is_filled_and_hidden_with_its_names(
     rules: list[Rule], context: dict[str, Any], described: str | None
 ) -> None:
-    assert offered_tools(judging_package(*rules), **context) == ({} if described is None else {"transfer_to_B": described})
+    assert offered_tools(judging_package(*rules), **context) == (
+        {} if described is None else {"transfer_to_B": described}
+    )
 
 
 def test_ends_with_different_reasons_are_different_tools() -> None:
@@ -106,7 +113,9 @@ def test_ends_with_different_reasons_are_different_tools() -> None:
 
 def test_names_are_what_providers_take_and_each_is_another() -> None:
     names = ["Café-Guide", "Caf__Guide", "Caf_-Guide", "名", "N" * 64, "N" * 63, "a-b_C9"]
-    checked = package(agents=agents("A", *names), rules=tuple(Rule("A", name, judgement=f"to {name}") for name in names))
+    checked = package(
+        agents=agents("A", *names), rules=tuple(Rule("A", name, judgement=f"to {name}") for name in names)
+    )
 
     made = offered_tools(checked)
 

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import load, write_tool
 from workflows.context.context_variables import ContextVariables
-from workflows.context.derived import derive_states
-from workflows.context.observing import ObservedToolResult, TurnObservation
-from workflows.package.models import Package
+from workflows.context.state.state_derivation import derive_states
+from workflows.context.state.state_transitions import ObservedToolResult, TurnObservation
+from workflows.package.normal_form.package_model import Package
 
 ASK = {"type": "ui_response", "tool": "approve", "response_key": "verdict"}
 PAY = {"type": "tool_response", "tool": "approve", "response_key": "verdict"}
@@ -23,7 +23,9 @@ def gate(*transitions: dict[str, Any], declared: str = "string", default: Any = 
     return {"type": declared, "source": {"type": "state", "default": default, "transitions": list(transitions)}}
 
 
-def transition_to(target: Any, trigger: Mapping[str, Any] = ASK, *, start: Any = "pending", match: Any = None) -> dict[str, Any]:
+def transition_to(
+    target: Any, trigger: Mapping[str, Any] = ASK, *, start: Any = "pending", match: Any = None
+) -> dict[str, Any]:
     return {"from": start, "to": target, "trigger": {**trigger, **({} if match is None else {"match": match})}}
 
 
@@ -150,20 +152,50 @@ ANY_ANSWER = {"type": "tool_response", "tool": "approve"}
         (True, [transition_to("a", match={"equals": "x"}), {"to": "b", "trigger": {**ASK, "match": {"equals": "x"}}}]),
         (True, [transition_to("a", match={"equals": "x"}), {"from": "pending", "trigger": ASK}]),
         (True, [transition_to("a", ANY_ANSWER), transition_to("b", PAY, match={"equals": "x"})]),
-        (True, [transition_to("a", ANY_ANSWER, match={"equals": {"verdict": "x"}}), transition_to("b", PAY, match={"equals": "x"})]),
-        (True, [transition_to("a", {**ANY_ANSWER, "status": "any"}), transition_to("b", {**ANY_ANSWER, "status": "error"})]),
+        (
+            True,
+            [
+                transition_to("a", ANY_ANSWER, match={"equals": {"verdict": "x"}}),
+                transition_to("b", PAY, match={"equals": "x"}),
+            ],
+        ),
+        (
+            True,
+            [
+                transition_to("a", {**ANY_ANSWER, "status": "any"}),
+                transition_to("b", {**ANY_ANSWER, "status": "error"}),
+            ],
+        ),
         (True, [transition_to("a", ANSWER_TRIGGER), transition_to("b", ANSWER_TRIGGER)]),
         (False, [transition_to("a"), transition_to("b")]),
         (False, [transition_to("a", match={"equals": "yes"}), transition_to("b", match={"equals": "no"})]),
         (False, [transition_to("a", match={"equals": True}), transition_to("b", match={"equals": "no"})]),
         (False, [transition_to("a", match={"any": True}), transition_to("b", match={"any": True}, start="a")]),
-        (False, [transition_to("a", match={"any": True}), transition_to("b", {**ASK, "tool": "other"}, match={"any": True})]),
-        (False, [transition_to("a", match={"any": True}), transition_to("b", {**ASK, "response_key": "why"}, match={"any": True})]),
+        (
+            False,
+            [
+                transition_to("a", match={"any": True}),
+                transition_to("b", {**ASK, "tool": "other"}, match={"any": True}),
+            ],
+        ),
+        (
+            False,
+            [
+                transition_to("a", match={"any": True}),
+                transition_to("b", {**ASK, "response_key": "why"}, match={"any": True}),
+            ],
+        ),
         (False, [transition_to("a", match={"any": True}), transition_to("a", match={"equals": "x"})]),
         (False, [transition_to("a"), {"trigger": ASK}]),
-        (False, [transition_to("a", ANY_ANSWER, match={"equals": "x"}), transition_to("b", PAY, match={"equals": "x"})]),
+        (
+            False,
+            [transition_to("a", ANY_ANSWER, match={"equals": "x"}), transition_to("b", PAY, match={"equals": "x"})],
+        ),
         (False, [transition_to("a", ANY_ANSWER), transition_to("b", {**ANY_ANSWER, "status": "error"})]),
-        (False, [transition_to("a", ANSWER_TRIGGER), transition_to("b", {**ANSWER_TRIGGER, "match": {"contains": "N"}})]),
+        (
+            False,
+            [transition_to("a", ANSWER_TRIGGER), transition_to("b", {**ANSWER_TRIGGER, "match": {"contains": "N"}})],
+        ),
         (False, [{"to": "a", "trigger": ANSWER_TRIGGER}, {"from": "a", "to": "b", "trigger": ANSWER_TRIGGER}]),
     ],
 )
@@ -188,7 +220,9 @@ def test_an_ambiguous_pair_is_reported_once_with_both_ends(tmp_path: Path) -> No
 
 
 def test_more_transitions_than_are_compared_are_reported(tmp_path: Path) -> None:
-    many = gate(*(transition_to(number, match={"equals": number}) for number in range(300)), declared="integer", default=-1)
+    many = gate(
+        *(transition_to(number, match={"equals": number}) for number in range(300)), declared="integer", default=-1
+    )
 
     assert warning_texts(package(tmp_path, many), "not_compared", "ambiguous_transitions") == [
         ("warning", "not_compared", "definitions.gate")

@@ -6,9 +6,9 @@ import pytest
 from jsonschema import Draft7Validator
 
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading.triggers import read_triggers
-from workflows.package.schemas.all import build_schema
-from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.readers.triggers_reader import read_triggers
+from workflows.package.schemas.package_schemas import build_schema
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 ENTRIES: dict[str, dict[str, Any]] = {
     "schedule": {"type": "schedule", "apps": ["acme"], "every": "1h"},

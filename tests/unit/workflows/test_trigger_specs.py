@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
-from workflows.package.reading.triggers import read_triggers
-from workflows.package.trigger_specs.change import ChangeSpec
-from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.kinds import TriggerSpec
-from workflows.package.trigger_specs.schedule import ScheduleSpec
-from workflows.package.trigger_specs.values import format_duration, parse_duration
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from workflows.package.readers.triggers_reader import read_triggers
+from workflows.package.trigger_specs.change_spec import ChangeSpec
+from workflows.package.trigger_specs.form_spec import FormSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.spec_values import format_duration, parse_duration
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 HOOK = {"type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:S"}}
 CHANGE = {"type": "database_condition", "apps": ["acme"], "database": "d", "collection": "c"}

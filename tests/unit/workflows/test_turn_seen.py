@@ -7,12 +7,12 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.live import Conversation
-from workflows.chat.meter import RunMeter
-from workflows.chat.transcript import Turn, tool_results
+from workflows.chat.chat_state import Conversation
+from workflows.chat.history.transcript import Turn, tool_results
+from workflows.chat.model_call.metered_client import RunMeter
 from workflows.chat.turn import observe_turn
 from workflows.context.context_variables import ContextVariables
-from workflows.context.observing import ObservedToolResult
+from workflows.context.state.state_transitions import ObservedToolResult
 from workflows.outcome import OutcomeKind
 
 PAY = """

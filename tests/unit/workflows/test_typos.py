@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.packages import errors, load, rule, finding_keys
-from workflows.context.conditions import ConditionError, compile_condition
+from tests.unit.workflows.packages import errors, finding_keys, load, rule
+from workflows.context.expressions.routing_conditions import ConditionError, compile_condition
 from workflows.package.findings import Finding, Findings
-from workflows.package.models import Package
+from workflows.package.normal_form.package_model import Package
 
 ENTITY: dict[str, Any] = {
     "type": "data_entity",

@@ -13,28 +13,28 @@ from hypothesis import strategies as st
 
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.normal_form import (
-    H,
     FindingKey,
+    H,
     agents,
-    findings_of,
     findings_after_an_error,
+    findings_of,
     messages,
     package,
     rules,
     tool,
 )
 from tests.unit.workflows.packages import write_tool
-from workflows.context.conditions import compile_condition
+from workflows.context.expressions.routing_conditions import compile_condition
 from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.context.observers.handoff import HandoffTrigger
 from workflows.context.observers.lifecycle import LifecycleTrigger
 from workflows.context.observers.user_text import UserTextTrigger
-from workflows.context.observing import UNSET, Transition, StateTrigger
-from workflows.package.checks.possible_values import END_MOMENTS
-from workflows.package.checks.waiting_rules import find_unsatisfiable_rules
+from workflows.context.state.state_transitions import UNSET, StateTrigger, Transition
+from workflows.package.checks.routing.unsatisfiable_rules import find_unsatisfiable_rules
+from workflows.package.checks.variables.possible_values import END_MOMENTS
 from workflows.package.findings import Findings
-from workflows.package.models import Hook, LifecycleTool, Limits, Package, Pattern, Rule, Variable
-from workflows.package.sources import (
+from workflows.package.normal_form.package_model import Hook, LifecycleTool, Limits, Package, Pattern, Rule, Variable
+from workflows.package.normal_form.variable_sources import (
     ComputedSource,
     DatabaseSource,
     EnvSource,
@@ -83,7 +83,11 @@ def state(*transitions: Transition, default: Any = "new", name: str = "v", **fie
 
 
 PLAN = variable("plan", StaticSource(), "free")
-STEP_TRANSITIONS = (text_transition("A", to="b"), text_transition("B", to="c", from_="b"), text_transition("B", to="z", from_="y"))
+STEP_TRANSITIONS = (
+    text_transition("A", to="b"),
+    text_transition("B", to="c", from_="b"),
+    text_transition("B", to="z", from_="y"),
+)
 STEP = state(*STEP_TRANSITIONS)
 
 WIDE = [state(*(text_transition("A", to=str(each)) for each in range(20)), name=name) for name in "uvw"]
@@ -109,7 +113,9 @@ NEVER = [
     conditional("${v} == 'gone' or ${v} == 'lost'", STEP),
     conditional("${v} == 'b' and ${plan} == 'pro'", STEP, PLAN),
     conditional("${v} == 'b' and ${v} == 'c'", STEP),
-    conditional("${v} == 'true'", state(text_transition("A"), default=False, type="string")),  # what it becomes is no text
+    conditional(
+        "${v} == 'true'", state(text_transition("A"), default=False, type="string")
+    ),  # what it becomes is no text
     conditional("${app_id} == 'a' and ${app_id} == 'b'"),
     conditional("1 == ${n} and ${run_id} and ${n} == true", variable("n", RuntimeSource())),
     conditional("${v} == 'yes'", state(user_transition("yes"))),
@@ -158,7 +164,10 @@ MAY_HOLD = [
     conditional("${v} == 'b'", STEP),
     conditional("${v} == 'c'", STEP),
     conditional("${v} == 'go'", state(transition_on(LifecycleTrigger("after_agent", "A"), "go"))),
-    conditional("${v} == 'go'", state(transition_on(LifecycleTrigger("after_chat"), "go"), transition_on(HandoffTrigger("B"), "go"))),
+    conditional(
+        "${v} == 'go'",
+        state(transition_on(LifecycleTrigger("after_chat"), "go"), transition_on(HandoffTrigger("B"), "go")),
+    ),
     conditional("${v} == 'go'", state(transition_on(HandoffTrigger("terminate"), "go"))),
     conditional("${v} == null", STEP),
     conditional("${v} == 'new' and ${v} != 'b'", STEP),
@@ -300,7 +309,9 @@ def test_production_changes_nothing_of_it() -> None:
 def test_large_packages_are_checked_in_time() -> None:
     """A chain of agents, each of which unlocks the next one; many rules over many values."""
     names = [f"a{number}" for number in range(150)]
-    chain = {f"v{number}": state(text_transition(name, to="go"), name=f"v{number}") for number, name in enumerate(names[:-1])}
+    chain = {
+        f"v{number}": state(text_transition(name, to="go"), name=f"v{number}") for number, name in enumerate(names[:-1])
+    }
     steps = [f"{one} > {two} if ${{v{number}}} == 'go'" for number, (one, two) in enumerate(pairwise(names))]
     states = [text_transition(names[0], to=str(number), from_=str(number - 1)) for number in range(1, 190)]
     many = [f"{names[0]} > terminate if ${{w}} == 'x{number}'" for number in range(300)]
@@ -361,7 +372,8 @@ def test_no_rule_that_waits_for_ever_holds_in_any_chat(
         orchestrator={"limits": Limits(max_turns=8), "pattern": pattern},
     )
     never = [
-        compile_condition(checked.rules[index].condition or "") for index in find_unsatisfiable_rules(checked, Findings()).reasons
+        compile_condition(checked.rules[index].condition or "")
+        for index in find_unsatisfiable_rules(checked, Findings()).reasons
     ]
     script = {"answers": said, "default": {"text": "on"}}
     with tempfile.TemporaryDirectory() as folder:

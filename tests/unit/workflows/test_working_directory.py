@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows.chat.working_directory import WorkingDirectory
+from workflows.chat.package_code.working_directory import WorkingDirectory
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests.unit.workflows.contexts import FACTS, FakeDocuments, package
-from workflows.context.documents import DocumentTarget, WriteRefusedError, WriteTooSlowError
-from workflows.context.external.reader import refuse_external_read
-from workflows.context.loading import ContextSources, load_context
-from workflows.context.missing import ContextError, ContextUnavailableError
+from workflows.context.context_loader import ContextSources, load_context
+from workflows.context.documents.document_access import DocumentTarget, WriteRefusedError, WriteTooSlowError
+from workflows.context.external.external_reader import refuse_external_read
+from workflows.context.reads.missing_values import ContextError, ContextUnavailableError
 
 PLACE = {"database_name": "shop", "collection": "orders"}
 ORDER: dict[str, Any] = {

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.packages import load
-from workflows.context.documents import DocumentWrite, WriteRefusedError
-from workflows.context.writes import key_facts, success_writes, turn_writes
-from workflows.package.models import Package, Variable
-from workflows.package.sources import ComputedSource, EntitySource, Source, StateSource, WriteStrategy, WriteTarget
+from workflows.context.documents.document_access import DocumentWrite, WriteRefusedError
+from workflows.context.documents.document_writes import key_facts, success_writes, turn_writes
+from workflows.package.normal_form.package_model import Package, Variable
+from workflows.package.normal_form.variable_sources import (
+    ComputedSource,
+    EntitySource,
+    Source,
+    StateSource,
+    WriteStrategy,
+    WriteTarget,
+)
 
 FACTS = {"app_id": "acme", "enterprise_id": "acme", "user_id": "u1", "customer_id": 17}
 
@@ -43,7 +50,9 @@ def test_an_immediate_entity_is_due_after_the_turn_that_changed_it(small: Packag
     package = with_variables(small, customer=entity(target()), other=StateSource())
     context = {"customer": {"name": "Ada", "email": None}, "other": {"name": "x"}}
 
-    assert turn_writes(package, {"customer", "other"}, context, FACTS) == (document_write({"name": "Ada", "email": None}),)
+    assert turn_writes(package, {"customer", "other"}, context, FACTS) == (
+        document_write({"name": "Ada", "email": None}),
+    )
     assert turn_writes(package, {"other"}, context, FACTS, is_first_turn=True) == ()
     assert success_writes(package, {"customer"}, context, FACTS) == ()
 

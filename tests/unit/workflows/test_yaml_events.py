@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from workflows.package.raw.yaml_events import MAX_DEPTH, read_yaml
+from workflows.package.files.yaml_reader import MAX_DEPTH, read_yaml
 
 
 @pytest.mark.parametrize(

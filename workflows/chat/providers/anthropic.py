@@ -5,11 +5,11 @@ from typing import Any, cast
 from ag2.config.anthropic import AnthropicConfig
 from anthropic import APIConnectionError, APIError, APIStatusError, APITimeoutError
 
-from accounting.normalising import NORMALIZERS
-from workflows.chat.connections import pooled_client
-from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, status_error, unreadable_answer_error
+from accounting.token_normalization import NORMALIZERS
+from workflows.chat.chat_errors import ModelError
+from workflows.chat.providers.connections import pooled_client
 from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s
+from workflows.chat.providers.provider_errors import explain_transport, status_error, unreadable_answer_error
 from workflows.models_file import AnthropicModel
 
 NAME = "anthropic"

@@ -14,11 +14,11 @@ from botocore.eventstream import ParserError
 from botocore.parsers import ResponseParserError
 from botocore.tokens import FrozenAuthToken
 
-from accounting.normalising import NORMALIZERS
-from workflows.chat.connections import CONNECT_TIMEOUT_S
-from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, status_error
+from accounting.token_normalization import NORMALIZERS
+from workflows.chat.chat_errors import ModelError
+from workflows.chat.providers.connections import CONNECT_TIMEOUT_S
 from workflows.chat.providers.provider import MAX_CONNECTIONS, OpenModel, Provider, answer_timeout_s
+from workflows.chat.providers.provider_errors import explain_transport, status_error
 from workflows.models_file import BedrockModel
 
 NAME = "bedrock"
@@ -66,7 +66,9 @@ class SharedClientSession:
     async def create_client(self, service: str, **options: Any) -> AsyncIterator["SharedClientCall"]:
         async with self._open_lock:
             if self._client is None:
-                self._client = await self._exit_stack.enter_async_context(self._session.create_client(service, **options))
+                self._client = await self._exit_stack.enter_async_context(
+                    self._session.create_client(service, **options)
+                )
         call = SharedClientCall(self._client)
         try:
             yield call
@@ -110,7 +112,9 @@ class _BearerToken:
 def explain(error: Exception) -> ModelError | None:
     if isinstance(error, aws.ClientError):  # also of an error in the middle of a stream, which has no status
         meta = error.response.get("ResponseMetadata", {})
-        return status_error(NAME, meta.get("HTTPStatusCode", 200), error.response.get("Error"), meta.get("HTTPHeaders", {}))
+        return status_error(
+            NAME, meta.get("HTTPStatusCode", 200), error.response.get("Error"), meta.get("HTTPHeaders", {})
+        )
     if isinstance(error, aws.NoCredentialsError | aws.PartialCredentialsError):
         return ModelError(f"{NAME} cannot be asked: there is no api_key and no AWS identity here", transient=False)
     if isinstance(error, aws.CredentialRetrievalError | aws.TokenRetrievalError):

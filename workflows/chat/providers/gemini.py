@@ -6,10 +6,10 @@ import httpx
 from ag2.config.gemini import GeminiConfig
 from google.genai.errors import APIError
 
-from accounting.normalising import NORMALIZERS
-from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, status_error
+from accounting.token_normalization import NORMALIZERS
+from workflows.chat.chat_errors import ModelError
 from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s, httpx_options
+from workflows.chat.providers.provider_errors import explain_transport, status_error
 from workflows.models_file import GeminiModel
 
 NAME = "gemini"

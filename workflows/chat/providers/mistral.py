@@ -7,12 +7,17 @@ from typing import Any
 from ag2.config.mistral import MistralConfig
 from mistralai.client.errors import MistralError, NoResponseError, ResponseValidationError
 
-from accounting.normalising import NORMALIZERS
-from workflows.chat.connections import pooled_client
-from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, status_error, server_message, unreadable_answer_error
+from accounting.token_normalization import NORMALIZERS
+from workflows.chat.chat_errors import ModelError
+from workflows.chat.providers.connections import pooled_client
 from workflows.chat.providers.prompt_cache import cache_key_parameter
 from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s
+from workflows.chat.providers.provider_errors import (
+    explain_transport,
+    server_message,
+    status_error,
+    unreadable_answer_error,
+)
 from workflows.models_file import MistralModel
 
 NAME = "mistral"
@@ -30,7 +35,11 @@ def open_model(spec: MistralModel, key: str | None) -> OpenModel:
         async_client=client,
     )
     return OpenModel(
-        config, client.aclose, answer_timeout_s(spec), spec.stream, cache_key_parameter if spec.sends_cache_key else None
+        config,
+        client.aclose,
+        answer_timeout_s(spec),
+        spec.stream,
+        cache_key_parameter if spec.sends_cache_key else None,
     )
 
 

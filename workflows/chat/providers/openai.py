@@ -5,13 +5,13 @@ from typing import Any
 
 from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
 
-from accounting.normalising import NORMALIZERS
-from workflows.chat.connections import pooled_client
-from workflows.chat.errors import ModelError
-from workflows.chat.providers.failures import explain_transport, status_error, unreadable_answer_error
+from accounting.token_normalization import NORMALIZERS
+from workflows.chat.chat_errors import ModelError
+from workflows.chat.providers.connections import pooled_client
 from workflows.chat.providers.openai_usage import ChatConfig
 from workflows.chat.providers.prompt_cache import CacheOption, cache_key_parameter
 from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s
+from workflows.chat.providers.provider_errors import explain_transport, status_error, unreadable_answer_error
 from workflows.models_file import HostedModel, OpenAIModel, XAIModel
 
 PLACEHOLDER_KEY = "none"  # a local server needs no key, but the library insists on one

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from accounting.normalising import NORMALIZERS
-from workflows.chat.connections import pooled_client
+from accounting.token_normalization import NORMALIZERS
+from workflows.chat.providers.connections import pooled_client
 from workflows.chat.providers.openai import client_options, explain
 from workflows.chat.providers.openai_usage import ResponsesConfig
 from workflows.chat.providers.prompt_cache import cache_key_parameter
@@ -18,7 +18,11 @@ def open_model(spec: OpenAIResponsesModel, key: str | None) -> OpenModel:
         options["max_output_tokens"] = spec.max_tokens
     config = ResponsesConfig(http_client=client, timeout=client.timeout, **options)
     return OpenModel(
-        config, client.aclose, answer_timeout_s(spec), spec.stream, cache_key_parameter if spec.sends_cache_key else None
+        config,
+        client.aclose,
+        answer_timeout_s(spec),
+        spec.stream,
+        cache_key_parameter if spec.sends_cache_key else None,
     )
 
 

@@ -98,7 +98,7 @@ def _responses_usage(reported: object) -> Usage:
 
 
 def _read_usage(reported: object, prompt: str, completion: str) -> Usage:
-    """What a server sent, whatever it is: `accounting.normalising` makes numbers of it."""
+    """What a server sent, whatever it is: `accounting.token_normalization` makes numbers of it."""
     of_prompt, of_completion = (getattr(reported, f"{name}_details", None) for name in (prompt, completion))
     return Usage(
         prompt_tokens=getattr(reported, prompt, None),

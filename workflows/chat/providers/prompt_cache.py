@@ -9,7 +9,7 @@ from typing import Any
 
 from ag2.config import LLMClient
 
-from workflows.chat.live import live_turn
+from workflows.chat.chat_state import live_turn
 
 CacheOption = Callable[[str], Mapping[str, Any]]
 """The option of a request that carries this key."""

@@ -11,8 +11,8 @@ from ag2.context import ConversationContext
 from ag2.events import BaseEvent, ModelResponse, Usage
 
 from accounting.usage import Tokens
-from workflows.chat.connections import CONNECT_TIMEOUT_S, MAX_IDLE_CONNECTIONS, IDLE_TIMEOUT_S
-from workflows.chat.errors import ModelError
+from workflows.chat.chat_errors import ModelError
+from workflows.chat.providers.connections import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, MAX_IDLE_CONNECTIONS
 from workflows.chat.providers.prompt_cache import CacheOption
 from workflows.models_file import HostedModel
 
@@ -75,7 +75,9 @@ def httpx_options(spec: HostedModel) -> dict[str, Any]:
     return {
         "timeout": httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
         "limits": httpx.Limits(
-            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS, keepalive_expiry=IDLE_TIMEOUT_S
+            max_connections=MAX_CONNECTIONS,
+            max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+            keepalive_expiry=IDLE_TIMEOUT_S,
         ),
         "follow_redirects": True,
     }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from accounting.normalising import NORMALIZERS
+from accounting.token_normalization import NORMALIZERS
 from workflows.chat.providers.openai import explain, open_model
 from workflows.chat.providers.provider import Provider
 
@@ -21,4 +21,8 @@ def cache_key_header(key: str) -> Mapping[str, Any]:
     return {"extra_headers": {"x-grok-conv-id": key}}
 
 
-PROVIDER = Provider(partial(open_model, address=DEFAULT_ADDRESS, cache_option=cache_key_header), partial(explain, NAME), NORMALIZERS[NAME])
+PROVIDER = Provider(
+    partial(open_model, address=DEFAULT_ADDRESS, cache_option=cache_key_header),
+    partial(explain, NAME),
+    NORMALIZERS[NAME],
+)

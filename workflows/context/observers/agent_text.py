@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
-from workflows.context.patterns import PatternError, check_pattern, is_exponential, search_pattern
-from workflows.package.reading.section import Section
+from workflows.context.expressions.text_patterns import PatternError, check_pattern, is_exponential, search_pattern
+from workflows.context.state.state_transitions import StateTrigger, TriggerMatch, TurnObservation
+from workflows.package.readers.section import Section
 
 MATCH_WAYS = ("equals", "contains", "regex")
 

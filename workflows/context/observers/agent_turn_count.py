@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
-from workflows.package.reading.section import Section
+from workflows.context.state.state_transitions import StateTrigger, TriggerMatch, TurnObservation
+from workflows.package.readers.section import Section
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
-from workflows.package.models import TERMINATE
-from workflows.package.reading.section import Section
-from workflows.package.reading.spelling import read_optional_name, normalize_speaker, used_field_name
+from workflows.context.state.state_transitions import StateTrigger, TriggerMatch, TurnObservation
+from workflows.package.normal_form.package_model import TERMINATE
+from workflows.package.readers.field_aliases import normalize_speaker, read_optional_name, used_field_name
+from workflows.package.readers.section import Section
 
 _SOURCE = ("from", "source_agent")
 _TARGET = ("to", "target_agent")

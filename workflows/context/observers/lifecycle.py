@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
-from workflows.package.models import Moment
-from workflows.package.reading.lifecycle_tools import TURN_MOMENTS, MOMENTS, report_agent_without_turn
-from workflows.package.reading.section import Section
-from workflows.package.reading.spelling import read_optional_name
+from workflows.context.state.state_transitions import StateTrigger, TriggerMatch, TurnObservation
+from workflows.package.normal_form.package_model import Moment
+from workflows.package.readers.field_aliases import read_optional_name
+from workflows.package.readers.section import Section
+from workflows.package.readers.tools.lifecycle_tools_reader import MOMENTS, TURN_MOMENTS, report_agent_without_turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 import workflows.context.observers as here
-from workflows.context.observing import StateTrigger
-from workflows.package.reading.section import Section
+from workflows.context.state.state_transitions import StateTrigger
+from workflows.package.readers.section import Section
 
 # None when the trigger cannot be read; why is among the section's findings then.
 ReadTrigger = Callable[[Section], StateTrigger | None]

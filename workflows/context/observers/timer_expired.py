@@ -5,9 +5,9 @@ Work, not wall-clock time: a run that waited in a queue, or is resumed, derives 
 
 from dataclasses import dataclass
 
-from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
-from workflows.package.reading.durations import read_duration_s
-from workflows.package.reading.section import Section
+from workflows.context.state.state_transitions import StateTrigger, TriggerMatch, TurnObservation
+from workflows.package.readers.durations import read_duration_s
+from workflows.package.readers.section import Section
 
 
 @dataclass(frozen=True, slots=True)

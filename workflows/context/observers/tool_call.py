@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
-from workflows.package.reading.section import Section
-from workflows.package.reading.spelling import read_optional_name
+from workflows.context.state.state_transitions import StateTrigger, TriggerMatch, TurnObservation
+from workflows.package.readers.field_aliases import read_optional_name
+from workflows.package.readers.section import Section
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from workflows.context.observers.agent_text import AgentTextTrigger, read_text_match
-from workflows.context.observing import TriggerMatch, StateTrigger, TurnObservation
-from workflows.package.models import USER
-from workflows.package.reading.section import Section
+from workflows.context.state.state_transitions import StateTrigger, TriggerMatch, TurnObservation
+from workflows.package.normal_form.package_model import USER
+from workflows.package.readers.section import Section
 
 
 @dataclass(frozen=True, slots=True)

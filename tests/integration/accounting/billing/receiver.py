@@ -97,7 +97,9 @@ class BillingReceiver:
 
 
 @asynccontextmanager
-async def billing_receiver(answer: Callable[[str], Answer] = lambda _: OK, *, port: int = 0) -> AsyncIterator[BillingReceiver]:
+async def billing_receiver(
+    answer: Callable[[str], Answer] = lambda _: OK, *, port: int = 0
+) -> AsyncIterator[BillingReceiver]:
     receiver = BillingReceiver(answer=answer)
     serving: list[asyncio.Task[None]] = []
 

@@ -6,8 +6,14 @@ from typing import Any
 import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 
-from accounting.billing.batches import drop_batches, find_batches, find_last_delivery, replay_batches, find_unknown_ids
 from accounting.billing.outbox import BY_DUE, ClaimedBatch, Outbox, OutboxState, read_outbox_state
+from accounting.billing.outbox_batches import (
+    drop_batches,
+    find_batches,
+    find_last_delivery,
+    find_unknown_ids,
+    replay_batches,
+)
 from tests.unit.accounting.billing.rows import row
 from workers.store.run_store import RunStore
 
@@ -69,9 +75,7 @@ async def test_a_batch_is_claimed_by_one_sender_only(store: RunStore, outbox: Ou
     assert sorted(batch.id for batch in batches) == [batch["_id"] for batch in await documents(store)]
 
 
-async def test_the_claim_of_a_dead_sender_is_taken_over_with_the_same_bytes(
-    store: RunStore, outbox: Outbox
-) -> None:
+async def test_the_claim_of_a_dead_sender_is_taken_over_with_the_same_bytes(store: RunStore, outbox: Outbox) -> None:
     await outbox.add([row()], None)
     first = await claim_batch(outbox)
     assert await outbox.claim() is None
@@ -151,9 +155,7 @@ async def test_the_state_counts_what_waits_and_what_is_dead(store: RunStore, out
     assert await find_last_delivery(store.database) is not None
 
 
-async def test_dead_batches_are_replayed_or_dropped_delivered_ones_replayed(
-    store: RunStore, outbox: Outbox
-) -> None:
+async def test_dead_batches_are_replayed_or_dropped_delivered_ones_replayed(store: RunStore, outbox: Outbox) -> None:
     for number in range(3):
         await outbox.add([row(number)], None)
     dead, delivered = await claim_batch(outbox), await claim_batch(outbox)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ops.supervisor import role_command
+from ops.processes.supervisor import role_command
 from tests.integration.accounting.billing.receiver import HANGS, OK, SECRET, Answer, BillingReceiver, billing_receiver
 from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage, wait_until

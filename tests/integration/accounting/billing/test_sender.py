@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.billing import posting
-from accounting.billing.batches import find_batches, replay_batches
-from accounting.billing.endpoint import EndpointHealth, forget_failures, find_failures
+from accounting.billing import http_post
+from accounting.billing.delivery_backoff import DeliveryBackoff
+from accounting.billing.endpoint_health import EndpointHealth, find_failures, forget_failures
+from accounting.billing.http_post import create_http_client
 from accounting.billing.outbox import Outbox, read_outbox_state
-from accounting.billing.pace import DeliveryBackoff
-from accounting.billing.posting import create_http_client
+from accounting.billing.outbox_batches import find_batches, replay_batches
 from accounting.billing.sender import IDLE_INTERVAL_S, UNSIGNED_INTERVAL_S, BillingSender
 from tests.integration.accounting.billing.receiver import (
     HANGS,
@@ -23,13 +23,13 @@ from tests.integration.accounting.billing.receiver import (
     SECRET,
     Answer,
     BillingReceiver,
-    random_failures,
     billing_receiver,
+    random_failures,
     refusal,
 )
 from tests.integration.stage import wait_until
 from tests.unit.accounting.billing.rows import row
-from triggers.schedule.billing import post_bills
+from triggers.schedule.scheduler_role import post_bills
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 
@@ -73,7 +73,9 @@ async def billing(store: RunStore) -> AsyncIterator[Billing]:
         def sender(url: str, *secrets: str, pace: DeliveryBackoff = HASTY) -> BillingSender:
             given = secrets or (SECRET,)
             endpoint = EndpointHealth(store.database, url, pace)
-            return BillingSender(outbox, endpoint, http, secrets=lambda: given, backoff=pace, stop=stop, chance=lambda: 0.0)
+            return BillingSender(
+                outbox, endpoint, http, secrets=lambda: given, backoff=pace, stop=stop, chance=lambda: 0.0
+            )
 
         yield Billing(store, outbox, sender, stop)
 
@@ -190,10 +192,10 @@ async def test_a_dead_batch_is_replayed_when_the_endpoint_is_mended(billing: Bil
 async def test_an_answer_without_an_end_counts_by_its_status_and_fills_no_memory(
     billing: Billing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posting, "READS_WITHIN_S", 1_000)
+    monkeypatch.setattr(http_post, "READ_TIMEOUT_S", 1_000)
     await billing.rows(1)
     async with billing_receiver(lambda _: Answer(endless=True)) as receiver:
-        await billing.sender(receiver.url, pace=replace(HASTY, answers_within_s=1.0)).post_next()
+        await billing.sender(receiver.url, pace=replace(HASTY, answer_timeout_s=1.0)).post_next()
 
     assert (await billing.only_batch())["state"] == "delivered"
 
@@ -201,7 +203,7 @@ async def test_an_answer_without_an_end_counts_by_its_status_and_fills_no_memory
 async def test_an_endpoint_that_never_answers_is_given_up_in_time(billing: Billing) -> None:
     await billing.rows(1)
     async with billing_receiver(lambda _: HANGS) as receiver:
-        await billing.sender(receiver.url, pace=replace(HASTY, answers_within_s=0.2)).post_next()
+        await billing.sender(receiver.url, pace=replace(HASTY, answer_timeout_s=0.2)).post_next()
 
     assert (await billing.only_batch())["last_failure"]["what"] == "no answer within 0.2 s"
 
@@ -258,7 +260,9 @@ async def test_an_endpoint_that_is_gone_gets_nothing_until_it_is_resumed(billing
         assert trouble["gone_at"] is not None
         assert {(batch["state"], batch["failures"]) for batch in await billing.batches()} == {("pending", 0)}
 
-        await EndpointHealth(billing.store.database, receiver.url, HASTY).record_success()  # another post, under way since before
+        await EndpointHealth(
+            billing.store.database, receiver.url, HASTY
+        ).record_success()  # another post, under way since before
         assert await sender.post_next() == IDLE_INTERVAL_S
         receiver.answer = lambda _: OK
         assert await forget_failures(billing.store.database, receiver.url) == 1
@@ -321,7 +325,7 @@ async def test_a_batch_that_was_posted_and_not_marked_is_posted_again_unchanged(
     async with billing_receiver() as receiver:
         sender = billing.sender(receiver.url)
         with monkeypatch.context() as patched:
-            patched.setattr(Outbox, "delivered", away)
+            patched.setattr(Outbox, "mark_delivered", away)
             with pytest.raises(AutoReconnect):
                 await sender.post_next()
         assert await sender.post_next() == IDLE_INTERVAL_S

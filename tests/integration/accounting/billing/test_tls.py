@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from accounting.billing.endpoint import EndpointHealth
+from accounting.billing.delivery_backoff import DeliveryBackoff
+from accounting.billing.endpoint_health import EndpointHealth
+from accounting.billing.http_post import create_http_client
 from accounting.billing.outbox import Outbox
-from accounting.billing.pace import DeliveryBackoff
-from accounting.billing.posting import create_http_client
 from accounting.billing.sender import BillingSender
-from ops.doctor.billing import check_billing
+from ops.doctor.billing_checks import check_billing
 from tests.integration.accounting.billing.receiver import SECRET, billing_receiver
 from tests.integration.workers.broker_servers import Certificates, tls_in_front_of
 from tests.unit.accounting.billing.rows import row
@@ -38,7 +38,9 @@ async def test_only_an_endpoint_with_a_trusted_certificate_gets_anything(
             pace = DeliveryBackoff(delays_s=(0.0,), max_endpoint_pause_s=0.0)
             async with create_http_client() as http:
                 endpoint, stop = EndpointHealth(store.database, url, pace), asyncio.Event()
-                await BillingSender(outbox, endpoint, http, secrets=lambda: [SECRET], backoff=pace, stop=stop).post_next()
+                await BillingSender(
+                    outbox, endpoint, http, secrets=lambda: [SECRET], backoff=pace, stop=stop
+                ).post_next()
             batch = await store.database["outbox"].find_one({}) or {}
             return str(batch["state"])
 

@@ -14,16 +14,22 @@ from typing import Any
 
 import pytest
 
-from accounting.billing.event import FIELDS
-from accounting.billing.exporting import RowFilter, count_rows, to_csv_row, to_json_line, read_ledger_rows
+from accounting.billing.batch_signature import parse_signing_keys, sign_headers
+from accounting.billing.billing_event import FIELDS
+from accounting.billing.ledger_export import (
+    RowFilter,
+    count_rows,
+    read_ledger_rows,
+    resend_rows,
+    to_csv_row,
+    to_json_line,
+)
 from accounting.billing.outbox import Outbox
-from accounting.billing.resending import resend_rows
-from accounting.billing.signature import sign_headers, parse_signing_keys
-from accounting.csv_lines import format_csv_line
+from accounting.infra.csv_lines import format_csv_line
 from accounting.ledger.ledger import Ledger
 from accounting.prices import Price, PriceTable
-from accounting.totals.reading import usage_totals
 from accounting.totals.roll_up import RollUp
+from accounting.totals.usage_query import usage_totals
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
 from tests.integration.accounting.billing.receiver import SECRET
 from tests.integration.accounting.ledger_rows import give_up_open_rows

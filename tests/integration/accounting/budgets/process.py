@@ -9,13 +9,13 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.asking import PlannedCall, Settle
 from accounting.budgets.budget import Budget, parse_budget
-from accounting.budgets.holder import ReserverIdentity
-from accounting.budgets.keeper import BudgetService
-from accounting.budgets.of_run import RunBudgets
-from accounting.budgets.standing import BudgetStatus, read_statuses
-from accounting.budgets.store import BudgetStore
+from accounting.budgets.budget_status import BudgetStatus, read_statuses
+from accounting.budgets.budget_store import BudgetStore
+from accounting.budgets.reservation_types import PlannedCall, Settle
+from accounting.budgets.run_budgets import RunBudgets
+from accounting.budgets.service import BudgetService
+from accounting.budgets.window_accounts import ReserverIdentity
 from accounting.ledger.ledger import Ledger
 from accounting.prices import Price, PriceTable
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
@@ -38,7 +38,9 @@ class ReservingProcess:
         self.calls = 0
         self.made: list[ModelCall] = []
 
-    def run(self, *, app_id: str = "acme", workflow: str = "Digest", used: int = 0, is_new: bool = False) -> "ReservingRun":
+    def run(
+        self, *, app_id: str = "acme", workflow: str = "Digest", used: int = 0, is_new: bool = False
+    ) -> "ReservingRun":
         """`is_new`: it has asked no model yet."""
         return ReservingRun(self, replace(OWNER, app_id=app_id, workflow=workflow), used, is_new=is_new)
 

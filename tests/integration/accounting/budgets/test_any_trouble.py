@@ -8,11 +8,11 @@ from random import Random
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import account, mending, of_run
-from accounting.budgets.asking import BudgetBusyError, BudgetExhaustedError
-from accounting.budgets.mending import KEPT_AFTER_S, LOST_AFTER_S, BudgetReconciler
-from accounting.budgets.standing import read_statuses
-from accounting.budgets.window_commands import RESERVATION_TTL_S
+from accounting.budgets import reconcile, run_budgets, window_accounts
+from accounting.budgets.budget_status import read_statuses
+from accounting.budgets.reconcile import KEPT_AFTER_S, LOST_AFTER_S, BudgetReconciler
+from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError
+from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.process import ReservingProcess, recorded_spending, set_budget
 from tests.integration.accounting.budgets.test_reserving import LossyWindowStore
 from workers.store.run_store import RunStore
@@ -98,9 +98,9 @@ async def test_through_any_trouble_the_spending_equals_the_ledger(
     store: RunStore, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("LEAVE_AFTER_S", 0.1), ("FLUSH_AFTER_S", 0.02), ("TRY_AGAIN_S", 0.02)):
-        monkeypatch.setattr(account, name, seconds)
-    monkeypatch.setattr(mending, "AGAIN_AFTER_S", 0.05)
-    monkeypatch.setattr(of_run, "ROOM_WITHIN_S", 1.0)
+        monkeypatch.setattr(window_accounts, name, seconds)
+    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", 0.05)
+    monkeypatch.setattr(run_budgets, "ROOM_WITHIN_S", 1.0)
     await set_budget(store, LIMIT, app_id="*")
     await set_budget(store, 2 * LIMIT, app_id=None, workflow="Digest")
     trouble = Trouble(store, Random(seed))

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
-from accounting.budgets import estimate_store, shared_estimates
-from accounting.budgets.asking import BudgetExhaustedError
-from accounting.budgets.estimate_store import ESTIMATES, EstimateStore
-from accounting.budgets.estimating import DEFAULT_ANSWER_TOKENS, MAX_OBSERVATIONS, EstimateKey
-from accounting.budgets.mending import BudgetReconciler
-from tests.integration.accounting.budgets.process import ReservingProcess, recorded_spending, set_budget, budget_status
+from accounting.budgets import estimates
+from accounting.budgets.estimates import DEFAULT_ANSWER_TOKENS, ESTIMATES, MAX_OBSERVATIONS, EstimateKey, EstimateStore
+from accounting.budgets.reconcile import BudgetReconciler
+from accounting.budgets.reservation_types import BudgetExhaustedError
+from tests.integration.accounting.budgets.process import ReservingProcess, budget_status, recorded_spending, set_budget
 from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
 
@@ -120,7 +119,7 @@ async def test_a_running_process_looks_up_unknown_models_beside_its_call(store: 
 
 async def test_much_is_written_in_few_commands_by_itself(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is killed writes no more when it ends."""
-    monkeypatch.setattr(shared_estimates, "WRITE_EVERY_S", 0.2)
+    monkeypatch.setattr(estimates, "WRITE_EVERY_S", 0.2)
     process = await open_process(store)
     commands: list[int] = []
     add = EstimateStore.add
@@ -157,7 +156,7 @@ async def test_processes_add_to_what_others_have_learnt_and_the_last_calls_stay(
 async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
     store: RunStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(estimate_store, "STORE_WITHIN_S", 0.3)
+    monkeypatch.setattr(estimates, "STORE_WITHIN_S", 0.3)
     nowhere: AsyncMongoClient[Any] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
     process = await open_process(store)
     estimates = process.keeper._estimate_store
@@ -181,7 +180,7 @@ async def test_the_last_of_it_is_not_waited_for_when_the_store_hangs(
     process = await open_process(store)
     await process.run().call(tokens=TOKENS, prompt=PROMPT)
     monkeypatch.setattr(EstimateStore, "add", lambda *_: asyncio.Event().wait())
-    monkeypatch.setattr("accounting.budgets.keeper.CLOSES_WITHIN_S", 0.3)
+    monkeypatch.setattr("accounting.budgets.service.CLOSES_WITHIN_S", 0.3)
 
     await asyncio.wait_for(process.close(), 3)
 
@@ -203,7 +202,7 @@ async def test_estimates_of_calls_that_are_made_no_more_are_deleted(
     await BudgetReconciler(store.database).run_pass(Counter())
     assert await left() == {"young", "old"}
 
-    monkeypatch.setattr(estimate_store, "MAX_KEPT", 1)
+    monkeypatch.setattr(estimates, "MAX_KEPT", 1)
     await BudgetReconciler(store.database).run_pass(Counter())
     assert await left() == {"young"}
     assert list(await EstimateStore(store.database).read_newest()) == [EstimateKey("script", "m", "Digest", "young")]
@@ -222,7 +221,7 @@ async def test_a_start_reads_the_newest_and_no_more_than_its_bound(
         for number in range(20)
     ]
     await store.database[ESTIMATES].insert_many(kept)
-    monkeypatch.setattr(estimate_store, "MAX_READ", 5)
+    monkeypatch.setattr(estimates, "MAX_READ", 5)
 
     read = await EstimateStore(store.database).read_newest()
 

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import account, mending
-from accounting.budgets.mending import AGAIN_AFTER_S, WINDOW_RETENTION, KEPT_AFTER_S, LOST_AFTER_S, BudgetReconciler
-from accounting.budgets.places import BudgetWindow
-from accounting.budgets.standing import read_statuses
-from accounting.budgets.window_commands import RESERVATION_TTL_S, WindowReply, ProcessShare
-from accounting.budgets.window_store import WindowStore
+from accounting.budgets import reconcile, window_accounts
+from accounting.budgets.budget_status import read_statuses
+from accounting.budgets.effective_budgets import BudgetWindow
+from accounting.budgets.reconcile import AGAIN_AFTER_S, KEPT_AFTER_S, LOST_AFTER_S, WINDOW_RETENTION, BudgetReconciler
+from accounting.budgets.window_store import RESERVATION_TTL_S, ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.process import (
     ReservingProcess,
     age_windows,
+    budget_status,
     recorded_spending,
     set_budget,
-    budget_status,
     wait_for_status,
 )
 from tests.integration.stage import wait_until
@@ -74,7 +73,7 @@ async def test_a_reservation_of_a_dead_process_holds_to_its_end_and_no_longer(
 async def test_spending_a_dead_process_never_reported_is_summed_from_its_rows(
     store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account, "FLUSH_AFTER_S", 3600)
+    monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 3600)
     await set_budget(store, 10_000)
     dead = ReservingProcess(store)
     await dead.run().begin()  # its answer never arrives
@@ -129,7 +128,10 @@ async def test_a_process_that_slept_returns_renamed_and_no_call_counts_twice(sto
     await sleeper.run().call(tokens=25)
 
     assert sleeper.holder.id != name
-    assert (await recorded_spending(store, holder=name), await recorded_spending(store, holder=sleeper.holder.id)) == (150, 25)
+    assert (await recorded_spending(store, holder=name), await recorded_spending(store, holder=sleeper.holder.id)) == (
+        150,
+        25,
+    )
     await age_windows(store, 20)
     await reconcile_budgets(store)
     await wait_for_status(store, "all is told, once", lambda now: now.spent == 175)
@@ -140,7 +142,9 @@ async def test_a_process_that_slept_returns_renamed_and_no_call_counts_twice(sto
     assert (await window(store))["holders"] == {}
 
 
-async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(store: RunStore, process: ReservingProcess) -> None:
+async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(
+    store: RunStore, process: ReservingProcess
+) -> None:
     await set_budget(store, 100_000)
     run = process.run()
     begun = await run.begin()
@@ -152,7 +156,10 @@ async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(store:
     await run.end(begun, tokens=20)
 
     assert process.holder.id != name
-    assert (await recorded_spending(store, holder=name), await recorded_spending(store, holder=process.holder.id)) == (20, 1)
+    assert (await recorded_spending(store, holder=name), await recorded_spending(store, holder=process.holder.id)) == (
+        20,
+        1,
+    )
     await age_windows(store, AGAIN_AFTER_S + 1)
     await reconcile_budgets(store)
     await wait_for_status(store, "both are told", lambda now: now.spent == 21)
@@ -178,7 +185,7 @@ async def test_a_process_that_stops_during_calls_leaves_them_to_the_ledger(
 async def test_an_idle_process_leaves_and_rejoins_and_counts_each_call_once(
     store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account, "LEAVE_AFTER_S", 0.1)
+    monkeypatch.setattr(window_accounts, "LEAVE_AFTER_S", 0.1)
     await set_budget(store, 100_000)
     for n in range(1, 4):
         await process.run().call(tokens=100)
@@ -202,7 +209,9 @@ class DroppedCommands(WindowStore):
 
     lost: str = ""
 
-    async def send_share(self, place: BudgetWindow, part: ProcessShare, asked: Sequence[int] = (), *, limit: int | None = None) -> WindowReply:
+    async def send_share(
+        self, place: BudgetWindow, part: ProcessShare, asked: Sequence[int] = (), *, limit: int | None = None
+    ) -> WindowReply:
         if "send" in self.lost:
             raise AutoReconnect
         return await super().send_share(place, part, asked, limit=limit)
@@ -216,7 +225,7 @@ class DroppedCommands(WindowStore):
 async def test_a_process_unsure_whether_it_left_loses_no_later_spending(
     store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account, "LEAVE_AFTER_S", 0.05)
+    monkeypatch.setattr(window_accounts, "LEAVE_AFTER_S", 0.05)
     await set_budget(store, 1000, soft=True)
     process.keeper.accounts._windows = wire = DroppedCommands(store.database)
     wire.lost = "leave"
@@ -235,7 +244,9 @@ async def test_a_process_unsure_whether_it_left_loses_no_later_spending(
     await wait_for_status(store, "both are told", lambda now: now.spent == 150)
 
 
-async def test_a_process_has_left_though_its_last_command_never_arrived(store: RunStore, process: ReservingProcess) -> None:
+async def test_a_process_has_left_though_its_last_command_never_arrived(
+    store: RunStore, process: ReservingProcess
+) -> None:
     """Else it takes for told what is still in its entry, and writes over it when it comes back."""
     await set_budget(store, 1000)
     [applying] = await process.keeper.cache.effective_budgets("acme", "Digest")
@@ -282,7 +293,9 @@ async def test_reported_spending_stays_after_its_rows_are_pruned(store: RunStore
     assert (await budget_status(store)).spent == 100
 
 
-async def test_calls_that_began_before_the_budget_count_when_they_end(store: RunStore, process: ReservingProcess) -> None:
+async def test_calls_that_began_before_the_budget_count_when_they_end(
+    store: RunStore, process: ReservingProcess
+) -> None:
     """Until they are looked up again."""
     run = process.run()
     begun = await run.begin()
@@ -333,7 +346,7 @@ async def test_earlier_spending_is_looked_up_once_without_reservations(
 
     await reconcile_budgets(store)
 
-    monkeypatch.setattr("accounting.budgets.standing.recorded_before", None)
+    monkeypatch.setattr("accounting.budgets.budget_status.recorded_before", None)
     spent = {each.budget.id: each.spent for each in await read_statuses(store.database)}
     assert spent == {
         "app:*/total/tokens": 0,
@@ -346,9 +359,9 @@ async def test_earlier_spending_is_looked_up_once_without_reservations(
 
 async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     apps = ("a", "b", "c")
-    monkeypatch.setattr(account, "FLUSH_AFTER_S", 3600)
-    monkeypatch.setattr(mending, "MOST", 1)
-    monkeypatch.setattr(mending, "AGAIN_AFTER_S", -1)  # the first is due again when the next pass comes
+    monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 3600)
+    monkeypatch.setattr(reconcile, "MAX_WINDOWS", 1)
+    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", -1)  # the first is due again when the next pass comes
     before = ReservingProcess(store)
     begun = [(before.run(app_id=app), await before.run(app_id=app).begin()) for app in apps]
     for app in apps:

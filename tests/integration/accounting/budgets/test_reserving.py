@@ -12,22 +12,21 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import AutoReconnect, PyMongoError
 
-from accounting.budgets import account, definitions, mending, of_run, window_store
-from accounting.budgets.asking import BudgetBusyError, BudgetExhaustedError, BudgetHoldError
-from accounting.budgets.mending import BudgetReconciler
-from accounting.budgets.places import BudgetWindow
-from accounting.budgets.standing import read_statuses
-from accounting.budgets.store import BudgetStore
-from accounting.budgets.window_commands import WindowReply, ProcessShare
-from accounting.budgets.window_store import WindowStore
+from accounting.budgets import effective_budgets, reconcile, run_budgets, window_accounts, window_store
+from accounting.budgets.budget_status import read_statuses
+from accounting.budgets.budget_store import BudgetStore
+from accounting.budgets.effective_budgets import BudgetWindow
+from accounting.budgets.reconcile import BudgetReconciler
+from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError, BudgetHoldError
+from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.process import (
-    ReservedCall,
     Database,
+    ReservedCall,
     ReservingProcess,
+    budget_status,
     call_of,
     recorded_spending,
     set_budget,
-    budget_status,
     wait_for_status,
 )
 from tests.integration.stage import wait_until
@@ -39,7 +38,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 async def nowhere(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
     """A store that is away, and is not waited for."""
-    monkeypatch.setattr(definitions, "READ_WITHIN_S", 0.3)
+    monkeypatch.setattr(effective_budgets, "READ_WITHIN_S", 0.3)
     monkeypatch.setattr(window_store, "STORE_WITHIN_S", 0.3)
     client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
     yield client["nowhere"]
@@ -84,7 +83,9 @@ async def test_of_fifty_calls_in_two_processes_as_many_go_as_the_budget_allows(
     assert (now.spent, now.reserved, now.is_exhausted) == (1000, 0, True)
 
 
-async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(store: RunStore, process: ReservingProcess) -> None:
+async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(
+    store: RunStore, process: ReservingProcess
+) -> None:
     """Not one after the other: each would last as long as all of them together."""
     await set_budget(store, 2000)
     await process.run().call(tokens=100)
@@ -130,7 +131,7 @@ async def test_a_call_waits_for_those_that_hold_the_room_and_gets_the_rest(
 async def test_a_long_wait_ends_as_busy_and_holds_nothing(
     store: RunStore, processes: list[ReservingProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(of_run, "ROOM_WITHIN_S", 0.4)
+    monkeypatch.setattr(run_budgets, "ROOM_WITHIN_S", 0.4)
     await set_budget(store, 600)
     await processes[0].run().begin(prompt=300)
 
@@ -141,9 +142,7 @@ async def test_a_long_wait_ends_as_busy_and_holds_nothing(
     assert (await budget_status(store)).reserved == 600
 
 
-async def test_a_caller_that_gives_up_leaves_nothing_reserved(
-    store: RunStore, process: ReservingProcess
-) -> None:
+async def test_a_caller_that_gives_up_leaves_nothing_reserved(store: RunStore, process: ReservingProcess) -> None:
     await set_budget(store, 100_000)
     run = process.run()
 
@@ -177,7 +176,7 @@ async def test_one_app_does_not_touch_the_other_ones_budget(store: RunStore, pro
 async def test_an_apps_own_budget_precedes_the_per_app_one_and_both_count(
     store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(definitions, "READ_EVERY_S", 0.0)
+    monkeypatch.setattr(effective_budgets, "READ_EVERY_S", 0.0)
     await set_budget(store, 100, app_id="*")
     own = await set_budget(store, 300)
 
@@ -232,7 +231,7 @@ async def test_a_soft_budget_stops_nothing_and_logs_each_threshold_once(
 async def test_a_higher_limit_is_warned_of_anew(
     store: RunStore, process: ReservingProcess, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(definitions, "READ_EVERY_S", 0.0)
+    monkeypatch.setattr(effective_budgets, "READ_EVERY_S", 0.0)
     await set_budget(store, 100)
     with caplog.at_level(logging.WARNING):
         await process.run().call(tokens=100)
@@ -257,7 +256,9 @@ async def test_what_was_spent_before_the_budget_was_set_counts(store: RunStore, 
     await other.close()
 
 
-async def test_a_run_is_stopped_at_its_own_budget_by_what_it_has_used_itself(store: RunStore, process: ReservingProcess) -> None:
+async def test_a_run_is_stopped_at_its_own_budget_by_what_it_has_used_itself(
+    store: RunStore, process: ReservingProcess
+) -> None:
     await set_budget(store, 1000, window="run")
 
     assert await gather_outcomes([process.run(used=999).call()]) == (1, 0)
@@ -356,7 +357,7 @@ async def test_what_was_spent_before_a_budget_that_was_first_used_unasked_counts
     await process.close()
     assert len(account_of) == 1
 
-    monkeypatch.setattr(mending, "AGAIN_AFTER_S", -1)
+    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", -1)
     await BudgetReconciler(store.database).run_pass(Counter())
 
     assert (await budget_status(store)).spent == 410
@@ -393,7 +394,7 @@ async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(
     process = ReservingProcess(store, fails_open=True)
     await process.keeper.cache.effective_budgets("acme", "Digest")
     process.move_to(nowhere)
-    monkeypatch.setattr(of_run, "ROOM_WITHIN_S", 0.6)
+    monkeypatch.setattr(run_budgets, "ROOM_WITHIN_S", 0.6)
     run, planned = process.run(), process.plan_call()
 
     settle = await run.budgets.reserve(planned)
@@ -432,7 +433,9 @@ class LossyWindowStore(WindowStore):
         self.every = every
         self.commands = 0
 
-    async def send_share(self, place: BudgetWindow, part: ProcessShare, asked: Any = (), *, limit: int | None = None) -> WindowReply:
+    async def send_share(
+        self, place: BudgetWindow, part: ProcessShare, asked: Any = (), *, limit: int | None = None
+    ) -> WindowReply:
         answer = await super().send_share(place, part, asked, limit=limit)
         self._lose()
         return answer
@@ -448,9 +451,9 @@ class LossyWindowStore(WindowStore):
 
 
 async def test_answers_that_get_lost_change_no_sum(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account, "TRY_AGAIN_S", 0.01)
-    monkeypatch.setattr(account, "FLUSH_AFTER_S", 0.01)
-    monkeypatch.setattr(account, "LEAVE_AFTER_S", 0.02)
+    monkeypatch.setattr(window_accounts, "TRY_AGAIN_S", 0.01)
+    monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 0.01)
+    monkeypatch.setattr(window_accounts, "LEAVE_AFTER_S", 0.02)
     await set_budget(store, 100_000)
     process = ReservingProcess(store)
     losing = LossyWindowStore(store)
@@ -465,7 +468,9 @@ async def test_answers_that_get_lost_change_no_sum(store: RunStore, monkeypatch:
             made += 1
 
     assert made >= 10
-    await wait_for_status(store, "all is told and nothing held", lambda now: (now.spent, now.reserved) == (10 * made, 0))
+    await wait_for_status(
+        store, "all is told and nothing held", lambda now: (now.spent, now.reserved) == (10 * made, 0)
+    )
     await process.close()
     await wait_for_status(store, "nobody is in it", lambda now: (now.spent, now.reserved) == (10 * made, 0))
 
@@ -499,26 +504,24 @@ async def test_a_window_that_turns_has_all_its_room_again(store: RunStore) -> No
     await process.close()
 
 
-async def test_definitions_are_read_every_two_seconds_and_survive_an_outage(
-    store: RunStore, nowhere: Database
-) -> None:
-    known = definitions.BudgetCache(BudgetStore(store.database))
+async def test_definitions_are_read_every_two_seconds_and_survive_an_outage(store: RunStore, nowhere: Database) -> None:
+    known = effective_budgets.BudgetCache(BudgetStore(store.database))
     assert await known.effective_budgets("acme", "Digest") == ()
     await set_budget(store, 10)
     assert await known.effective_budgets("acme", "Digest") == ()
 
-    known._read_at -= definitions.READ_EVERY_S
+    known._read_at -= effective_budgets.READ_EVERY_S
     [found] = await known.effective_budgets("acme", "Digest")
 
     known._budgets = BudgetStore(nowhere)
-    known._read_at -= definitions.READ_EVERY_S
+    known._read_at -= effective_budgets.READ_EVERY_S
     assert await known.effective_budgets("acme", "Digest") == (found,)
 
 
 async def test_reservations_beyond_one_command_wait_in_order_and_retry(
     store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account, "MOST_ASKED", 3)
+    monkeypatch.setattr(window_accounts, "MAX_REQUESTS", 3)
     await set_budget(store, 600)
     holding = process.run()
     begun = await holding.begin(prompt=300)
@@ -537,7 +540,7 @@ async def test_reservations_beyond_one_command_wait_in_order_and_retry(
         return its._command_number >= first + 3
 
     await wait_until("they ask again", has_asked_again)
-    assert time.monotonic() - began >= 2 * account.ASK_AGAIN_S
+    assert time.monotonic() - began >= 2 * window_accounts.ASK_AGAIN_S
 
     await holding.end(begun, tokens=10)
     await asyncio.gather(*waiting)

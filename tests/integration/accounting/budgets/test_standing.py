@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from accounting.budgets.mending import BudgetReconciler
-from accounting.budgets.standing import read_statuses
-from accounting.budgets.store import BudgetStore
+from accounting.budgets.budget_status import read_statuses
+from accounting.budgets.budget_store import BudgetStore
+from accounting.budgets.reconcile import BudgetReconciler
 from tests.integration.accounting.budgets.process import ReservingProcess, budget, set_budget
 from workers.store.run_store import RunStore
 
@@ -185,7 +185,7 @@ async def test_of_many_budgets_each_costs_the_same(store: RunStore, monkeypatch:
         named[app_id] += 1
         return app_id
 
-    monkeypatch.setattr("accounting.budgets.budget._quoted", quoted)
+    monkeypatch.setattr("accounting.budgets.budget._quote_app_id", quoted)
 
     assert len(await read_statuses(store.database)) == 80
 

@@ -14,8 +14,8 @@ from ops.console.app import console_routes
 from tests.integration.stage import Stage, relay
 from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_package
 from triggers.api_keys import ApiKeys
-from triggers.role import open_role_context
-from workers.services import Services
+from triggers.role_context import open_role_context
+from workers.embedded_services import Services
 from workers.settings import Settings
 
 FORM_TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')

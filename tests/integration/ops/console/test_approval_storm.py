@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ops.supervisor import PROGRAM
+from ops.processes.supervisor import PROGRAM
 from tests.chaos.lengths import by_length
 from tests.integration.ops.console.conftest import Console, Visit
 from tests.integration.stage import Document, Stage, relay, wait_until
@@ -117,7 +117,9 @@ async def test_whatever_happens_nothing_is_paid_that_was_not_approved(console: C
     stage = console.stage
     visit = await console.visit("Grace", may=("approve",))
     await visit.allow_actions()
-    storm = ApprovalStorm(console, visit, await console.key("ops", may=("approve",)), seed=by_length(short=18, long=1818))
+    storm = ApprovalStorm(
+        console, visit, await console.key("ops", may=("approve",)), seed=by_length(short=18, long=1818)
+    )
     names = [storm.package(number) for number in range(RUNS)]
     stage.answers({f"Payer{number}": storm.replies() for number in range(RUNS)})
     storm.paid.touch()

@@ -7,14 +7,14 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from ops.console import asked
-from ops.console.pages import HEADERS
+from ops.console import query_params
+from ops.console.page_renderer import HEADERS
 from ops.console.sessions import COLLECTION
 from tests.integration.ops.console.conftest import ORDER_ID, Console, Visit, accept_run
 from tests.integration.stage import wait_until
 from triggers.api_keys import ApiKeys
 from triggers.register.trigger import Trigger
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 pytestmark = pytest.mark.integration
 
@@ -98,12 +98,10 @@ async def test_a_revoked_key_ends_its_sessions_within_a_second_or_two(console: C
     assert answer.headers["location"].startswith("/console/login?next=")
 
 
-async def test_a_key_that_opens_pages_too_fast_must_wait(
-    console: Console, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_key_that_opens_pages_too_fast_must_wait(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     hasty, other = await console.visit(), await console.visit()
-    monkeypatch.setattr("ops.console.desk.MOST_VIEWS_AT_ONCE", 3)
-    monkeypatch.setattr("ops.console.desk.VIEWS_PER_S", 0.01)
+    monkeypatch.setattr("ops.console.context.MAX_VIEW_BURST", 3)
+    monkeypatch.setattr("ops.console.context.MAX_VIEWS_PER_S", 0.01)
 
     answers = [await hasty.get("/console/runs/run_x") for _ in range(4)]
 
@@ -277,7 +275,7 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
     app_id = "shop/köln 50%"
     trigger = Trigger("Sales", FormSpec(name="far", inputs={"email": FormInput()}), app_id=app_id)
     await console.gateway.ground.triggers.create(trigger)
-    page = asked.trigger_path(trigger.id)
+    page = query_params.trigger_path(trigger.id)
     visit = await console.visit()
 
     assert f'href="{page}"' in (await visit.get("/console/triggers")).text
@@ -315,7 +313,7 @@ async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatc
 
     assert "more turns" not in (await visit.get(f"/console/runs/{run_id}")).text
     assert "inactive triggers" in (await visit.get("/console/")).text
-    monkeypatch.setattr("ops.console.overview.MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("ops.console.overview_page.MAX_TRIGGERS_SCANNED", 1)
     monkeypatch.setattr("workers.control.story.MOST_BYTES", 1_000)
     story = (await visit.get(f"/console/runs/{run_id}")).text
     assert (story.count('<li class="turn"'), "30 more turns" in story) == (20, True)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.integration.ops.console.asked import FREE, LARGER, MESSAGE, OLD, REFUND, insert_asking_run
 from tests.integration.ops.console.conftest import Console, Visit
+from tests.integration.ops.console.open_questions import FREE, LARGER, MESSAGE, OLD, REFUND, insert_asking_run
 from triggers.register.trigger import Trigger
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 pytestmark = pytest.mark.integration
 
@@ -209,7 +209,9 @@ async def test_unapproved_standing_answers_are_fired_by_no_other_key(console: Co
 
 async def test_standing_answers_absent_from_the_trigger_need_their_own_key(console: Console) -> None:
     answers = {"Refund": {"verdict": "yes"}}
-    run_id = await insert_asking_run(console, REFUND, state="failed", question=None, questions=None, ui_responses=answers)
+    run_id = await insert_asking_run(
+        console, REFUND, state="failed", question=None, questions=None, ui_responses=answers
+    )
     shop, grace = await console.visit("shop", "acme"), await approver(console)
     await shop.allow_actions()
 

@@ -10,17 +10,17 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from accounting.budgets.budget import parse_budget
-from accounting.budgets.store import BudgetStore
-from ops.console.desk import COOKIE_NAME
+from accounting.budgets.budget_store import BudgetStore
+from ops.console.context import COOKIE_NAME
 from ops.console.sessions import Sessions
-from tests.integration.ops.console.asked import FREE, LARGER, MESSAGE, REFUND, insert_asking_run
 from tests.integration.ops.console.conftest import Console, accept_run
+from tests.integration.ops.console.open_questions import FREE, LARGER, MESSAGE, REFUND, insert_asking_run
 from tests.integration.triggers.chromium import FAINT_TEXTS, HARD_TO_USE, WIDTH, chromium, watch
 from tests.integration.usage_rows import UsedCalls, insert_usage
 from triggers.api_keys import hash_key
-from triggers.register.record import Pause
 from triggers.register.trigger import Trigger
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from triggers.register.trigger_record import Pause
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 pytestmark = pytest.mark.integration
 

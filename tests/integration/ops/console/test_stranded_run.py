@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ops.exporter.ended_runs import RunLabels
-from ops.exporter.snapshot import SnapshotReader
+from ops.exporter.store_snapshot import SnapshotReader
 from tests.integration.ops.console.conftest import Console
 from tests.integration.stage import relay
 

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.triggers.gateway_server import Gateway, running_gateway
 from tests.integration.triggers.shared_gateway import empty_collections, shared_gateway
 from triggers.api_keys import ApiKeys
-from workers.services import Services
+from workers.embedded_services import Services
 from workers.settings import Settings
 
 

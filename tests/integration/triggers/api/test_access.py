@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.integration.triggers.api.conftest import ApiClient
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import Gateway
-from tests.integration.triggers.waiting import wait_until
 from triggers.api import keyring
 from triggers.api_keys import ApiKeys, parse_rate
 
@@ -118,9 +118,7 @@ async def test_a_key_is_good_until_it_expires(gateway: Gateway, keys: ApiKeys) -
     await wait_until(refused, "the key to expire", within_s=4)
 
 
-async def test_a_key_that_calls_too_often_gets_a_retry_after(
-    gateway: Gateway, keys: ApiKeys, acme: ApiClient
-) -> None:
+async def test_a_key_that_calls_too_often_gets_a_retry_after(gateway: Gateway, keys: ApiKeys, acme: ApiClient) -> None:
     slow = ApiClient(gateway, await keys.create("slow", "acme", rate=parse_rate("3/m")))
 
     answers = [await slow.get("/v1/runs") for _ in range(5)]
@@ -156,8 +154,8 @@ async def test_guessing_callers_are_slowed_down_and_good_keys_are_not(
 ) -> None:
     gateway = fresh_gateway
     acme = ApiClient(gateway, await ApiKeys(gateway.ground.database).create("acme shop", "acme"))
-    monkeypatch.setattr(keyring, "STRANGERS_BURST", 21)  # one of them is for the good key's first call
-    monkeypatch.setattr(keyring, "STRANGERS_PER_S", 0.01)
+    monkeypatch.setattr(keyring, "UNKNOWN_KEYS_BURST", 21)  # one of them is for the good key's first call
+    monkeypatch.setattr(keyring, "UNKNOWN_KEYS_PER_S", 0.01)
     assert (await acme.get("/v1/runs")).status_code == 200
 
     answers = await asyncio.gather(*(ApiClient(gateway, f"ua_{number:043}").get("/v1/runs") for number in range(30)))

@@ -8,7 +8,7 @@ from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.gateway_server import Gateway
 from triggers.api_keys import ApiKeys
 from triggers.register.trigger import Trigger
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,9 @@ from tests.integration.triggers.gateway_server import Gateway
 pytestmark = pytest.mark.integration
 
 
-async def test_every_operation_refuses_them_and_names_the_ones_that_it_has(gateway: Gateway, operator: ApiClient) -> None:
+async def test_every_operation_refuses_them_and_names_the_ones_that_it_has(
+    gateway: Gateway, operator: ApiClient
+) -> None:
     document = (await gateway.client.get("/openapi.json")).json()
     found = [(method, path, each) for path, methods in document["paths"].items() for method, each in methods.items()]
     assert len(found) > 15

@@ -341,7 +341,9 @@ async def test_a_replay_is_a_new_run_and_repeating_it_is_none(gateway: Gateway, 
     }
 
 
-async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(gateway: Gateway, boss: ApiClient) -> None:
+async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(
+    gateway: Gateway, boss: ApiClient
+) -> None:
     run_id = await boss.start()
     call = {"id": "1", "name": "refund", "arguments": '{"amount": 12}'}
     write = {"variable": "order", "database": "shop", "collection": "orders", "key": "_id", "key_value": "o-7"}

@@ -9,13 +9,13 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.write_concern import WriteConcern
 
-from ops.embedded.servers import embedded_servers
+from ops.embedded.embedded_servers import embedded_servers
 from tests.integration.triggers.api.conftest import ApiClient
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_package
 from tests.integration.triggers.test_outage import kill_mongod
-from tests.integration.triggers.waiting import wait_until
 from triggers.api_keys import ApiKeys
-from triggers.role import build_role_context
+from triggers.role_context import build_role_context
 from workers.broker.wakeups import Wakeups
 from workers.settings import Settings
 from workflows.package.catalog import Catalog
@@ -33,7 +33,9 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
             services.mongodb_url, tz_aware=True, serverSelectionTimeoutMS=100
         )
         database = client.get_database("unattended", write_concern=WriteConcern(w="majority", j=True))
-        ground = build_role_context(database, settings, catalog=Catalog(settings.packages), wakeups=Wakeups(lambda _: None))
+        ground = build_role_context(
+            database, settings, catalog=Catalog(settings.packages), wakeups=Wakeups(lambda _: None)
+        )
         await ground.store.ensure_indexes()
         async with serving(ground) as running:
             yield running

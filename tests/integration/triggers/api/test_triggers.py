@@ -9,9 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.integration.triggers.api.conftest import ApiClient
+from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import Gateway, sign_as_standard
-from tests.integration.triggers.waiting import wait_until
-from triggers.schedule.metrics import ScheduleMetrics
+from triggers.schedule.schedule_metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 
 pytestmark = pytest.mark.integration
@@ -332,7 +332,9 @@ async def test_a_webhook_that_was_made_over_http_takes_calls_until_it_is_removed
         return (await gateway.client.post("/hooks/acme/Sales/open", json={"n": 1})).status_code
 
     assert await call() == 404
-    made = await create_trigger(acme, {"name": "open", "type": "webhook", "verify": {"scheme": "none"}, "input": {"n": "=n"}})
+    made = await create_trigger(
+        acme, {"name": "open", "type": "webhook", "verify": {"scheme": "none"}, "input": {"n": "=n"}}
+    )
     await wait_until(lambda: _has_status(call(), 202), "it takes calls")
     await acme.call("DELETE", "/v1/triggers/Sales/open")
     await wait_until(lambda: _has_status(call(), 404), "it takes none")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from accounting.ledger.rows import COLLECTION
-from accounting.totals.reading import UsageFilter, usage_totals
 from accounting.totals.roll_up import RollUp
+from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.api.test_pages import pages
 from tests.integration.triggers.gateway_server import Gateway
 from tests.integration.usage_rows import UsedCalls, days, insert_usage
-from triggers.api import usage_listing
+from triggers.api import usage_rows
 from triggers.api.paging import Paging, make_cursor
 
 pytestmark = pytest.mark.integration
@@ -29,7 +29,13 @@ async def rows(client: ApiClient, query: str = "") -> list[dict[str, Any]]:
 async def test_a_row_has_all_that_the_command_shows(gateway: Gateway, operator: ApiClient) -> None:
     await insert_usage(
         gateway.ground.database,
-        [UsedCalls(), UsedCalls(status="estimated"), UsedCalls(status="missing"), UsedCalls(model="local"), UsedCalls("globex", model="local")],
+        [
+            UsedCalls(),
+            UsedCalls(status="estimated"),
+            UsedCalls(status="missing"),
+            UsedCalls(model="local"),
+            UsedCalls("globex", model="local"),
+        ],
     )
 
     acme, globex = await rows(operator)
@@ -123,7 +129,10 @@ async def test_years_without_a_call_are_not_asked_about_one_by_one(
     gateway: Gateway, operator: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long_ago = datetime(2016, 1, 1, 5, 30, tzinfo=UTC)
-    await insert_usage(gateway.ground.database, [UsedCalls(at=long_ago), UsedCalls("globex"), UsedCalls(at=long_ago + timedelta(days=3000))])
+    await insert_usage(
+        gateway.ground.database,
+        [UsedCalls(at=long_ago), UsedCalls("globex"), UsedCalls(at=long_ago + timedelta(days=3000))],
+    )
     await RollUp(gateway.ground.database).run_pass(Counter())
     asked: list[UsageFilter] = []
 
@@ -131,7 +140,7 @@ async def test_years_without_a_call_are_not_asked_about_one_by_one(
         asked.append(wanted)
         return await usage_totals(database, keys, wanted)
 
-    monkeypatch.setattr(usage_listing, "usage_totals", noted)
+    monkeypatch.setattr(usage_rows, "usage_totals", noted)
 
     found = await rows(operator, "?by=hour&app_id=acme&since=2016-01-01T05:15:00Z")
 
@@ -140,7 +149,9 @@ async def test_years_without_a_call_are_not_asked_about_one_by_one(
 
 
 async def test_a_page_may_be_csv_that_no_spreadsheet_calculates(gateway: Gateway, operator: ApiClient) -> None:
-    await insert_usage(gateway.ground.database, [UsedCalls("=cmd|' /C calc'!A0"), UsedCalls("acme,inc"), UsedCalls("x", model="local")])
+    await insert_usage(
+        gateway.ground.database, [UsedCalls("=cmd|' /C calc'!A0"), UsedCalls("acme,inc"), UsedCalls("x", model="local")]
+    )
 
     answer = await operator.get("/v1/usage?limit=2", headers={"accept": "text/csv"})
     after = await operator.get(answer.links["next"]["url"], headers={"accept": "text/csv;q=0.9, */*;q=0.1"})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.triggers.control.ground import control_context
-from triggers.role import RoleContext
+from triggers.role_context import RoleContext
 from workers.settings import Settings
 
 

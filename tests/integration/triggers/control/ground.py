@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.stage import relay, write_package
-from triggers.control.known import TriggerEntry
-from triggers.control.listing import TriggerFilter, iter_triggers
-from triggers.control.making import create_trigger
-from triggers.role import RoleContext, open_role_context
+from triggers.control.runtime_triggers import create_trigger
+from triggers.control.trigger_entry import TriggerEntry
+from triggers.control.trigger_listing import TriggerFilter, iter_triggers
+from triggers.role_context import RoleContext, open_role_context
 from workers.settings import Settings
 
 TRIGGERS: list[dict[str, Any]] = [
@@ -51,7 +51,9 @@ async def control_context(settings: Settings, folder: Path) -> AsyncIterator[Rol
         yield ground
 
 
-async def create_trigger(ground: RoleContext, app_id: str, spec: dict[str, Any] = FORM, *, workflow: str = "Sales") -> TriggerEntry:
+async def create_trigger(
+    ground: RoleContext, app_id: str, spec: dict[str, Any] = FORM, *, workflow: str = "Sales"
+) -> TriggerEntry:
     return await create_trigger(ground, workflow, app_id, spec, by="test")
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from accounting.budgets.budget import Budget
-from accounting.budgets.store import BudgetStore
+from accounting.budgets.budget_store import BudgetStore
 from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
 from tests.integration.triggers.control.ground import create_trigger
-from triggers.budget_pausing import BudgetPauser
-from triggers.control.naming import find_trigger
-from triggers.control.pausing import pause, end_pause
-from triggers.control.showing import show
-from triggers.role import RoleContext
+from triggers.budget_pauses import BudgetPauser
+from triggers.control.trigger_names import find_trigger
+from triggers.control.trigger_pauses import end_pause, pause
+from triggers.control.trigger_view import show
+from triggers.role_context import RoleContext
 
 pytestmark = pytest.mark.integration
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.integration.triggers.control.ground import EVERY_HOUR, create_trigger, runs
-from triggers.control.errors import UnfitTriggerError, UnknownTriggerError
-from triggers.control.firing import fire
-from triggers.control.naming import find_trigger
-from triggers.control.pausing import pause
-from triggers.control.showing import show
-from triggers.role import RoleContext
+from triggers.control.manual_fire import fire
+from triggers.control.trigger_errors import UnfitTriggerError, UnknownTriggerError
+from triggers.control.trigger_names import find_trigger
+from triggers.control.trigger_pauses import pause
+from triggers.control.trigger_view import show
+from triggers.role_context import RoleContext
 
 pytestmark = pytest.mark.integration
 

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.triggers.control.ground import FORM, ids, create_trigger
-from triggers.control.listing import TriggerFilter, iter_triggers, runtime_query
-from triggers.control.naming import find_trigger
-from triggers.control.pausing import pause
-from triggers.control.showing import show
-from triggers.role import RoleContext
+from tests.integration.triggers.control.ground import FORM, create_trigger, ids
+from triggers.control.trigger_listing import TriggerFilter, iter_triggers, runtime_query
+from triggers.control.trigger_names import find_trigger
+from triggers.control.trigger_pauses import pause
+from triggers.control.trigger_view import show
+from triggers.role_context import RoleContext
 
 pytestmark = pytest.mark.integration
 
@@ -89,7 +89,9 @@ async def test_a_page_in_the_midst_of_many_begins_behind_the_last_id(ground: Rol
 
 
 @pytest.mark.parametrize(
-    "wanted", [TriggerFilter(), TriggerFilter(app_id="acme"), TriggerFilter(type="form_submit"), TriggerFilter(workflow="Sales")], ids=str
+    "wanted",
+    [TriggerFilter(), TriggerFilter(app_id="acme"), TriggerFilter(type="form_submit"), TriggerFilter(workflow="Sales")],
+    ids=str,
 )
 async def test_a_page_of_many_reads_no_more_than_it_shows(ground: RoleContext, wanted: TriggerFilter) -> None:
     await create_trigger(ground, "acme")

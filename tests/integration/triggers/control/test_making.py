@@ -5,23 +5,23 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.triggers.control.ground import EVERY_HOUR, FORM, ids, create_trigger
-from triggers.control import making
-from triggers.control.errors import (
+from tests.integration.triggers.control.ground import EVERY_HOUR, FORM, create_trigger, ids
+from triggers.control import runtime_triggers
+from triggers.control.manual_fire import fire
+from triggers.control.runtime_triggers import create_trigger, edit, remove
+from triggers.control.trigger_errors import (
     EditedMeanwhileError,
     NotForThisKeyError,
     UnfitTriggerError,
     UnknownTriggerError,
     UnknownWorkflowError,
 )
-from triggers.control.firing import fire
-from triggers.control.listing import TriggerFilter
-from triggers.control.making import edit, create_trigger, remove
-from triggers.control.naming import find_exact, find_trigger, find_runtime_trigger
-from triggers.control.pausing import pause
-from triggers.control.showing import show
+from triggers.control.trigger_listing import TriggerFilter
+from triggers.control.trigger_names import find_exact, find_runtime_trigger, find_trigger
+from triggers.control.trigger_pauses import pause
+from triggers.control.trigger_view import show
 from triggers.register.trigger import Trigger
-from triggers.role import RoleContext
+from triggers.role_context import RoleContext
 from workers.control.errors import RefusedError
 
 pytestmark = pytest.mark.integration
@@ -160,7 +160,7 @@ async def test_what_another_version_wrote_is_shown_and_can_be_removed(ground: Ro
 
 
 async def test_an_apps_keys_make_so_many_and_no_more(ground: RoleContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "MOST_OF_AN_APP", 2)
+    monkeypatch.setattr(runtime_triggers, "MAX_TRIGGERS_PER_APP", 2)
     for number in range(2):
         await create_trigger(ground, "Sales", "acme", {**FORM, "name": f"f{number}"}, by="test", viewer="acme")
 

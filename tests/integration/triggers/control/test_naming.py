@@ -3,9 +3,9 @@
 import pytest
 
 from tests.integration.triggers.control.ground import FORM, create_trigger
-from triggers.control.errors import UnknownTriggerError
-from triggers.control.naming import find_trigger
-from triggers.role import RoleContext
+from triggers.control.trigger_errors import UnknownTriggerError
+from triggers.control.trigger_names import find_trigger
+from triggers.role_context import RoleContext
 from workers.control.errors import RefusedError
 
 pytestmark = pytest.mark.integration

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.integration.triggers.control.ground import create_trigger
-from triggers.control.errors import UnfitTriggerError, UnknownTriggerError
-from triggers.control.naming import find_trigger
-from triggers.control.pausing import pause, end_pause
-from triggers.control.showing import show
-from triggers.role import RoleContext
+from triggers.control.trigger_errors import UnfitTriggerError, UnknownTriggerError
+from triggers.control.trigger_names import find_trigger
+from triggers.control.trigger_pauses import end_pause, pause
+from triggers.control.trigger_view import show
+from triggers.role_context import RoleContext
 from workers.control.errors import RefusedError
 
 pytestmark = pytest.mark.integration

@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 
 from tests.integration.triggers.control.ground import create_trigger
-from triggers.control.errors import NotForThisKeyError, UnfitTriggerError
-from triggers.control.naming import find_trigger
-from triggers.control.pausing import pause
-from triggers.control.resuming import resume
-from triggers.control.showing import show
-from triggers.role import RoleContext
+from triggers.control.trigger_errors import NotForThisKeyError, UnfitTriggerError
+from triggers.control.trigger_names import find_trigger
+from triggers.control.trigger_pauses import pause, resume
+from triggers.control.trigger_view import show
+from triggers.role_context import RoleContext
 from workers.control.errors import RefusedError
 
 pytestmark = pytest.mark.integration

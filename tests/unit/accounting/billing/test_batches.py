@@ -31,7 +31,9 @@ def test_no_rows_are_no_batch() -> None:
 
 
 def test_a_row_that_was_counted_before_is_marked_as_corrected() -> None:
-    [(body, _)] = build_bodies([row(1), row(2, rollup=CORRECTS), {k: v for k, v in row(3).items() if k != "rollup"}], at=AT)
+    [(body, _)] = build_bodies(
+        [row(1), row(2, rollup=CORRECTS), {k: v for k, v in row(3).items() if k != "rollup"}], at=AT
+    )
 
     assert [event["corrects"] for event in events(body)] == [False, True, False]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.billing.event import FIELDS, to_billing_event
-from accounting.billing.exporting import to_csv_row, to_json_line
-from accounting.csv_lines import format_csv_line
+from accounting.billing.billing_event import FIELDS, to_billing_event
+from accounting.billing.ledger_export import to_csv_row, to_json_line
+from accounting.infra.csv_lines import format_csv_line
 from tests.unit.accounting.billing.rows import AT, row
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.billing.pace import DELAYS_S, DeliveryBackoff
-from accounting.retry_after import parse_retry_after
+from accounting.billing.delivery_backoff import DELAYS_S, DeliveryBackoff
+from accounting.infra.retry_after import parse_retry_after
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PACE = DeliveryBackoff()

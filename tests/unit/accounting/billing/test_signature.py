@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from accounting.billing.signature import sign_headers, parse_signing_keys
+from accounting.billing.batch_signature import parse_signing_keys, sign_headers
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = f"whsec_{base64.b64encode(bytes(range(64))).decode()}"

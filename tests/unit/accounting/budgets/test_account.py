@@ -8,13 +8,12 @@ from typing import cast
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import account as module
-from accounting.budgets.account import Account, AccountClosedError, WindowSpentError
+from accounting.budgets import window_accounts as module
 from accounting.budgets.budget import parse_budget
-from accounting.budgets.places import BudgetWindow, effective_budgets
-from accounting.budgets.store import StoredBudget
-from accounting.budgets.window_commands import WindowReply, ProcessShare
-from accounting.budgets.window_store import WindowStore
+from accounting.budgets.budget_store import StoredBudget
+from accounting.budgets.effective_budgets import BudgetWindow, effective_budgets
+from accounting.budgets.window_accounts import Account, AccountClosedError, WindowSpentError
+from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -33,7 +32,9 @@ class FakeWindows:
         self.spent = 0
         self.error: Exception | None = None
 
-    async def send_share(self, _: BudgetWindow, part: ProcessShare, asked: Sequence[int] = (), *, limit: int | None = None) -> WindowReply:
+    async def send_share(
+        self, _: BudgetWindow, part: ProcessShare, asked: Sequence[int] = (), *, limit: int | None = None
+    ) -> WindowReply:
         del limit
         self.parts.append(part)
         self.asks.append(asked)

@@ -3,9 +3,17 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from accounting.budgets.asking import PlannedCall
 from accounting.budgets.budget import Unit
-from accounting.budgets.estimating import MIN_OBSERVATIONS, DEFAULT_ANSWER_TOKENS, MAX_OBSERVATIONS, MAX_KEYS, EstimateKey, Estimates, Observation
+from accounting.budgets.estimates import (
+    DEFAULT_ANSWER_TOKENS,
+    MAX_KEYS,
+    MAX_OBSERVATIONS,
+    MIN_OBSERVATIONS,
+    EstimateKey,
+    Estimates,
+    Observation,
+)
+from accounting.budgets.reservation_types import PlannedCall
 from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall, Tokens, UsageStatus
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from accounting.budgets.alerts import describe_spent
 from accounting.budgets.budget import parse_budget
-from accounting.budgets.places import EffectiveBudget, BudgetWindow, effective_budgets
-from accounting.budgets.store import StoredBudget
-from accounting.budgets.telling import describe_spent
+from accounting.budgets.budget_store import StoredBudget
+from accounting.budgets.effective_budgets import BudgetWindow, EffectiveBudget, effective_budgets
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LONG_AGO = NOON - timedelta(days=30)
@@ -97,7 +97,11 @@ def test_a_window_is_over_from_its_end_on() -> None:
 
 
 def test_a_run_sees_its_apps_spending_and_not_that_of_a_shared_budget() -> None:
-    budgets = [stored_budget(app_id="*", window="month"), stored_budget(), stored_budget(app_id=None, workflow="Digest")]
+    budgets = [
+        stored_budget(app_id="*", window="month"),
+        stored_budget(),
+        stored_budget(app_id=None, workflow="Digest"),
+    ]
 
     said = [describe_spent(each.window_at(NOON), 12_345) for each in effective_budgets(budgets, "acme", "Digest")]
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accounting.budgets.budget import Window
-from accounting.budgets.windows import WindowSpan, window_span
+from accounting.budgets.window_calendar import WindowSpan, window_span
 
 TICK = timedelta(microseconds=1)
 # Those whose clocks do something unusual: at midnight, by half an hour, over the date line, back over midnight.

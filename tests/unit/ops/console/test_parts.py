@@ -8,20 +8,20 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from accounting.budgets.budget import parse_budget
-from accounting.budgets.standing import BudgetStatus
+from accounting.budgets.budget_status import BudgetStatus
 from accounting.usage import UsageTotals
-from ops.console import asked, budgets
-from ops.console.desk import check_origin
-from ops.console.entering import safe_console_path
-from ops.console.run_orders import possible_run_actions
-from ops.console.runbook import RUNBOOK_FILE, render_markdown
+from ops.console import budget_rows, query_params
+from ops.console.allowed_run_actions import possible_run_actions
+from ops.console.context import check_origin
+from ops.console.login import safe_console_path
+from ops.console.runbook_page import RUNBOOK_FILE, render_markdown
 from ops.console.sessions import Session
+from ops.console.template_filters import badge_html, format_seconds, format_usd_amount, moment_html, preview_html
 from ops.console.usage_chart import HEIGHT, draw_chart
-from ops.console.words import badge_html, moment_html, preview_html, format_seconds, format_usd_amount
 from tests.unit.docs.test_docs import slug
 from triggers.api.access import Caller
 from triggers.api_keys import ApiKey
-from triggers.gateway.problems import ProblemError
+from triggers.gateway.http_problems import ProblemError
 from workers.store.run import RunState
 
 
@@ -104,16 +104,16 @@ def test_only_a_run_that_waits_for_its_time_is_retried_now() -> None:
 
 
 def test_addresses_keep_an_apps_name_whatever_it_is() -> None:
-    assert asked.trigger_path("Sales/lead@a%2Fb") == "/console/triggers/Sales/lead%40a%252Fb"
-    assert asked.trigger_path("Sales/lead", app_id="a&b") == "/console/triggers/Sales/lead?app_id=a%26b"
-    assert asked.run_path("../x?y") == "/console/runs/..%2Fx%3Fy"
+    assert query_params.trigger_path("Sales/lead@a%2Fb") == "/console/triggers/Sales/lead%40a%252Fb"
+    assert query_params.trigger_path("Sales/lead", app_id="a&b") == "/console/triggers/Sales/lead?app_id=a%26b"
+    assert query_params.run_path("../x?y") == "/console/runs/..%2Fx%3Fy"
 
 
 def test_the_address_of_a_page_leads_to_it_again() -> None:
     path, query = "/console/triggers/Sales/lead@a%2Fb", b"app_id=a%26b"
     request = Request({"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []})
 
-    assert asked.current_path(request) == "/console/triggers/Sales/lead%40a%252Fb?app_id=a%26b"
+    assert query_params.current_path(request) == "/console/triggers/Sales/lead%40a%252Fb?app_id=a%26b"
 
 
 async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,9 +130,9 @@ async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeyp
     async def as_they_stand(*_: object) -> list[BudgetStatus]:
         return [*shared.values(), own]
 
-    monkeypatch.setattr(budgets, "standings", as_they_stand)
+    monkeypatch.setattr(budget_rows, "standings", as_they_stand)
     rows = {
-        app_id: await budgets.budget_rows(cast(Any, None), Caller(ApiKey("key_1", "shop", app_id, now)))
+        app_id: await budget_rows.budget_rows(cast(Any, None), Caller(ApiKey("key_1", "shop", app_id, now)))
         for app_id in (None, "acme")
     }
 
@@ -142,10 +142,10 @@ async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeyp
 
 
 def test_times_are_asked_for_as_ages_or_dates() -> None:
-    assert asked.moment_param(QueryParams("since=2026-01-31"), "since") == datetime(2026, 1, 31, tzinfo=UTC)
-    assert asked.moment_param(QueryParams("since="), "since") is None
+    assert query_params.moment_param(QueryParams("since=2026-01-31"), "since") == datetime(2026, 1, 31, tzinfo=UTC)
+    assert query_params.moment_param(QueryParams("since="), "since") is None
     with pytest.raises(ProblemError, match="since: write a date"):
-        asked.moment_param(QueryParams("since=soon"), "since")
+        query_params.moment_param(QueryParams("since=soon"), "since")
 
 
 def test_a_chart_stacks_the_largest_parts_and_one_of_the_rest() -> None:
@@ -198,7 +198,13 @@ def test_a_runbook_runs_nothing_and_links_to_no_file_that_is_not_served() -> Non
 
 def test_words_and_amounts() -> None:
     assert [format_seconds(value) for value in (None, 0.0123, 5.25, 90)] == ["", "12 ms", "5.2 s", "1.5 min"]
-    assert [format_usd_amount(value) for value in (None, 0.0, 0.0004, 0.02, 3.5)] == ["unknown", "0.00", "0.000400", "0.0200", "3.50"]
+    assert [format_usd_amount(value) for value in (None, 0.0, 0.0004, 0.02, 3.5)] == [
+        "unknown",
+        "0.00",
+        "0.000400",
+        "0.0200",
+        "3.50",
+    ]
     assert moment_html(None) == ""
     assert badge_html("needs_human", "<b>") == '<span class="badge warn">needs human (&lt;b&gt;)</span>'
     assert "<script>" not in preview_html("<script>")

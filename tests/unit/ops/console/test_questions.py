@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ops.console.pages import PageRenderer
-from ops.console.questions import parse_answer, question_views
-from ops.console.run_orders import allowed_run_actions, possible_run_actions
+from ops.console.allowed_run_actions import allowed_run_actions, possible_run_actions
+from ops.console.page_renderer import PageRenderer
+from ops.console.question_forms import parse_answer, question_views
 from ops.console.sessions import Session
 from ops.console.visitor import Visitor
 from triggers.api.access import Caller
 from triggers.api_keys import ApiKey
-from triggers.gateway.problems import ProblemError
+from triggers.gateway.http_problems import ProblemError
 
 NOW = datetime.now(UTC)
 PAY: dict[str, Any] = {

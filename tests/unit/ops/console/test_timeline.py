@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ops.console.timeline import MIN_WIDTH_PERCENT, TimelineBar, owner_views
+from ops.console.run_timeline import MIN_WIDTH_PERCENT, TimelineBar, owner_views
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -100,7 +100,9 @@ def test_an_unknown_part_of_a_cost_is_not_shown() -> None:
 
 
 def test_without_a_ledger_turns_follow_each_other() -> None:
-    [owner] = owner_views(story([turn(1, "A"), turn(2, "B")], [line(1, begun_s=2, ended_s=10, turns=2)]), [], now=at(60))
+    [owner] = owner_views(
+        story([turn(1, "A"), turn(2, "B")], [line(1, begun_s=2, ended_s=10, turns=2)]), [], now=at(60)
+    )
 
     assert [each.bar for each in owner.turns] == [TimelineBar(20, 20), TimelineBar(40, 20)]
 

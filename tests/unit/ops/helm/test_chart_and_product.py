@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ops.cli.main import cli
-from ops.supervisor import EXTRA_WORKER_GRACE_S, GRACE_S
+from ops.processes.supervisor import EXTRA_WORKER_GRACE_S, GRACE_S
 from tests.promtool import promtool
 from tests.unit.docs.test_docs import blocks, resolve_command
 from tests.unit.ops.helm.chart import CHART, EVERYTHING, MINIMAL, ROLES, ROOT, SETS, Rendered, pod_of, render_chart

@@ -7,7 +7,7 @@ from pymongo.errors import AutoReconnect
 
 from triggers.api.keyring import MAX_CACHED, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_PER_S, Keyring
 from triggers.api_keys import ApiKey, hash_key
-from triggers.gateway.problems import ProblemError
+from triggers.gateway.http_problems import ProblemError
 
 GOOD = "ua_" + "g" * 43
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from tests.unit.triggers.unhurried import without_deadline
+from tests.unit.triggers.property_settings import without_deadline
 from triggers.api import paging
 from triggers.api.paging import Paging, Position, make_cursor, page_response
-from triggers.gateway.problems import ProblemError
+from triggers.gateway.http_problems import ProblemError
 
 
 async def read(query: str, path: str = "/v1/runs") -> Paging:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from triggers.api.schema_words import Schemas
+from triggers.api.schema_text import Schemas
 
 DOCUMENT = {
     "components": {

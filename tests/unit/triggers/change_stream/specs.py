@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from triggers.change_stream.watches import ChangeTrigger, make_change_trigger
+from triggers.change_stream.watched_triggers import ChangeTrigger, make_change_trigger
 from triggers.register.trigger import Trigger
-from workflows.package.trigger_specs.change import ChangeSpec
+from workflows.package.trigger_specs.change_spec import ChangeSpec
 
 
 def spec(**changes: Any) -> ChangeSpec:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from triggers.change_stream.bunches import MAX_BATCH_EVENTS, EventBatcher
+from triggers.change_stream.event_batcher import MAX_BATCH_EVENTS, EventBatcher
 
 Event = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from triggers.change_stream.loop_guard import LoopGuards, Verdict
-from workflows.package.trigger_specs.change import LoopGuard
+from workflows.package.trigger_specs.change_spec import LoopGuard
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LIMIT = LoopGuard.model_validate({"max": 3, "per": "60s"})

@@ -7,8 +7,15 @@ import pytest
 from bson import Binary, Decimal128, ObjectId
 
 from tests.unit.triggers.change_stream.specs import watch_of
-from triggers.change_stream.mapping import MAX_KEY_LENGTH, ChangeEvent, change_apps, debounce_key, order_key, build_change_request
-from triggers.payload import ExpressionError
+from triggers.change_stream.change_intake import (
+    MAX_KEY_LENGTH,
+    ChangeEvent,
+    build_change_request,
+    change_apps,
+    debounce_key,
+    order_key,
+)
+from triggers.event_expressions import ExpressionError
 from workers.store.run import RunRequest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from bson.datetime_ms import DatetimeMS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triggers.change_stream.plain import to_plain
+from triggers.change_stream.plain_event import to_plain
 
 LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO

@@ -7,14 +7,20 @@ import pytest
 from pydantic import ValidationError
 
 from tests.unit.triggers.change_stream.specs import spec, trigger, watch_of
-from triggers.change_stream.plan import StreamPlan, group_by_stream, match_stage, plan_stream
-from triggers.change_stream.stages import guard_stages
-from triggers.change_stream.stream_ids import stream_database, stream_id_of
-from triggers.change_stream.watches import ChangeTrigger, inactive_reason, make_change_trigger
+from triggers.change_stream.stream_plan import (
+    StreamPlan,
+    group_by_stream,
+    guard_stages,
+    match_stage,
+    plan_stream,
+    stream_database,
+    stream_id_of,
+)
+from triggers.change_stream.watched_triggers import ChangeTrigger, inactive_reason, make_change_trigger
 from triggers.register.trigger import Trigger
 from workers.store.own_collections import OWN_COLLECTIONS
-from workflows.package.trigger_specs.change import PROTECTED_FIELDS
-from workflows.package.trigger_specs.run_finished import RunFinishedSpec
+from workflows.package.trigger_specs.change_spec import PROTECTED_FIELDS
+from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 
 OWN = "unattended"
 MATCH = {"$match": {"fullDocument.n": 1}}
@@ -46,7 +52,9 @@ def test_a_streams_id_follows_from_what_cannot_be_shared(changes: dict[str, Any]
 
 
 def test_triggers_of_one_name_and_two_apps_have_a_pipeline_each() -> None:
-    streams = {stream_id_of(Trigger("O", spec(apps=(), pipeline=(MATCH,)), app_id=app), own_database=OWN) for app in "ab"}
+    streams = {
+        stream_id_of(Trigger("O", spec(apps=(), pipeline=(MATCH,)), app_id=app), own_database=OWN) for app in "ab"
+    }
 
     assert len(streams) == 2
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from bson import Timestamp
 
-from triggers.change_stream import reading as module
-from triggers.change_stream.reading import StreamSession
-from triggers.change_stream.store import StreamPosition
+from triggers.change_stream import stream_session as module
+from triggers.change_stream.resume_token_store import StreamPosition
+from triggers.change_stream.stream_session import StreamSession
 
 Event = dict[str, Any]
 
@@ -72,12 +72,12 @@ async def test_no_position_is_saved_before_all_events_up_to_it_are_durable(
     held: int, late_at: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it is time to save in the middle, or everything has been read."""
-    monkeypatch.setattr(module, "SAVE_AT_LEAST_EVERY_S", 1000)
+    monkeypatch.setattr(module, "MAX_SAVE_INTERVAL_S", 1000)
     bed = FakeStream(50, pending=held)
 
     async def next_event() -> Event | None:
         if late_at is not None and len(bed.coming) == 50 - late_at:
-            monkeypatch.setattr(module, "SAVE_AT_LEAST_EVERY_S", 0)
+            monkeypatch.setattr(module, "MAX_SAVE_INTERVAL_S", 0)
         return await bed.next_event()
 
     following = asyncio.create_task(

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from triggers.change_stream import watcher
-from triggers.change_stream.keeper import StreamReader, Subscription
-from triggers.change_stream.known import TriggerSnapshot, WatchedTriggers
+from triggers.change_stream.stream_reader import StreamReader, Subscription
+from triggers.change_stream.watched_triggers import TriggerSnapshot, WatchedTriggers
 from triggers.change_stream.watcher import Watcher
 
 
@@ -34,7 +34,9 @@ def no_keeper(_: Subscription) -> StreamReader:
     raise AssertionError("there is nothing to read")
 
 
-def known_triggers(*, refused: Mapping[str, str] | None = None, in_vain: Mapping[str, str] | None = None) -> TriggerSnapshot:
+def known_triggers(
+    *, refused: Mapping[str, str] | None = None, in_vain: Mapping[str, str] | None = None
+) -> TriggerSnapshot:
     return TriggerSnapshot((), (), refused or {}, in_vain or {})
 
 
@@ -44,12 +46,16 @@ def known_triggers(*, refused: Mapping[str, str] | None = None, in_vain: Mapping
 async def test_a_triggers_fault_is_logged_once_and_again_when_it_changes(
     field: str, event: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher, "LOOK_AT_TRIGGERS_S", 0.0)
+    monkeypatch.setattr(watcher, "TRIGGER_CHECK_INTERVAL_S", 0.0)
     one: dict[str, Any] = {field: {"Orders/after": "Digest"}}
     other: dict[str, Any] = {field: {"Orders/after": "Report"}}
-    looks = FakeLooks(known_triggers(**one), known_triggers(**one), known_triggers(**other), known_triggers(), known_triggers(**other))
+    looks = FakeLooks(
+        known_triggers(**one), known_triggers(**one), known_triggers(**other), known_triggers(), known_triggers(**other)
+    )
 
-    await Watcher(cast(WatchedTriggers, looks), subscriptions_for=nothing_to_read, stream_reader_for=no_keeper).run(looks.stop)
+    await Watcher(cast(WatchedTriggers, looks), subscriptions_for=nothing_to_read, stream_reader_for=no_keeper).run(
+        looks.stop
+    )
 
     said = [vars(record) for record in caplog.records if record.message == event]
     values = [each["workflow"] if field == "in_vain" else each["reason"] for each in said]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from triggers.control.errors import UnfitTriggerError
-from triggers.control.making import MAX_SPEC_BYTES, validate_spec
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from triggers.control.runtime_triggers import MAX_SPEC_BYTES, validate_spec
+from triggers.control.trigger_errors import UnfitTriggerError
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 NIGHTLY: dict[str, Any] = {"name": "nightly", "type": "schedule", "cron": "30 2 * * *"}
 HOOK: dict[str, Any] = {"name": "hook", "type": "webhook", "verify": {"scheme": "github", "secret": "env:S"}}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
+from tests.unit.triggers.property_settings import without_deadline
 from triggers.form.accept_header import is_html_preferred
 
 

@@ -6,9 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from tests.unit.triggers.unhurried import without_deadline
-from triggers.form.body import MULTIPART, URLENCODED, read_fields
-from triggers.gateway.problems import ProblemError
+from tests.unit.triggers.property_settings import without_deadline
+from triggers.form.form_body import MULTIPART, URLENCODED, read_fields
+from triggers.gateway.http_problems import ProblemError
 
 PARTS = st.sampled_from(
     [

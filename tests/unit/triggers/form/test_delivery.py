@@ -2,7 +2,7 @@
 
 import pytest
 
-from triggers.form.delivery import delivery_id, find_delivery, new_delivery
+from triggers.form.form_submission import delivery_id, find_delivery, new_delivery
 
 
 def test_each_page_has_another() -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
-from triggers.form.fields import FormFieldError, read_field
+from tests.unit.triggers.property_settings import without_deadline
+from triggers.form.field_values import FormFieldError, read_field
 from workers.store.storable import check_storable
-from workflows.package.trigger_specs.form import FormInput
+from workflows.package.trigger_specs.form_spec import FormInput
 
 
 @pytest.mark.parametrize(

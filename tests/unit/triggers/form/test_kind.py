@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from triggers.form.kind import KIND
-from triggers.happening import build_run_request
-from triggers.payload import ExpressionError
+from triggers.event_expressions import ExpressionError
+from triggers.form.form_kind import KIND
+from triggers.occurrence import build_run_request
 from triggers.register.trigger import Trigger
 from workers.settings import Settings
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 NOW = datetime(2026, 3, 29, tzinfo=UTC)
 INPUTS = {"email": FormInput(format="email", required=True), "seats": FormInput(type="integer", default=1)}

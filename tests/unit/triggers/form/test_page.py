@@ -10,13 +10,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.triggers.form.parsed_page import ParsedPage, parse_response
-from tests.unit.triggers.unhurried import without_deadline
-from triggers.form.page import SubmittedForm, accepted_page, closed_page, empty_page, unsent_page, problem_page, refused_page
-from triggers.form.sheet import SECURITY_HEADERS
-from triggers.form.style import DARK, LIGHT, STYLE
-from triggers.gateway.problems import ProblemError, unavailable_problem
-from triggers.gateway.reception import PausedError
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from tests.unit.triggers.property_settings import without_deadline
+from triggers.form.form_page import (
+    SECURITY_HEADERS,
+    SubmittedForm,
+    accepted_page,
+    closed_page,
+    empty_page,
+    problem_page,
+    refused_page,
+    unsent_page,
+)
+from triggers.form.form_style import DARK, LIGHT, STYLE
+from triggers.gateway.http_problems import ProblemError, unavailable_problem
+from triggers.gateway.trigger_intake import PausedError
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 DELIVERY = "01KACVXM8E5Y5Q0T3Y4F6H7J8K"
 INPUTS = {

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from triggers.form.body import SubmittedFields
-from triggers.form.validation import MAX_ERRORS, FormRefusedError, validate_form
-from workflows.package.trigger_specs.form import FormInput
+from triggers.form.form_body import SubmittedFields
+from triggers.form.form_validation import MAX_ERRORS, FormRefusedError, validate_form
+from workflows.package.trigger_specs.form_spec import FormInput
 
 INPUTS = {
     "email": FormInput(format="email", required=True),

@@ -4,15 +4,25 @@ from collections.abc import Sequence
 
 import pytest
 
-from triggers.gateway import admission as limits
-from triggers.gateway.admission import SLOTS, ConnectionAdmission, RequestSlot, QueueName, RouteGroup, max_connections_for, route_group
-from triggers.gateway.metrics import CloseReason, GatewayMetrics
+from triggers.gateway import connection_admission as limits
+from triggers.gateway.connection_admission import (
+    SLOTS,
+    ConnectionAdmission,
+    QueueName,
+    RequestSlot,
+    RouteGroup,
+    max_connections_for,
+    route_group,
+)
+from triggers.gateway.gateway_metrics import CloseReason, GatewayMetrics
 
 
 class FakeCaller:
     """A connection without a network."""
 
-    def __init__(self, admission: ConnectionAdmission, waits_for: QueueName | None = None, size_bytes: int = 100) -> None:
+    def __init__(
+        self, admission: ConnectionAdmission, waits_for: QueueName | None = None, size_bytes: int = 100
+    ) -> None:
         self.closed: list[CloseReason] = []
         self._admission = admission
         admission.connections += 1
@@ -98,7 +108,9 @@ def test_small_waiting_callers_do_not_help_large_ones_over_the_bound(monkeypatch
     assert [bool(each.closed) for each in large] == [True, False, False]
 
 
-def admit(crowd: ConnectionAdmission, route: RouteGroup, arriving_bytes: int | None = None) -> tuple[FakeCaller, RequestSlot | None]:
+def admit(
+    crowd: ConnectionAdmission, route: RouteGroup, arriving_bytes: int | None = None
+) -> tuple[FakeCaller, RequestSlot | None]:
     caller = FakeCaller(crowd)
     return caller, crowd.slot_pools[route].try_acquire(caller, arriving_bytes)
 
@@ -133,7 +145,7 @@ def test_an_arrived_body_takes_the_place_of_the_oldest_still_arriving() -> None:
 
 
 def test_bodies_that_arrive_hold_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ARRIVING_BYTES_PER_PLACE", 1_000)
+    monkeypatch.setattr(limits, "ARRIVING_BYTES_PER_SLOT", 1_000)
     crowd = admission(hooks=3)
     first, first_place = admit(crowd, "hooks", 1_000)
     second, second_place = admit(crowd, "hooks", 1_000)

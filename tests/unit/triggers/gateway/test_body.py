@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.types import Message
 
-from tests.unit.triggers.unhurried import without_deadline
-from triggers.gateway import body
-from triggers.gateway.body import is_json_type, parse_json, read_body, check_declared_size
-from triggers.gateway.problems import ProblemError
+from tests.unit.triggers.property_settings import without_deadline
+from triggers.gateway import request_body
+from triggers.gateway.http_problems import ProblemError
+from triggers.gateway.request_body import check_declared_size, is_json_type, parse_json, read_body
 
 
 @without_deadline
@@ -63,7 +63,7 @@ async def test_a_body_at_the_limit_is_read() -> None:
 
 
 async def test_a_body_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(body, "READ_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(request_body, "READ_TIMEOUT_S", 0.01)
     with pytest.raises(ProblemError) as refused:
         await read_body(request_of(chunk(b"a", more_body=True)), 3)
     assert refused.value.status == 408

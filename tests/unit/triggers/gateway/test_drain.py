@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from triggers.gateway import drain
-from triggers.gateway.drain import DrainMiddleware
+from triggers.gateway import middleware
+from triggers.gateway.middleware import DrainMiddleware
 
 SCOPE: Scope = {"type": "http"}
 
@@ -63,7 +63,7 @@ async def test_an_answer_is_sent_before_the_rest_is_dropped(
 
 
 async def test_a_caller_that_sends_without_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "DRAIN_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(middleware, "DRAIN_TIMEOUT_S", 0.0)
     assert (await answer_and_drain(EndlessCaller([part(more_body=True)]), 413))[-1] == END
 
 

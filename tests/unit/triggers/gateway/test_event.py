@@ -3,7 +3,7 @@
 import pytest
 from starlette.requests import Request
 
-from triggers.gateway.event import build_event
+from triggers.gateway.trigger_request import build_event
 
 
 def request(**headers: str) -> Request:

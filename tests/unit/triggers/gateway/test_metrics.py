@@ -1,9 +1,9 @@
 """Gateway metrics: labels from closed or capped sets."""
 
 from triggers.capped_labels import OTHER
-from triggers.gateway.metrics import MAX_RUNTIME_TRIGGER_LABELS, GatewayMetrics
+from triggers.gateway.gateway_metrics import MAX_RUNTIME_TRIGGER_LABELS, GatewayMetrics
 from triggers.register.trigger import Trigger
-from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
+from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
 NAME = "unattended_duplicates_dropped_total"
 

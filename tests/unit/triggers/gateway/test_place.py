@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from triggers.gateway.place import TriggerAddress, check_app
-from triggers.gateway.problems import ProblemError
+from triggers.gateway.http_problems import ProblemError
+from triggers.gateway.trigger_request import TriggerAddress, check_app
 from triggers.register.precedence import is_for_app
-from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
+from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
 
 def webhook(**fields: Any) -> WebhookSpec:

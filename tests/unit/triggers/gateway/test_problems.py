@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from triggers.gateway.problems import EXCEPTION_HANDLERS, ProblemError
+from triggers.gateway.http_problems import EXCEPTION_HANDLERS, ProblemError
 
 
 async def answer_to(error: Exception) -> httpx.Response:

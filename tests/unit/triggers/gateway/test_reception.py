@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
-from tests.unit.triggers.unhurried import without_deadline
+from tests.unit.triggers.property_settings import without_deadline
 from triggers.acceptance import Acceptance
-from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.place import TriggerAddress
-from triggers.gateway.problems import ProblemError
-from triggers.gateway.reception import MAX_EVENT_ID_LENGTH, TriggerIntake, normalize_event_id
-from triggers.register.lookup import TriggerTarget, TriggerLookup
-from triggers.register.store import TriggerStore
-from triggers.register.tally import TriggerStats
+from triggers.gateway.gateway_metrics import GatewayMetrics
+from triggers.gateway.http_problems import ProblemError
+from triggers.gateway.trigger_intake import MAX_EVENT_ID_LENGTH, TriggerIntake, normalize_event_id
+from triggers.gateway.trigger_request import TriggerAddress
 from triggers.register.trigger import Trigger
+from triggers.register.trigger_lookup import TriggerLookup, TriggerTarget
+from triggers.register.trigger_stats import TriggerStats
+from triggers.register.trigger_store import TriggerStore
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_document import run_document
-from workflows.package.trigger_specs.form import FormInput, FormSpec
+from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 PLACE = TriggerAddress("acme", "Sales", "lead")
 
@@ -78,7 +78,9 @@ async def test_mapped_values_become_input_and_message() -> None:
 
 async def test_a_given_input_goes_before_the_mapping() -> None:
     shelf, values = MemoryRunStore(), {"email": "ada@example.com"}
-    await reception(shelf).accept(found_trigger(form()), PLACE, {**values, "_request": {}}, event_id="1", run_input=values)
+    await reception(shelf).accept(
+        found_trigger(form()), PLACE, {**values, "_request": {}}, event_id="1", run_input=values
+    )
     assert [request.input for request in shelf.requests.values()] == [values]
 
 

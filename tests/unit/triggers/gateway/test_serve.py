@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from triggers.gateway.serve import bind_socket
-from triggers.gateway.server import raise_descriptor_limit
+from triggers.gateway.gateway_role import bind_socket
+from triggers.gateway.gateway_server import raise_descriptor_limit
 from workers.setting_values import Address
 from workers.settings import SettingsError
 

@@ -8,15 +8,15 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from tests.trigger_packages import package_with_triggers
-from triggers.register import lookup as lookups
-from triggers.register.lookup import TriggerLookup
-from triggers.register.record import Pause, TriggerRecord
-from triggers.register.store import TriggerStore
-from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.kinds import TriggerSpec
-from workflows.package.trigger_specs.run_finished import RunFinishedSpec
-from workflows.package.trigger_specs.schedule import ScheduleSpec
-from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
+from triggers.register import trigger_lookup as lookups
+from triggers.register.trigger_lookup import TriggerLookup
+from triggers.register.trigger_record import Pause, TriggerRecord
+from triggers.register.trigger_store import TriggerStore
+from workflows.package.trigger_specs.form_spec import FormSpec
+from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
+from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
 VERIFY = Verification(scheme="github", secret=("env:S",))
 PAUSE = Pause(datetime(2026, 3, 29, tzinfo=UTC), "ada")
@@ -48,7 +48,9 @@ def hook(name: str = "paid", *apps: str, app_id: str | None = None) -> WebhookSp
 
 def created_record(spec: TriggerSpec | None, *, app_id: str, paused: Pause | None = None) -> TriggerRecord:
     name = "paid" if spec is None else spec.name
-    return TriggerRecord(f"Digest/{name}@{app_id}", "Digest", name, app_id, spec, 1, paused, {}, {}, (), None, document={})
+    return TriggerRecord(
+        f"Digest/{name}@{app_id}", "Digest", name, app_id, spec, 1, paused, {}, {}, (), None, document={}
+    )
 
 
 def state(id_: str, *, paused: Pause | None = None, **paused_apps: Pause) -> TriggerRecord:
@@ -75,21 +77,27 @@ async def test_what_an_expression_names_is_known_with_the_event() -> None:
 
 
 async def test_one_made_at_run_time_is_found_for_its_app_alone() -> None:
-    lookup = TriggerLookup(package_with_triggers, FakeTriggerStore([created_record(hook(), app_id="acme", paused=PAUSE)]))
+    lookup = TriggerLookup(
+        package_with_triggers, FakeTriggerStore([created_record(hook(), app_id="acme", paused=PAUSE)])
+    )
 
     assert await find_trigger(lookup, "acme") == ("Digest/paid@acme", PAUSE)
     assert await find_trigger(lookup, "globex") is None
 
 
 async def test_a_packages_trigger_goes_before_one_made_at_run_time() -> None:
-    lookup = TriggerLookup(lambda: package_with_triggers(hook("paid", "acme")), FakeTriggerStore([created_record(hook(), app_id="acme")]))
+    lookup = TriggerLookup(
+        lambda: package_with_triggers(hook("paid", "acme")), FakeTriggerStore([created_record(hook(), app_id="acme")])
+    )
 
     assert await find_trigger(lookup, "acme") == ("Digest/paid", None)
 
 
 async def test_another_kind_under_the_name_is_not_the_one_that_was_asked_for() -> None:
     form = FormSpec(name="paid", apps=("acme",), inputs={"a": {}})  # type: ignore[dict-item]  # as authors write it
-    lookup = TriggerLookup(lambda: package_with_triggers(form), FakeTriggerStore([created_record(hook(), app_id="acme")]))
+    lookup = TriggerLookup(
+        lambda: package_with_triggers(form), FakeTriggerStore([created_record(hook(), app_id="acme")])
+    )
 
     assert await find_trigger(lookup, "acme") is None
 
@@ -101,7 +109,10 @@ async def test_a_trigger_of_a_workflow_that_is_gone_is_not_found() -> None:
 
 
 async def test_a_pause_is_that_of_the_app() -> None:
-    lookup = TriggerLookup(lambda: package_with_triggers(hook("paid", "acme", "globex")), FakeTriggerStore([state("Digest/paid", acme=PAUSE)]))
+    lookup = TriggerLookup(
+        lambda: package_with_triggers(hook("paid", "acme", "globex")),
+        FakeTriggerStore([state("Digest/paid", acme=PAUSE)]),
+    )
 
     assert await find_trigger(lookup, "acme") == ("Digest/paid", PAUSE)
     assert await find_trigger(lookup, "globex") == ("Digest/paid", None)
@@ -184,7 +195,7 @@ async def test_while_the_store_is_away_packages_and_last_known_states_serve() ->
 
 
 async def test_guesses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "MOST_REMEMBERED", 100)
+    monkeypatch.setattr(lookups, "MAX_CACHED", 100)
     lookup = TriggerLookup(package_with_triggers, FakeTriggerStore())
 
     for number in range(150):
@@ -196,7 +207,9 @@ async def test_guesses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_packages_trigger_of_another_kind_shadows_a_webhook_of_its_name() -> None:
     clockwork = ScheduleSpec.model_validate({"name": "paid", "every": "1h", "apps": ["acme"]})
     chain = RunFinishedSpec.model_validate({"name": "after", "workflow": "Digest"})
-    made_later = [created_record(hook(), app_id=app_id) for app_id in ("acme", "globex")] + [created_record(hook("after"), app_id="acme")]
+    made_later = [created_record(hook(), app_id=app_id) for app_id in ("acme", "globex")] + [
+        created_record(hook("after"), app_id="acme")
+    ]
     lookup = TriggerLookup(lambda: package_with_triggers(clockwork, chain), FakeTriggerStore(made_later))
 
     assert await find_trigger(lookup, "acme") is None

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.register.record import app_field_name, read_record, spec_document
 from triggers.register.trigger import Trigger, trigger_id
-from workflows.package.trigger_specs.change import ChangeSpec
-from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.kinds import TriggerSpec
-from workflows.package.trigger_specs.run_finished import RunFinishedSpec
-from workflows.package.trigger_specs.schedule import ScheduleSpec
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from triggers.register.trigger_record import app_field_name, read_record, spec_document
+from workflows.package.trigger_specs.change_spec import ChangeSpec
+from workflows.package.trigger_specs.form_spec import FormSpec
+from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 VERIFY = {
@@ -85,7 +85,10 @@ def test_counts_are_flat_whatever_the_store_made_of_their_dots() -> None:
 
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
 def test_an_app_is_a_field_of_its_own_whatever_is_in_its_name(one: str, other: str) -> None:
-    fields = app_field_name(one.encode("utf-8", "ignore").decode()), app_field_name(other.encode("utf-8", "ignore").decode())
+    fields = (
+        app_field_name(one.encode("utf-8", "ignore").decode()),
+        app_field_name(other.encode("utf-8", "ignore").decode()),
+    )
 
     assert not any(sign in field for field in fields for sign in ".$\x00")
     assert (fields[0] == fields[1]) is (one.encode("utf-8", "ignore") == other.encode("utf-8", "ignore"))

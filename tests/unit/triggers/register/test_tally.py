@@ -6,11 +6,11 @@ from typing import Any
 
 from pymongo.errors import AutoReconnect
 
-from triggers.register.notes import MAX_NOTES
-from triggers.register.store import TriggerStore
-from triggers.register.tally import MAX_TRIGGERS, TriggerStats
 from triggers.register.trigger import Trigger
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from triggers.register.trigger_notes import MAX_NOTES
+from triggers.register.trigger_stats import MAX_TRIGGERS, TriggerStats
+from triggers.register.trigger_store import TriggerStore
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 

@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from triggers.change_stream.known import ChainTrigger
+from triggers.change_stream.watched_triggers import ChainTrigger
 from triggers.register.trigger import Trigger
-from triggers.run_finished.links import MAX_CHAIN_LENGTH, ended_run_event_id, build_chained_request, chain_stop_reason, is_awaited_end
-from workflows.package.trigger_specs.run_finished import RunFinishedSpec
+from triggers.run_finished.ended_runs_intake import (
+    MAX_CHAIN_LENGTH,
+    build_chained_request,
+    chain_stop_reason,
+    ended_run_event_id,
+    is_awaited_end,
+)
+from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.chaos.lengths import by_length
-from triggers.schedule.jitter import jittered_start
-from triggers.schedule.plan import next_nominal
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from triggers.schedule.tick_plan import next_nominal
+from triggers.schedule.ticks import jittered_start
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 NOMINAL = datetime(2026, 3, 29, 0, 0, tzinfo=UTC)
 

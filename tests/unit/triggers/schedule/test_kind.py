@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from triggers.register.record import Pause, TriggerRecord
 from triggers.register.trigger import Trigger
-from triggers.schedule.kind import KIND
+from triggers.register.trigger_record import Pause, TriggerRecord
+from triggers.schedule.schedule_kind import KIND
 from workers.settings import Settings
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 NOW = datetime(2026, 6, 1, 11, 59, 30, tzinfo=UTC)
 SETTINGS = Settings()
@@ -126,7 +126,10 @@ def test_fired_by_hand_it_is_its_own_occurrence_with_expression_fields() -> None
 def test_an_edit_that_leaves_the_clock_alone_moves_nothing() -> None:
     before = {"schedule": KIND.initial_fields(declared_trigger(cron="* * * * *"), NOW)["schedule"]}
 
-    assert KIND.initial_fields(declared_trigger(cron="* * * * *", overlap="allow"), NOW + timedelta(minutes=5), before) == {}
+    assert (
+        KIND.initial_fields(declared_trigger(cron="* * * * *", overlap="allow"), NOW + timedelta(minutes=5), before)
+        == {}
+    )
 
 
 def test_an_edited_clock_keeps_the_due_tick_and_starts_on_the_new_clock() -> None:

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.chaos.lengths import by_length
-from triggers.schedule.plan import MAX_COUNTED, MAX_FIRED_AT_ONCE, TickPlan, nominal_times, plan_tick
-from workflows.package.trigger_specs.schedule import Misfire, ScheduleSpec
+from triggers.schedule.tick_plan import MAX_COUNTED, MAX_FIRED_AT_ONCE, TickPlan, nominal_times, plan_tick
+from workflows.package.trigger_specs.schedule_spec import Misfire, ScheduleSpec
 
 START = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)  # Europe's clocks change three hours later
 POLICIES = ("skip", "latest", "all")
@@ -82,9 +82,7 @@ def test_a_plan_equals_the_oracle(spec: ScheduleSpec, start_s: int, outage_s: in
 
 @given(spec=specs, pauses=st.lists(st.integers(1, 4000), max_size=12))
 @settings(max_examples=by_length(short=30, long=1000), deadline=None)
-def test_over_a_simulated_day_each_nominal_time_fires_or_is_missed_once(
-    spec: ScheduleSpec, pauses: list[int]
-) -> None:
+def test_over_a_simulated_day_each_nominal_time_fires_or_is_missed_once(spec: ScheduleSpec, pauses: list[int]) -> None:
     due = first = next(nominal_times(spec, after=START), None)
     assume(first is not None)
     assert first is not None

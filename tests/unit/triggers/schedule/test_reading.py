@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from triggers.register.record import spec_document
-from triggers.schedule.reading import MAX_CACHED_SPEC_LENGTH, DueReader
-from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from triggers.register.trigger_record import spec_document
+from triggers.schedule.due_schedules import MAX_CACHED_SPEC_LENGTH, DueReader
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 

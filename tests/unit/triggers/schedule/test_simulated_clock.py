@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.chaos.lengths import by_length
 from tests.unit.workflows.cron_oracle import CHANGES, MINUTE, at, crons, oracle
-from triggers.schedule.plan import MAX_COUNTED, next_nominal, plan_tick
-from workflows.package.trigger_specs.schedule import ScheduleSpec
+from triggers.schedule.tick_plan import MAX_COUNTED, next_nominal, plan_tick
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 BEFORE = timedelta(hours=40)
 AFTER = timedelta(hours=50)
@@ -63,9 +63,7 @@ def actual_decisions(spec: ScheduleSpec, check_times: list[datetime]) -> Decisio
 
 @given(data=st.data(), change=st.sampled_from(CHANGES), cron=crons)
 @settings(max_examples=by_length(short=30, long=1000), deadline=None)
-def test_fired_and_missed_times_follow_the_policy(
-    data: st.DataObject, change: tuple[str, str], cron: str
-) -> None:
+def test_fired_and_missed_times_follow_the_policy(data: st.DataObject, change: tuple[str, str], cron: str) -> None:
     policy = data.draw(st.sampled_from(["skip", "latest", "all"]), label="policy")
     misfire: dict[str, Any] = {
         "grace": data.draw(st.sampled_from([1 if policy == "skip" else 0, 1, 60, 600, 7200]), label="grace"),

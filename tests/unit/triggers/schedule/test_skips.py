@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from triggers.register.notes import MAX_NOTES
-from triggers.schedule.plan import PAUSED
-from triggers.schedule.skips import OVERLAP, Skip, Skips
+from triggers.register.trigger_notes import MAX_NOTES
+from triggers.schedule.tick_plan import OVERLAP, PAUSED, Skip, Skips
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
-from triggers.gateway.problems import ProblemError
-from triggers.webhook import content
-from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
+from tests.unit.triggers.property_settings import without_deadline
+from triggers.gateway.http_problems import ProblemError
+from triggers.webhook import request_content
+from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 JSON = {"content-type": "application/json"}
@@ -29,7 +29,7 @@ EVERY_KIND = webhook("json", "form", "text")
 
 
 def read(headers: dict[str, str], body: bytes = b"", *, spec: WebhookSpec = EVERY_KIND) -> Any:
-    return content.parse_body(content.declared_content(spec, headers), headers, body)
+    return request_content.parse_body(request_content.declared_content(spec, headers), headers, body)
 
 
 def refusal_of(headers: dict[str, str], body: bytes = b"", *, spec: WebhookSpec = EVERY_KIND) -> tuple[int, str]:

@@ -12,21 +12,21 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from tests.trigger_packages import package_with_triggers
-from tests.unit.triggers.unhurried import without_deadline
+from tests.unit.triggers.property_settings import without_deadline
 from tests.webhook_senders import BY_NAME, ENVIRON, SENDERS, TRIGGERS, WORKFLOW, Sender
-from triggers import computation
+from triggers import event_expressions
 from triggers.acceptance import Acceptance
-from triggers.gateway.metrics import GatewayMetrics
-from triggers.gateway.problems import EXCEPTION_HANDLERS
-from triggers.gateway.reception import TriggerIntake, count_requests
-from triggers.register.lookup import TriggerLookup
-from triggers.register.record import TriggerRecord
-from triggers.register.store import TriggerStore
-from triggers.register.tally import TriggerStats
-from triggers.webhook.endpoint import webhook_endpoint
+from triggers.gateway.gateway_metrics import GatewayMetrics
+from triggers.gateway.http_problems import EXCEPTION_HANDLERS
+from triggers.gateway.trigger_intake import TriggerIntake, count_requests
+from triggers.register.trigger_lookup import TriggerLookup
+from triggers.register.trigger_record import TriggerRecord
+from triggers.register.trigger_stats import TriggerStats
+from triggers.register.trigger_store import TriggerStore
+from triggers.webhook.webhook_endpoint import webhook_endpoint
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 SPECS = [WebhookSpec.model_validate(each) for each in TRIGGERS["triggers"]]
 PACKAGES = package_with_triggers(*SPECS, name=WORKFLOW)
@@ -226,8 +226,8 @@ def test_expressions_that_leave_the_event_loop_give_the_same_answers(monkeypatch
     calls = [(path, github_call(json.dumps(body).encode())) for path in (events, picky) for body in bodies]
     expected = [Endpoint().post(path, **call) for path, call in calls]
 
-    monkeypatch.setattr(computation, "LOOP_STEPS", -1)
+    monkeypatch.setattr(event_expressions, "MAX_LOOP_STEPS", -1)
     assert [Endpoint().post(path, **call) for path, call in calls] == expected
 
-    monkeypatch.setattr(computation, "WAIT_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(event_expressions, "THREAD_WAIT_TIMEOUT_S", 0.0)
     assert Endpoint().post(events, **github_call(b"{}"))[0] == 503

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
-from tests.unit.triggers.webhook.checking import NOW_S, verify_call, refusal_reason
-from triggers.webhook.generic_hmac import signed_bytes
-from triggers.webhook.verification import SignatureError
+from tests.unit.triggers.property_settings import without_deadline
+from tests.unit.triggers.webhook.scheme_calls import NOW_S, refusal_reason, verify_call
+from triggers.webhook.schemes.generic_hmac import signed_bytes
+from triggers.webhook.schemes.scheme_registry import SignatureError
 
 SECRET = "a secret of ours"
 BODY = b'{"n": 1.0}'
@@ -37,7 +37,8 @@ def test_each_algorithm_and_encoding_verifies_and_no_other(algorithm: str) -> No
     assert len(raw) == hashlib.new(algorithm).digest_size
     other = "sha512" if algorithm != "sha512" else "sha256"
     assert (
-        refusal_reason("hmac", {"x-signature": raw.hex()}, BODY, secrets=(SECRET,), **PLAIN, algorithm=other) == "no_match"
+        refusal_reason("hmac", {"x-signature": raw.hex()}, BODY, secrets=(SECRET,), **PLAIN, algorithm=other)
+        == "no_match"
     )
 
 
@@ -71,7 +72,9 @@ def test_what_is_signed_may_be_described() -> None:
 
 def test_an_id_that_is_not_signed_may_be_missing() -> None:
     options = {**PLAIN, "id_header": "X-Id"}
-    assert verify_call("hmac", {"x-signature": hex_digest(), "x-id": "d-1"}, BODY, secrets=(SECRET,), **options) == "d-1"
+    assert (
+        verify_call("hmac", {"x-signature": hex_digest(), "x-id": "d-1"}, BODY, secrets=(SECRET,), **options) == "d-1"
+    )
     assert verify_call("hmac", {"x-signature": hex_digest()}, BODY, secrets=(SECRET,), **options) is None
 
 

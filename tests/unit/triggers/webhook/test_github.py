@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
-from tests.unit.triggers.webhook import checking
-from triggers.webhook.verification import SignatureError
+from tests.unit.triggers.property_settings import without_deadline
+from tests.unit.triggers.webhook import scheme_calls
+from triggers.webhook.schemes.scheme_registry import SignatureError
 
 SECRET = "It's a Secret to Everybody"
 BODY = b"Hello, World!"
@@ -16,7 +16,7 @@ HEADERS = {"x-hub-signature-256": SIGNATURE, "x-github-delivery": DELIVERY}
 
 
 def check(headers: dict[str, str], *, body: bytes = BODY, secrets: tuple[str, ...] = (SECRET,)) -> str | None:
-    return checking.verify_call("github", headers, body, secrets=secrets)
+    return scheme_calls.verify_call("github", headers, body, secrets=secrets)
 
 
 def test_the_documented_vector_verifies() -> None:

@@ -7,11 +7,11 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
-from triggers.kind import TriggerKind
 from triggers.register.trigger import Trigger
-from triggers.webhook.kind import KIND
+from triggers.trigger_kind import TriggerKind
+from triggers.webhook.webhook_kind import KIND
 from workers.settings import Settings
-from workflows.package.trigger_specs.webhook import WebhookSpec
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 SIGNED = {"scheme": "github", "secret": ["env:NEW", "env:OLD"]}
 

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from triggers.register.trigger import Trigger
-from triggers.webhook.refusals import LOG_INTERVAL_S, RefusalLog
-from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
+from triggers.webhook.webhook_endpoint import LOG_INTERVAL_S, RefusalLog
+from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
 SPEC = WebhookSpec(name="paid", apps=("acme",), verify=Verification(scheme="github", secret=("env:KEY",)))
 TRIGGER = Trigger("Orders", SPEC)
@@ -16,7 +16,9 @@ class RecordedRefusals:
     def __init__(self) -> None:
         self.notes: list[tuple[str, bool]] = []
 
-    def record_refusal(self, trigger: Trigger, reason: str, *, app_id: str | None = None, keep_note: bool = True) -> None:
+    def record_refusal(
+        self, trigger: Trigger, reason: str, *, app_id: str | None = None, keep_note: bool = True
+    ) -> None:
         assert (trigger, app_id) == (TRIGGER, "acme")
         self.notes.append((reason, keep_note))
 

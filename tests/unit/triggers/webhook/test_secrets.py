@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from triggers.register.trigger import Trigger
-from triggers.webhook.secrets import WebhookSecrets
+from triggers.webhook.webhook_secrets import WebhookSecrets
 from workers.settings import Settings
-from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
+from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
 
 def resolve_all(settings: Settings, *references: str) -> tuple[str, ...] | None:
@@ -64,6 +64,8 @@ def test_a_missing_secret_is_reported_once(caplog: pytest.LogCaptureFixture) -> 
         ("production", True, True),
     ],
 )
-def test_no_verification_needs_a_second_confirmation_in_production(environment: str, twice: bool, may_call: bool) -> None:
+def test_no_verification_needs_a_second_confirmation_in_production(
+    environment: str, twice: bool, may_call: bool
+) -> None:
     verify = Verification(scheme="none", even_in_production=twice)
     assert (resolve_for(WebhookSecrets(Settings(environment=environment)), verify) is not None) is may_call

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.triggers.unhurried import without_deadline
-from tests.unit.triggers.webhook.checking import verify_call, refusal_reason
-from triggers.webhook.verification import SignatureError
-from workflows.package.trigger_specs.webhook import Scheme
+from tests.unit.triggers.property_settings import without_deadline
+from tests.unit.triggers.webhook.scheme_calls import refusal_reason, verify_call
+from triggers.webhook.schemes.scheme_registry import SignatureError
+from workflows.package.trigger_specs.webhook_spec import Scheme
 
 SECRET = "s3cret: ü"
 

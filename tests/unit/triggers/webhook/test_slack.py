@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.triggers.webhook.checking import NOW, NOW_S, verify_call, refusal_reason
-from triggers.webhook.slack import find_challenge
+from tests.unit.triggers.webhook.scheme_calls import NOW, NOW_S, refusal_reason, verify_call
+from triggers.webhook.schemes.slack import find_challenge
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 COMMAND = (

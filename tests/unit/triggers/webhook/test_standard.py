@@ -10,18 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from tests.unit.triggers.unhurried import without_deadline
-from tests.unit.triggers.webhook import checking
-from triggers.webhook.standard import decode_secret, sign
-from triggers.webhook.verification import SignatureError
+from tests.unit.triggers.property_settings import without_deadline
+from tests.unit.triggers.webhook import scheme_calls
+from triggers.webhook.schemes.scheme_registry import SignatureError
+from triggers.webhook.schemes.standard_webhooks import decode_secret, sign
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + base64.b64encode(b"another secret of some length").decode()
-NOW = checking.NOW
+NOW = scheme_calls.NOW
 BODY = '{"name": "Zoë", "n": 1.0}'
 
 
-def signed_headers(*, secret: str = SECRET, at: datetime = NOW, body: str = BODY, delivery: str = "msg_1") -> dict[str, str]:
+def signed_headers(
+    *, secret: str = SECRET, at: datetime = NOW, body: str = BODY, delivery: str = "msg_1"
+) -> dict[str, str]:
     return {
         "webhook-id": delivery,
         "webhook-timestamp": str(int(at.timestamp())),
@@ -33,7 +35,7 @@ def check(
     headers: Mapping[str, str], *, body: str | bytes = BODY, secrets: tuple[str, ...] = (SECRET,), now: datetime = NOW
 ) -> str | None:
     raw_body = body if isinstance(body, bytes) else body.encode()
-    return checking.verify_call("standard", headers, raw_body, secrets=secrets, now=now)
+    return scheme_calls.verify_call("standard", headers, raw_body, secrets=secrets, now=now)
 
 
 def test_what_the_reference_library_signs_verifies() -> None:
@@ -127,12 +129,12 @@ def test_a_list_of_signatures_without_end_costs_nothing() -> None:
 @pytest.mark.parametrize("family", ["svix", "webhook"])
 def test_svix_signs_under_two_names_of_headers(family: str) -> None:
     headers = {name.replace("webhook", family): value for name, value in signed_headers().items()}
-    assert checking.verify_call("svix", headers, BODY.encode(), secrets=(SECRET,)) == "msg_1"
+    assert scheme_calls.verify_call("svix", headers, BODY.encode(), secrets=(SECRET,)) == "msg_1"
 
 
 def test_one_family_of_headers_is_not_mixed_with_the_other() -> None:
     headers = {**signed_headers(delivery="msg_1"), "svix-id": "msg_2"}
-    assert checking.refusal_reason("svix", headers, BODY.encode(), secrets=(SECRET,)) == "missing_header"
+    assert scheme_calls.refusal_reason("svix", headers, BODY.encode(), secrets=(SECRET,)) == "missing_header"
     assert check({**signed_headers(), "svix-id": "msg_2"}) == "msg_1"
 
 

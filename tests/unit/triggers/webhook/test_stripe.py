@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.unit.triggers.webhook.checking import NOW, NOW_S, verify_call, refusal_reason
+from tests.unit.triggers.webhook.scheme_calls import NOW, NOW_S, refusal_reason, verify_call
 
 SECRET = "whsec_test_secret"
 BODY = b'{\n  "id": "evt_test_webhook",\n  "object": "event"\n}'

@@ -10,13 +10,13 @@ from celery import Celery
 from redis import Redis
 from redis.exceptions import RedisError
 
-from ops.doctor.redis import _check_persistence
+from ops.doctor.broker_checks import _check_persistence
 from ops.embedded.binaries import ServerBinary
-from ops.embedded.redis import redis_spec
+from ops.embedded.embedded_redis import redis_spec
 from tests.unit.workers.broker.conftest import QUEUE, FakeRedis
 from workers.broker import publisher
 from workers.broker.publisher import TASK, Publisher
-from workers.broker.queue_length import count_messages
+from workers.broker.queue_depth import count_messages
 from workers.broker.wakeups import Wakeups
 
 pytestmark = pytest.mark.design("U-4")

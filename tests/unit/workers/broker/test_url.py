@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from workers.broker.broker_url import parse_broker_url
 from workers.broker.options import broker_config
-from workers.broker.url import parse_broker_url
 from workers.celery import configure
 from workers.settings import Settings, SettingsError
 

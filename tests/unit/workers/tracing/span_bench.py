@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON, Sampler
 
-from workers.tracing.exporting import ChosenIds
+from workers.tracing.otlp_export import ChosenIds
 from workers.tracing.process_tracing import ProcessTracing
 from workflows.context.redaction import Redactor
 

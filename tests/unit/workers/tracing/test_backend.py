@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from workers.tracing.backend import TraceBackend
+from workers.tracing.otlp_export import TraceBackend
 
 
 class AnsweringBackend(Protocol):

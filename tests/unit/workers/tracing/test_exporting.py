@@ -10,9 +10,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from workers.tracing import exporting
-from workers.tracing.backend import TraceBackend
-from workers.tracing.exporting import LoggingExporter
+from workers.tracing import otlp_export
+from workers.tracing.otlp_export import LoggingExporter, TraceBackend
 
 
 class Collector(SpanExporter):
@@ -26,7 +25,7 @@ def test_lost_spans_are_logged_once_a_minute_and_at_their_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(exporting, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(otlp_export, "time", SimpleNamespace(monotonic=lambda: now))
     collector = Collector()
     backend = TraceBackend()
     backend.answer = 401
@@ -52,11 +51,11 @@ def test_lost_spans_are_logged_once_a_minute_and_at_their_end(
 
 
 def test_stopping_waits_only_so_long_for_an_endpoint_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "FLUSHED_WITHIN_S", 0.05)
+    monkeypatch.setattr(otlp_export, "FLUSHED_WITHIN_S", 0.05)
     over = threading.Event()
     hanging: Any = SimpleNamespace(shutdown=over.wait)
 
-    exporting._shut_down(hanging)
+    otlp_export._shut_down(hanging)
 
     assert not over.is_set()
     over.set()
@@ -75,4 +74,4 @@ def test_a_service_has_its_roles_name_unless_it_was_given_one(
 ) -> None:
     monkeypatch.setenv(variable, value)
 
-    assert exporting._resource("gateway").attributes["service.name"] == name
+    assert otlp_export._resource("gateway").attributes["service.name"] == name

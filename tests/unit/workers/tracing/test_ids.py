@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.tracing.ids import SpanIds, previous_owner_ids, parse_traceparent, span_ids_of
+from workers.tracing.span_ids import SpanIds, parse_traceparent, previous_owner_ids, span_ids_of
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON, ParentBased
 
-from accounting.budgets.asking import PlannedCall
+from accounting.budgets.reservation_types import PlannedCall
 from accounting.usage import ModelCall, Tokens
 from tests.unit.workers.tracing.span_bench import SECRET, SpanBench, span_bench
 from triggers.acceptance import Acceptance
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
-from workers.tracing.ids import parse_traceparent, span_ids_of
+from workers.tracing.span_ids import parse_traceparent, span_ids_of
 from workers.tracing.tracing import IncomingRequest, bind_request
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 from workflows.spans import NO_SPANS

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from workers.settings import Settings, SettingsError, load_settings
+from workers.tracing.trace_settings import is_content_wanted, traces_endpoint
 from workers.tracing.tracing import NO_TRACING, open_tracing
-from workers.tracing.wanted import traces_endpoint, is_content_wanted
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 WHOLE = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -80,7 +80,7 @@ def test_content_is_wanted_only_by_the_standards_switch(said: str, wanted: bool)
 def test_without_an_endpoint_a_trigger_role_loads_nothing_that_exports() -> None:
     """redis-py loads the part for metrics by itself, and AG2 more in a worker."""
     program = (
-        "import sys, triggers.role\n"
+        "import sys, triggers.role_context\n"
         "from workers.settings import Settings\n"
         "from workers.tracing.tracing import open_tracing\n"
         "open_tracing(Settings(), role='gateway').close()\n"

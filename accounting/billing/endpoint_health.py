@@ -1,0 +1,73 @@
+"""The endpoint's trouble: kept only while there is some, and for all senders, so that they spare it together.
+
+One document per URL, without the URL, which may hold a token: a hash, and the host for people. With another URL the
+senders begin afresh.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from pymongo import ReturnDocument
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.billing.delivery_backoff import DeliveryBackoff
+from accounting.billing.http_post import GONE, THROTTLING, PostResult
+
+COLLECTION = "outbox_endpoints"
+
+
+def endpoint_id(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+def redact_url(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}/…"
+
+
+class EndpointHealth:
+    def __init__(self, database: AsyncDatabase[dict[str, Any]], url: str, backoff: DeliveryBackoff) -> None:
+        self.url = url
+        self._failures = database[COLLECTION]
+        self._id = endpoint_id(url)
+        self._backoff = backoff
+
+    async def is_paused(self) -> bool:
+        paused = {"$expr": {"$gt": ["$paused_until", "$$NOW"]}}
+        trouble = await self._failures.find_one({"_id": self._id, "$or": [{"gone_at": {"$type": "date"}}, paused]})
+        return trouble is not None
+
+    async def record_success(self) -> None:
+        """It takes batches again; that it once wanted none is for people to take back."""
+        await self._failures.delete_one({"_id": self._id, "gone_at": None})
+
+    async def record_failure(self, result: PostResult, *, batch_id: str) -> None:
+        last = {"at": "$$NOW", "what": {"$literal": result.description}, "batch_id": batch_id}
+        failures = {"$add": [{"$ifNull": ["$failures", 0]}, 1]}
+        gone = {"gone_at": {"$ifNull": ["$gone_at", "$$NOW"]}} if result.status == GONE else {}
+        trouble = await self._failures.find_one_and_update(
+            {"_id": self._id},
+            [{"$set": {"url": {"$literal": redact_url(self.url)}, "failures": failures, "last_failure": last, **gone}}],
+            upsert=True,
+            return_document=ReturnDocument.AFTER,
+        )
+        asked_s = result.retry_after_s if result.status in THROTTLING else None
+        pause_ms = round(
+            self._backoff.endpoint_pause_s(int((trouble or {}).get("failures", 1)), retry_after_s=asked_s) * 1000
+        )
+        longer = {"$max": ["$paused_until", {"$add": ["$$NOW", pause_ms]}]}
+        await self._failures.update_one({"_id": self._id}, [{"$set": {"paused_until": longer}}])
+
+
+async def find_failures(database: AsyncDatabase[dict[str, Any]], url: str | None) -> Sequence[Mapping[str, Any]]:
+    """Of this URL; of every one where it is not known here."""
+    found = database[COLLECTION].find({} if url is None else {"_id": endpoint_id(url)}).sort("last_failure.at", -1)
+    return await found.to_list(None)
+
+
+async def forget_failures(database: AsyncDatabase[dict[str, Any]], url: str | None) -> int:
+    """So that it is tried again, though it answered 410; how many there were."""
+    forgotten = await database[COLLECTION].delete_many({} if url is None else {"_id": endpoint_id(url)})
+    return forgotten.deleted_count

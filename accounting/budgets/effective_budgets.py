@@ -1,0 +1,166 @@
+"""Places: in which windows of which budgets a call or a run must find room."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Sequence, Set
+from contextvars import Context
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+import pymongo
+from pymongo.errors import PyMongoError
+
+from accounting.budgets.budget import Budget
+from accounting.budgets.budget_store import BudgetStore, StoredBudget
+from accounting.budgets.window_calendar import WindowSpan, window_span
+
+log = logging.getLogger(__name__)
+
+READ_EVERY_S = 2.0
+READ_WITHIN_S = 5.0
+REFRESH_WAIT_S = 1.0  # by those who know some already
+MAX_CACHED_SCOPES = 10_000
+
+
+@dataclass(frozen=True)
+class BudgetWindow:
+    """One window of a budget, for one app where it is for each app on its own. What it counts has one document.
+    `alerts`: people hear when it is nearly spent, and spent."""
+
+    stored: StoredBudget
+    app_id: str | None
+    span: WindowSpan
+    has_alerts: bool = True
+
+    @property
+    def budget(self) -> Budget:
+        return self.stored.budget
+
+    @cached_property
+    def id(self) -> str:
+        app = "" if self.app_id is None else quote(self.app_id, safe="")
+        begun = int(self.stored.since.timestamp() * 1000)
+        return f"{self.budget.id} {app} {self.span.start:%Y-%m-%dT%H:%M:%SZ} {begun}"
+
+    @property
+    def has_earlier_spending(self) -> bool:
+        """Whether something may have been spent in this window before anybody reserved in it."""
+        return self.span.start < self.stored.since
+
+    def is_over(self, now: datetime) -> bool:
+        return self.span.end is not None and now >= self.span.end
+
+    def labels(self) -> dict[str, Any]:
+        """What the document says of itself, for those who look at many."""
+        return {
+            "budget_id": self.budget.id,
+            "app_id": self.app_id,
+            "workflow": self.budget.workflow,
+            "unit": self.budget.unit,
+            "start": self.span.start,
+            "end": self.span.end,
+            "since": self.stored.since,
+        }
+
+
+@dataclass(frozen=True)
+class EffectiveBudget:
+    """A budget, as it applies to the runs of an app. `is_replaced`: the app's own goes before it; it counts."""
+
+    stored: StoredBudget
+    app_id: str | None
+    is_replaced: bool = False
+
+    @property
+    def budget(self) -> Budget:
+        return self.stored.budget
+
+    @property
+    def is_enforced(self) -> bool:
+        """It stops them, and does not only count and warn."""
+        return not (self.budget.soft or self.is_replaced)
+
+    @property
+    def limit(self) -> int | None:
+        return self.budget.limit if self.is_enforced else None
+
+    def window_at(self, now: datetime) -> BudgetWindow:
+        budget = self.budget
+        span = window_span(budget.window, budget.timezone, now)
+        return BudgetWindow(self.stored, self.app_id, span, has_alerts=not self.is_replaced)
+
+
+def effective_budgets(
+    stored_budgets: Iterable[StoredBudget], app_id: str, workflow: str
+) -> tuple[EffectiveBudget, ...]:
+    """Those that match, in one order for everybody: who waits for room in one has what it got in those before it.
+
+    An app's own budget goes before the one for each app with the same workflow, window and unit: that one still counts,
+    so that it knows what was spent should the other be removed, and stops nothing.
+    """
+    matching = {kept.budget.id: kept for kept in stored_budgets if kept.budget.matches(app_id, workflow)}
+    return tuple(effective_budget(kept, app_id, matching.keys()) for _, kept in sorted(matching.items()))
+
+
+def effective_budget(stored: StoredBudget, app_id: str | None, budget_ids: Set[str]) -> EffectiveBudget:
+    """One of them, to an app that it is for; `known` are the ids of all budgets there are."""
+    budget = stored.budget
+    if not budget.is_for_each_app:
+        return EffectiveBudget(stored, budget.app_id)
+    own = replace(budget, app_id=app_id).id
+    return EffectiveBudget(stored, app_id, is_replaced=own != budget.id and own in budget_ids)
+
+
+class BudgetCache:
+    def __init__(self, budgets: BudgetStore) -> None:
+        self._budgets = budgets
+        self._known: Sequence[StoredBudget] | None = None
+        self._read_at = float("-inf")
+        self._read_task: asyncio.Task[None] | None = None
+        self._by_scope: dict[tuple[str, str], tuple[EffectiveBudget, ...]] = {}
+        self._is_away = False
+
+    async def effective_budgets(self, app_id: str, workflow: str) -> tuple[EffectiveBudget, ...]:
+        """Raises PyMongoError when none were ever read, and cannot be now."""
+        if time.monotonic() - self._read_at >= READ_EVERY_S:
+            await self._refresh()
+        if not self._known:
+            return ()
+        found = self._by_scope.get((app_id, workflow))
+        if found is None:
+            if len(self._by_scope) >= MAX_CACHED_SCOPES:
+                self._by_scope.clear()
+            found = self._by_scope[app_id, workflow] = effective_budgets(self._known, app_id, workflow)
+        return found
+
+    async def _refresh(self) -> None:
+        if self._read_task is None:
+            self._read_task = asyncio.get_running_loop().create_task(self._read(), context=Context())
+            self._read_task.add_done_callback(lambda done: done.cancelled() or done.exception())  # all may be gone
+        reading = asyncio.shield(self._read_task)
+        if self._known is None:
+            await reading
+            return
+        try:
+            async with asyncio.timeout(REFRESH_WAIT_S):
+                await reading
+        except (PyMongoError, TimeoutError) as error:
+            if not self._is_away:
+                log.warning("budgets_not_read", extra={"error": type(error).__name__})
+            self._is_away = True
+
+    async def _read(self) -> None:
+        try:
+            with pymongo.timeout(READ_WITHIN_S):
+                known = await self._budgets.list()
+            if known != self._known:
+                self._known = known
+                self._by_scope.clear()
+            self._is_away = False
+        finally:
+            self._read_at = time.monotonic()
+            self._read_task = None

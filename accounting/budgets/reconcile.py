@@ -1,0 +1,155 @@
+"""Mending: what a process leaves behind that dies, and what was spent before a budget was known, put right by the
+ledger. A step of the scheduler's reconciler, for any number of them.
+
+1. An entry whose time is long over is its process's no more. What that has really spent, with the last calls that it
+   could not tell of, is the sum of the rows that it has signed since it came. That is looked up again for a while, as a
+   process that only slept may still write rows, and then added to what stays.
+2. What was spent in a window before its budget was set is looked up once, though nobody reserves in it, and not by all
+   who look at it; and again while the window is young, as calls that began before may still go on.
+3. Windows that ended long ago are deleted. What they have rejected is kept apart. So are estimates of calls that are
+   made no more.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pymongo import ASCENDING
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.budgets.budget_store import BudgetStore
+from accounting.budgets.effective_budgets import effective_budget
+from accounting.budgets.estimates import EstimateStore
+from accounting.budgets.window_store import COLLECTION, UPDATE_IS_HELD, Document, WindowStore, sum_recorded_before
+from accounting.ledger.rows import COLLECTION as ROWS
+
+log = logging.getLogger(__name__)
+
+LOST_AFTER_S = 60  # beyond its time
+KEPT_AFTER_S = 600
+AGAIN_AFTER_S = 15
+MAX_WINDOWS = 100
+WINDOW_RETENTION = timedelta(days=7)
+MAX_DELETED = 500
+ESTIMATES_DELETE_INTERVAL_S = 3600
+
+
+def _seconds_ago(seconds: float) -> Document:
+    return {"$subtract": ["$$NOW", int(seconds * 1000)]}
+
+
+class BudgetReconciler:
+    def __init__(self, database: AsyncDatabase[Document]) -> None:
+        self._database = database
+        self._windows = database[COLLECTION]
+        self._rows = database[ROWS]
+        self._budgets = BudgetStore(database)
+        self._store = WindowStore(database)
+        self._is_prepared = False
+        self._opened_ids: set[str] = set()
+        self._all_open_at = float("-inf")
+        self._estimates = EstimateStore(database)
+        self._estimates_deleted_at = float("-inf")
+
+    async def run_pass(self, _: Counter[str]) -> None:
+        """What it does is in the log; runs are counted by other steps."""
+        if not self._is_prepared:
+            await self._store.ensure_indexes()
+            await self._estimates.ensure_indexes()
+            self._is_prepared = True
+        await self._settle_lost_holders()
+        await self._open_windows()
+        await self._update_bases()
+        await self._delete_old()
+        await self._delete_old_estimates()
+
+    async def _settle_lost_holders(self) -> None:
+        is_lost = {"$lt": ["$$each.v.until", _seconds_ago(LOST_AFTER_S)]}
+        is_due = {"$lt": [{"$ifNull": ["$$each.v.summed_at", "$$each.v.until"]}, _seconds_ago(AGAIN_AFTER_S)]}
+        entries = {"$objectToArray": "$holders"}
+        lost = {"$filter": {"input": entries, "as": "each", "cond": {"$and": [is_lost, is_due]}}}
+        labels = dict.fromkeys(("app_id", "workflow", "unit", "start", "end"), 1)
+        asked: list[Mapping[str, Any]] = [
+            {"$match": {"is_held": True}},
+            {"$project": {**labels, "lost": lost}},
+            {"$match": {"lost": {"$ne": []}}},
+            {"$sort": {"lost.v.summed_at": ASCENDING}},  # those first that no pass has reached
+            {"$limit": MAX_WINDOWS},
+        ]
+        async for window in await self._windows.aggregate(asked, hint="by_holders"):
+            for entry in window["lost"]:
+                await self._settle_holder(window, entry["k"], entry["v"])
+
+    async def _settle_holder(self, window: Document, holder: str, entry: Document) -> None:
+        """Its own numbers end where its time has ended; another reconciler finds the same sum, and keeps it once."""
+        # Of one that was there for longer than rows are kept, what it has told is more than what is left of them.
+        spent = max(await self._sum_signed_rows(window, holder, entry), entry["spent"])
+        path = f"holders.{holder}"
+        seen = {"_id": window["_id"], f"{path}.until": entry["until"]}
+        summed = {f"{path}.spent": spent, f"{path}.reserved": 0, f"{path}.summed_at": "$$NOW"}
+        await self._windows.update_one(seen, [{"$set": summed}])
+        if "summed_at" in entry and spent == entry["spent"]:  # else rows may still arrive, as after a long outage
+            is_over = {"$lt": [f"${path}.until", _seconds_ago(KEPT_AFTER_S)]}
+            kept: list[Mapping[str, Any]] = [
+                {"$set": {"folded": {"$add": ["$folded", spent]}}},
+                {"$unset": path},
+                UPDATE_IS_HELD,
+            ]
+            await self._windows.update_one({**seen, "$expr": is_over}, kept)
+        if spent != entry["spent"]:
+            said = {"window": window["_id"], "holder": holder, "told": entry["spent"], "spent": spent}
+            log.warning("budget_corrected", extra=said)
+
+    async def _sum_signed_rows(self, window: Document, holder: str, entry: Document) -> int:
+        scope = {name: window[name] for name in ("app_id", "workflow") if window[name] is not None}
+        since = max(entry["since"], window["start"])
+        within = {"$gte": since} if window["end"] is None else {"$gte": since, "$lt": window["end"]}
+        amount = "$cost_nano_usd" if window["unit"] == "usd" else {"$add": ["$input_tokens", "$output_tokens"]}
+        found = await self._rows.aggregate(
+            [
+                {"$match": {**scope, "at": within, "holder": holder}},
+                {"$group": {"_id": None, "spent": {"$sum": amount}}},
+            ]
+        )
+        return sum([int(row["spent"]) async for row in found])
+
+    async def _open_windows(self) -> None:
+        if time.monotonic() - self._all_open_at < AGAIN_AFTER_S:
+            return
+        now, known = datetime.now(UTC), await self._budgets.list()
+        of_one = [kept for kept in known if not kept.budget.is_for_each_app and kept.budget.window != "run"]
+        places = [effective_budget(kept, kept.budget.app_id, set()).window_at(now) for kept in of_one]
+        young = {place.id: place for place in places if place.has_earlier_spending}
+        self._opened_ids &= young.keys()
+        unopened = [place for id_, place in young.items() if id_ not in self._opened_ids]
+        for place in unopened[:MAX_WINDOWS]:
+            await self._store.open(place)
+            self._opened_ids.add(place.id)
+        if len(unopened) <= MAX_WINDOWS:
+            self._all_open_at = time.monotonic()
+
+    async def _update_bases(self) -> None:
+        is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _seconds_ago(AGAIN_AFTER_S)]}
+        found = self._windows.find({"is_young": True, "$expr": is_due}, hint="by_youth")
+        for window in await found.sort("based_at", ASCENDING).limit(MAX_WINDOWS).to_list(None):
+            is_young = {"$gt": ["$since", _seconds_ago(KEPT_AFTER_S)]}
+            base = {
+                "base": await sum_recorded_before(self._database, window),
+                "based_at": "$$NOW",
+                "is_young": {"$cond": [is_young, True, "$$REMOVE"]},
+            }
+            await self._windows.update_one({"_id": window["_id"]}, [{"$set": base}])
+
+    async def _delete_old(self) -> None:
+        ended = {"end": {"$type": "date"}, "$expr": {"$lt": ["$end", _seconds_ago(WINDOW_RETENTION.total_seconds())]}}
+        found = self._windows.find(ended, {"_id": 1}, hint="by_end").sort("end", ASCENDING).limit(MAX_DELETED)
+        if old := [window["_id"] async for window in found]:
+            await self._windows.delete_many({"_id": {"$in": old}})
+
+    async def _delete_old_estimates(self) -> None:
+        if time.monotonic() - self._estimates_deleted_at >= ESTIMATES_DELETE_INTERVAL_S:
+            await self._estimates.delete_old()
+            self._estimates_deleted_at = time.monotonic()

@@ -1,0 +1,107 @@
+"""`unattended billing export`: the ledger as CSV or JSON lines, however long it is."""
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from ops.cli.billing.call_options import call_options, parse_call_filter
+from ops.cli.command import command
+from ops.cli.confirmation import pluralize
+from ops.cli.progress import ReportProgress, show_progress
+from ops.cli.session import with_database
+from ops.presenters.times import discard_stdout
+
+if TYPE_CHECKING:
+    from accounting.billing.ledger_export import RowFilter
+
+STDOUT = Path("-")
+PROGRESS_INTERVAL_ROWS = 1000
+
+
+@command(
+    "export",
+    examples=[
+        "unattended billing export --since 2026-01-01 --until 2026-02-01 -o january.csv",
+        "unattended billing export --format jsonl --app acme --since 7d",
+    ],
+    related=["usage", "billing resend"],
+)
+@click.option(
+    "--format", "shape", type=click.Choice(["csv", "jsonl"]), default="csv", help="CSV, or one JSON object per line."
+)
+@call_options
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file instead of stdout (-).")
+def export(shape: str, output: Path | None, **call_filter: Any) -> None:
+    """Writes the ledger's calls as CSV or JSON lines.
+
+    In the order of their time. Calls that are going on are left out. The columns stay as they are; new ones come at the
+    end.
+    """
+    calls = parse_call_filter(**call_filter)
+    try:
+        with _open_output(output) as file, _progress_callback(file) as told:
+            number = with_database(lambda database, _: _write(database, calls, shape, (file, told)))
+            file.flush()
+    except BrokenPipeError:
+        discard_stdout()
+        return
+    except OSError as error:
+        if output in (None, STDOUT):
+            raise
+        click.echo(f"unattended: {output} cannot be written: {error.strerror}", err=True)
+        raise SystemExit(1) from None
+    click.echo(pluralize(number, "call"), err=True)
+
+
+def _progress_callback(file: TextIO) -> AbstractContextManager[ReportProgress]:
+    """Not where the calls themselves are seen to come."""
+    return nullcontext(lambda _done: None) if file.isatty() else show_progress("calls written")
+
+
+async def _write(database: Any, calls: "RowFilter", shape: str, output: tuple[TextIO, ReportProgress]) -> int:
+    from accounting.billing.billing_event import FIELDS
+    from accounting.billing.ledger_export import read_ledger_rows, to_csv_row, to_json_line
+    from accounting.infra.csv_lines import format_csv_line
+
+    file, told = output
+    number = 0
+    if shape == "csv":
+        file.write(format_csv_line(FIELDS))
+    async for row in read_ledger_rows(database, calls):
+        file.write(format_csv_line(to_csv_row(row)) if shape == "csv" else f"{to_json_line(row)}\n")
+        number += 1
+        if number % PROGRESS_INTERVAL_ROWS == 0:
+            told(number)
+    return number
+
+
+@contextmanager
+def _open_output(output: Path | None) -> Iterator[TextIO]:
+    """A file has its name once it is whole: what was cut off is never taken for all there is."""
+    if output is None or output == STDOUT:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the terminal would like
+        yield sys.stdout
+        return
+    if output.exists() and not output.is_file():  # a pipe or a device, which a file would take the place of
+        with _open_text(output) as file:
+            yield file
+        return
+    whole = output.resolve()
+    partial = whole.with_name(f"{whole.name}.part")
+    try:
+        with _open_text(partial) as file:
+            yield file
+        partial.replace(whole)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _open_text(output: Path) -> TextIO:
+    return output.open("w", encoding="utf-8", newline="")

@@ -1,0 +1,100 @@
+"""`unattended billing list` and `show`."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.billing.batch_table import batch_lines, event_lines, event_status
+from ops.cli.command import command
+from ops.cli.completion import complete_with, find_ids
+from ops.cli.output import format_exact_usd, format_moment, json_option, print_json, print_table
+from ops.cli.session import with_database
+from ops.presenters.printable_text import to_printable
+
+if TYPE_CHECKING:
+    from ops.cli.output import Terminal
+
+Row = Mapping[str, Any]
+
+STATES = ("pending", "delivered", "dead")
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1_000_000
+
+
+@command(
+    "list",
+    examples=["unattended billing list", "unattended billing list --state dead --json"],
+    related=["billing show", "billing replay"],
+)
+@click.option("--state", type=click.Choice(STATES), help="Only these.")
+@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(1, MAX_LIMIT), help="So many at most.")
+@json_option
+def list_batches(state: str | None, limit: int, as_json: bool) -> None:
+    """Lists batches, the newest first. Delivered ones are kept for 7 days."""
+    from accounting.billing.outbox_batches import batch_as_json, find_batches
+
+    found = with_database(lambda database, _: find_batches(database, state=state, limit=limit))
+    rows = [batch_as_json(batch) for batch in found]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["batch", "state", "events", "failures", "created", "next attempt", "last failure"]
+    _print_rows("Batches", columns, rows, _batch_cells, batch_lines)
+    if not rows:
+        click.echo("there are no batches" if state is None else f"there are no {state} batches", err=True)
+
+
+def _batch_cells(row: Row) -> list[Any]:
+    last = row["last_failure"]
+    times = [format_moment(row["created_at"]), format_moment(row["next_attempt_at"])]
+    return [row["batch_id"], row["state"], row["events"], row["failures"], *times, last and last["what"]]
+
+
+@command("show", examples=["unattended billing show 01JX2B5W8ZK4M7Q9T1V3Y6A8C0"], related=["billing list"])
+@click.argument("batch_id", metavar="BATCH", shell_complete=complete_with(find_ids("outbox", "state")))
+@json_option
+def show_batch(batch_id: str, as_json: bool) -> None:
+    """Tells what became of one batch, and its events."""
+    from accounting.billing.outbox_batches import batch_as_json, find_batch
+
+    batch = with_database(lambda database, _: find_batch(database, batch_id))
+    if batch is None:
+        click.echo(f"unattended: there is no batch {batch_id}; `unattended billing list` shows them", err=True)
+        raise SystemExit(1)
+    facts, payload = batch_as_json(batch), json.loads(batch["body"])
+    if as_json:
+        print_json({**facts, "payload": payload})
+        return
+    for name, value in facts.items():
+        if name != "last_failure" and value is not None:
+            click.echo(f"{name + ':':<16} {format_moment(value) or value}")
+    if last := facts["last_failure"]:
+        click.echo(f"last_failure:    {format_moment(last['at'])} {to_printable(last['what'])}")
+    columns = ["event", "app", "workflow", "model", "tokens", "USD", "status"]
+    _print_rows("Events", columns, payload["data"]["events"], _event_cells, event_lines)
+
+
+def _event_cells(event: Row) -> list[Any]:
+    names = ("id", "app_id", "workflow", "model", "tokens_used")
+    return [*(event[name] for name in names), format_exact_usd(event["cost_usd"]), event_status(event)]
+
+
+def _print_rows(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    cells: Callable[[Row], list[Any]],
+    lines: "Callable[[Sequence[Row], Terminal], Iterator[str]]",
+) -> None:
+    """A line for each on a terminal, however narrow it is; all cells in a pipe."""
+    if not sys.stdout.isatty():
+        print_table(title, columns, map(cells, rows))
+        return
+    from ops.cli.output import current_terminal
+
+    if rows:
+        shown = current_terminal()
+        shown.print("\n".join(lines(rows, shown)))

@@ -1,0 +1,90 @@
+"""The command that tells an author everything about packages, without running any of their code."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from ops.cli.command import command
+from ops.cli.output import json_option, print_json
+from ops.cli.progress import show_progress
+from ops.presenters.printable_text import inspection_json, print_strict_result, print_totals, print_verdict
+from ops.unmet_needs import add_unmet_needs
+from workers.settings import Settings, load_settings
+from workflows.package.catalog import find_package_folders, name_taken_finding, package_directories
+from workflows.package.loader import Inspection, inspect_package
+
+
+@command(
+    "validate",
+    examples=[
+        "unattended validate",
+        "unattended validate workflows/Refunds --production",
+        "unattended validate --strict",
+        "unattended validate --json",
+    ],
+    related=["run", "packages list", "packages schema"],
+)
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@json_option
+@click.option("--production", is_flag=True, help="As ENVIRONMENT=production: environment variables are absent.")
+@click.option("--strict", is_flag=True, help="Warnings count as errors: exit code 1.")
+def validate(paths: tuple[Path, ...], as_json: bool, production: bool, strict: bool) -> None:
+    """Checks packages: ready, with findings, or refused, and why.
+
+    A PATH is a package or a directory of packages; without one, the configured directories are checked.
+    Package code is parsed, never run. Exit code 1 when a package is refused, with --strict also when one has a warning.
+    """
+    settings = load_settings()
+    found = _inspect_all(paths, settings, production=production or settings.production)
+    inspections = [inspection for _, inspection in found]
+    warnings = sum(each.level == "warning" for inspection in inspections for each in inspection.findings)
+    if as_json:
+        counted = {"strict": True, "warnings": warnings} if strict else {}
+        print_json({"packages": [inspection_json(inspection, path) for path, inspection in found], **counted})
+    else:
+        for path, inspection in found:
+            print_verdict(inspection, path)
+        print_totals(inspections)
+        if strict:
+            print_strict_result(warnings)
+    refused = any(each.verdict == "refused" for each in inspections)
+    raise SystemExit(1 if refused or (strict and warnings) else 0)
+
+
+def _inspect_all(paths: Sequence[Path], settings: Settings, *, production: bool) -> list[tuple[Path, Inspection]]:
+    folders = list(_package_folders(paths or package_directories(settings.packages), is_argument=bool(paths)))
+    inspected: dict[Path, Inspection] = {}
+    with show_progress("packages checked", len(folders)) as told:
+        for path in folders:
+            inspected[path] = inspect_package(path, production=production)
+            told(len(inspected))
+    alone = len(inspected) == 1 and inspected.keys() <= set(paths)  # then nobody says what else there is
+    names = None if alone else {each.name for each in inspected.values()}
+    found: list[tuple[Path, Inspection]] = []
+    holders: dict[str, Path] = {}
+    for path, each in inspected.items():
+        inspection = add_unmet_needs(each, settings, workflows=names)
+        if inspection.package is not None:
+            holder = holders.setdefault(inspection.name, path)
+            if holder != path:
+                file = inspection.package.file_names.get("orchestrator", "orchestrator")
+                clash = name_taken_finding(inspection.name, holder, file=file)
+                inspection = replace(inspection, findings=(clash, *inspection.findings))
+        found.append((path, inspection))
+    return found
+
+
+def _package_folders(directories: Sequence[Path], *, is_argument: bool) -> Iterator[Path]:
+    """Each folder once, however many paths lead to it."""
+    seen: set[Path] = set()
+    for directory in directories:
+        if not directory.is_dir():
+            what = "is a file; name the directory of its package" if directory.exists() else "does not exist"
+            hint = "PATH" if is_argument else "UNATTENDED_PACKAGES"
+            raise click.BadParameter(f"{directory} {what}", param_hint=hint)
+        for folder in find_package_folders(directory) or [directory]:
+            if folder.resolve() not in seen:
+                seen.add(folder.resolve())
+                yield folder

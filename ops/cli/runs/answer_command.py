@@ -1,0 +1,214 @@
+"""`unattended runs answer`: says what a person has to say to a question, and lets the run go on."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.command import command
+from ops.cli.completion import complete_with, find_runs
+from ops.cli.json_argument import JsonArgumentError, parse_json_object
+from ops.cli.output import json_option, print_json
+from ops.cli.runs.answer_prompts import parse_value, print_questions, prompt_answer, prompt_question
+from ops.cli.runs.run_options import answerer_name, exit_on_refusal
+from ops.cli.session import open_wakeups, with_database
+from ops.presenters.question_lines import waiting_text
+from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.questions import is_meant, question_key, question_name, waiting_questions
+
+if TYPE_CHECKING:
+    from workers.control.answer import Answered
+    from workers.settings import Settings
+
+MAX_NUMBER_DIGITS = 9
+MAX_ID_LENGTH = 200
+
+Responses = dict[str, dict[str, Any]]
+AnswerFields = dict[str, Any]
+
+
+def _parse_question(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
+    if text is None or (0 < len(text) <= MAX_ID_LENGTH and text.startswith("q_")):
+        return text
+    if text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_DIGITS:
+        return int(text)
+    raise click.BadParameter("write the number of a question, such as 1, or its id")
+
+
+@command(
+    "answer",
+    examples=[
+        "unattended runs answer 8C0A2F",
+        "unattended runs answer 8C0A2F --question 1 --message 'Go ahead.'",
+        "unattended runs answer 8C0A2F --question 2 --response approve.verdict=yes",
+        'unattended runs answer 8C0A2F --question 2 --json-responses \'{"approve": {"verdict": "yes"}}\'',
+    ],
+    related=["runs list", "runs show"],
+)
+@click.argument("run_id", shell_complete=complete_with(find_runs("needs_human")))
+@click.option(
+    "--question",
+    callback=_parse_question,
+    metavar="N",
+    help="Which question is answered: its number, as `runs show` has it. Only a terminal is asked for it.",
+)
+@click.option("-m", "--message", help="What the user says.")
+@click.option(
+    "--response",
+    "texts",
+    multiple=True,
+    metavar="TOOL.KEY=VALUE",
+    help="What a tool gets; repeat it. VALUE is JSON where it is JSON, else text.",
+)
+@click.option("--json-responses", metavar="JSON|@file", help='All at once: {"tool": {"key": value}}.')
+@click.option("--by", "name", help="Who answers, in your words. Your name on this machine is recorded beside it.")
+@json_option
+def answer(run_id: str, question: int | str | None, as_json: bool, message: str | None, **options: Any) -> None:
+    """Answers a question of a run that waits for a person.
+
+    The run goes on where it stands when each of its questions is answered. On a terminal, what is left out is asked
+    for: without an answer the questions are shown and answered one by one, without --question it is asked which one
+    is meant.
+    """
+    responses = _parse_responses(options["json_responses"], options["texts"])
+    said: AnswerFields = {"message": message} if message is not None else {}
+    said |= {"responses": responses} if responses else {}
+    with exit_on_refusal():
+        for each in _collect_answers(run_id, question, said):
+            answered = _send(run_id, {"by": answerer_name(), "name": options["name"], **each})
+            _print_answer(answered, as_json=as_json)
+
+
+def _send(run_id: str, fields: AnswerFields) -> "Answered":
+    return with_database(lambda database, settings: _give_answer(database, settings, run_id, fields), redis=True)
+
+
+def _print_answer(answered: "Answered", *, as_json: bool) -> None:
+    if as_json:
+        told = {"run_id": answered.run_id, "answer": answered.number, "repeated": answered.repeated}
+        print_json({**told, "waiting": list(answered.waiting)})
+        return
+    again = "  (it has this answer already; nothing was changed)" if answered.repeated else ""
+    waits = f"; {waiting_text(answered.waiting)} for an answer" if answered.waiting else ", and goes on"
+    click.echo(f"{answered.run_id} has answer {answered.number}{waits}{again}")
+
+
+def _collect_answers(run_id: str, question: int | str | None, fields: AnswerFields) -> Iterator[AnswerFields]:
+    """What is sent, one by one: each names its question."""
+    if question is not None and fields:
+        yield {"question": question, **fields}
+        return
+    is_terminal = sys.stdin.isatty()
+    if not fields and not is_terminal:
+        raise click.UsageError(
+            f"say what to answer with --message, --response or --json-responses; `unattended runs show {run_id}`"
+            " shows what is asked"
+        )
+    waiting = _waiting_questions(run_id, question)
+    if not is_terminal:
+        raise click.UsageError(
+            f"say which question is answered with --question: {waiting_text(_numbers(waiting))};"
+            f" `unattended runs show {run_id}` shows what is asked"
+        )
+    if fields:
+        yield {"question": prompt_question(waiting, _answer_summary(fields)), **fields}
+        return
+    print_questions(waiting)
+    for each in waiting:
+        if len(waiting) > 1:
+            click.echo(f"question {each['number']}:", err=True)
+        yield {"question": question_name(each), **prompt_answer(each)}
+
+
+def _waiting_questions(run_id: str, question: int | str | None) -> Sequence[Mapping[str, Any]]:
+    """The questions that wait, or the one of them that is named."""
+    run = with_database(lambda database, _: _find_waiting_run(database, run_id))
+    waiting = waiting_questions(run)
+    if question is None:
+        return waiting
+    found = [each for each in waiting if is_meant(each, question)]
+    if not found:
+        raise RefusedError(f"{run['run_id']} asks no question {question} now: {waiting_text(_numbers(waiting))}")
+    return found
+
+
+def _numbers(questions: Sequence[Mapping[str, Any]]) -> list[int]:
+    return [question["number"] for question in questions]
+
+
+def _answer_summary(fields: AnswerFields) -> str:
+    return json.dumps(fields.get("message", fields.get("responses")), ensure_ascii=False)
+
+
+def _parse_responses(json_text: str | None, texts: Iterable[str]) -> Responses:
+    responses = {tool: dict(keys) for tool, keys in _parse_json_responses(json_text).items()}
+    for text in texts:
+        tool, key, value = _split_response(text)
+        responses.setdefault(tool, {})[key] = value
+    return responses
+
+
+def _parse_json_responses(text: str | None) -> Responses:
+    if text is None:
+        return {}
+    try:
+        given = parse_json_object(text)
+    except JsonArgumentError as error:
+        raise click.BadParameter(str(error), param_hint="--json-responses") from None
+    for tool, keys in given.items():
+        if not isinstance(keys, dict):
+            message = f'{tool}: write keys and values, such as {{"{tool}": {{"approved": true}}}}'
+            raise click.BadParameter(message, param_hint="--json-responses")
+    return given
+
+
+def _split_response(text: str) -> tuple[str, str, Any]:
+    name, equals, value = text.partition("=")
+    tool, dot, key = name.partition(".")
+    if not (tool and dot and key and equals):
+        message = f"{text!r} is not TOOL.KEY=VALUE, such as approve.verdict=yes"
+        raise click.BadParameter(message, param_hint="--response")
+    return tool, key, parse_value(value)
+
+
+def with_choice_as_text(waiting: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> AnswerFields:
+    """A choice is a text also where it looks like JSON: `--response Card.choice=true` chooses "true"."""
+    question = next((each for each in waiting if is_meant(each, fields["question"])), {})
+    key, choices = question_key(question), question.get("choices") or ()
+    texts = {tool: json.dumps(keys.get(key)) for tool, keys in (fields.get("responses") or {}).items() if key in keys}
+    chosen = {tool: {**fields["responses"][tool], key: text} for tool, text in texts.items() if text in choices}
+    return {**fields, "responses": {**fields["responses"], **chosen}} if chosen else dict(fields)
+
+
+async def _find_waiting_run(database: Any, run_ref: str) -> dict[str, Any]:
+    from workers.control.answer import instead
+    from workers.control.naming import whole_run_id
+    from workers.store.run_document import as_json
+    from workers.store.run_store import RunStore
+
+    store = RunStore(database)
+    run_id = await whole_run_id(store, run_ref)
+    run = await store.find(run_id)
+    if run is None:
+        raise RunNotFoundError(run_id)
+    if not waiting_questions(run):
+        raise RefusedError(f"{run_id} {instead(run)}")
+    return as_json(run)
+
+
+async def _give_answer(database: Any, settings: "Settings", run_ref: str, fields: Mapping[str, Any]) -> "Answered":
+    from workers.control.answer import UnfitAnswerError
+    from workers.control.answer import answer as give_answer
+    from workers.control.naming import whole_run_id
+    from workers.store.run_store import RunStore
+
+    store = RunStore(database, republish_after_s=settings.republish_after_s)
+    run_id = await whole_run_id(store, run_ref)
+    asked = waiting_questions(await store.find(run_id) or {"state": None})
+    async with open_wakeups(settings) as wake:
+        try:
+            return await give_answer(store, wake, run_id, **with_choice_as_text(asked, fields))
+        except UnfitAnswerError as error:
+            raise click.UsageError(str(error)) from None

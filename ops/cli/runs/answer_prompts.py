@@ -1,0 +1,78 @@
+"""Prompts on a terminal: which question is meant, and what its answer is."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from ops.cli.json_argument import JsonArgumentError, parse_json_object
+from ops.cli.runs.run_options import EXIT_FAILURE
+from ops.presenters.printable_text import to_printable
+from ops.presenters.question_lines import single_question_lines
+from workers.control.questions import question_key, question_name
+
+QuestionFields = Mapping[str, Any]
+
+
+def print_questions(questions: Sequence[QuestionFields]) -> None:
+    for question in questions:
+        for line in single_question_lines(question):
+            click.echo(line, err=True)
+
+
+def prompt_question(questions: Sequence[QuestionFields], answer_text: str) -> int | str:
+    """The question that an answer of the command line is for, as it was shown."""
+    print_questions(questions)
+    if len(questions) == 1:
+        if not click.confirm(f"Answer question {questions[0]['number']} with {to_printable(answer_text)}?", err=True):
+            click.echo("nothing was answered", err=True)
+            raise SystemExit(EXIT_FAILURE)
+        return question_name(questions[0])
+    names = {str(question["number"]): question_name(question) for question in questions}
+    label = f"Which question has the answer {to_printable(answer_text)}?"
+    return names[click.prompt(label, type=click.Choice(list(names)), err=True)]
+
+
+def prompt_answer(question: QuestionFields) -> dict[str, Any]:
+    """`message` or `responses`, for this question."""
+    if question["kind"] == "message":
+        return {"message": click.prompt("Message", err=True)}
+    tool, choices = str(question["tool"]), question.get("choices")
+    awaited = list(question.get("keys") or ())
+    if not (choices or awaited):
+        label = f'{to_printable(tool)}, as JSON such as {{"approved": true}}'
+        return {"responses": {tool: click.prompt(label, err=True, value_proc=_parse_object)}}
+    keys: dict[str, Any] = {}
+    if choices:
+        first = question_key(question)
+        keys[first] = _prompt_choice(tool, first, choices)
+    for key in awaited:
+        if key not in keys:
+            keys[key] = parse_value(click.prompt(to_printable(f"{tool}.{key}"), err=True))
+    return {"responses": {tool: keys}}
+
+
+def _prompt_choice(tool: str, key: str, choices: Sequence[str]) -> str:
+    """A choice is offered without what steers a terminal, and sent as it is."""
+    offered = {to_printable(choice): choice for choice in choices}
+    return offered[click.prompt(to_printable(f"{tool}.{key}"), type=click.Choice(list(offered)), err=True)]
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    try:
+        return parse_json_object(text)
+    except JsonArgumentError as error:
+        raise click.UsageError(str(error)) from None  # asked again
+
+
+def parse_value(text: str) -> Any:
+    """The text 7 is written "7", in quotes that the shell leaves alone."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)

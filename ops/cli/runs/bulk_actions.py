@@ -1,0 +1,227 @@
+"""Carrying out an order on runs: on each that was named, or, once people agree, on all that match."""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+
+from ops.cli.output import format_moment, print_json
+from ops.cli.progress import show_progress
+from ops.cli.runs.run_options import operator_name, refusal_text
+from ops.cli.session import open_wakeups, with_database
+from ops.presenters.printable_text import to_printable
+from workers.control.changed import Changed
+from workers.control.effects import WouldRepeatError
+from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.many import Selection, Tally, to_each
+from workers.control.replaying import ReplayOptions, check_replay
+from workers.settings import Settings
+from workers.store.matching import Matching
+from workers.store.run import RunState
+from workers.store.run_store import RunStore
+
+MAX_PREVIEW_LINES = 10
+ChangeRun = Callable[[str], Awaitable[Changed]]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkAction:
+    """`states`: of the runs that a filter without a state means. `wakes`: workers are told afterwards."""
+
+    verb: str
+    states: tuple[str, ...]
+    needs_wakeups: bool = False
+    replay: ReplayOptions = field(default_factory=ReplayOptions)
+
+
+def change_named(action: BulkAction, run_ids: Sequence[str], options: dict[str, Any]) -> bool:
+    """Whether none was refused."""
+    results = _apply_to_named(action, run_ids)
+    if not options["as_json"]:
+        wanted = [
+            each["run_id"] for each in results if isinstance(each, dict) and "done" in each and _confirm_repeat(each)
+        ]
+        if wanted:
+            agreed = _apply_to_named(replace(action, replay=replace(action.replay, repeat_done=True)), wanted)
+            results = [agreed.pop(0) if _is_among(each, wanted) else each for each in results]
+    if options["as_json"]:
+        print_json([each.as_json() if isinstance(each, Changed) else each for each in results])
+    for each in results:
+        if not isinstance(each, Changed):
+            click.echo(to_printable(f"unattended: {each['refused']}"), err=True)
+        elif not options["as_json"]:
+            click.echo(f"{each.run_id}: {each.said}")
+    return all(isinstance(each, Changed) for each in results)
+
+
+def _apply_to_named(action: BulkAction, run_ids: Sequence[str]) -> list[Changed | dict[str, Any]]:
+    return with_database(
+        lambda database, settings: _apply_to_each(action, run_ids, database, settings), redis=action.needs_wakeups
+    )
+
+
+def _is_among(result: Changed | dict[str, Any], run_ids: Sequence[str]) -> bool:
+    return isinstance(result, dict) and "done" in result and result["run_id"] in run_ids
+
+
+def _confirm_repeat(refusal: dict[str, Any]) -> bool:
+    """Asks on the terminal whether to go on all the same. Runs outside of an event loop, as below."""
+    if not sys.stdin.isatty():
+        return False
+    for line in (*refusal["done"], refusal["about_keys"]):
+        click.echo(to_printable(f"  {line}"), err=True)
+    return click.confirm(f"replay {refusal['run_id']}, though a replay does this again?", err=True)
+
+
+async def _apply_to_each(
+    action: BulkAction, run_ids: Sequence[str], database: Any, settings: Settings
+) -> list[Changed | dict[str, Any]]:
+    from workers.control.naming import whole_run_id
+
+    results: list[Changed | dict[str, Any]] = []
+    store = RunStore(database, republish_after_s=settings.republish_after_s)
+    async with _open_change(action, store, settings) as change:
+        for text in run_ids:
+            try:
+                results.append(await change(await whole_run_id(store, text)))
+            except WouldRepeatError as error:
+                done = {"done": [*error.effects.sentences()], "about_keys": error.effects.about_keys()}
+                refused = f"{error}. {done['about_keys']} To replay it all the same say --yes"
+                results.append({"run_id": error.run_id, "refused": refused, **done})
+            except (RefusedError, RunNotFoundError) as error:
+                results.append({"run_id": text, "refused": refusal_text(error)})
+    return results
+
+
+def change_matching(action: BulkAction, run_filter: Matching, options: dict[str, Any]) -> bool:
+    """Whether none was refused."""
+    if not run_filter.states:
+        run_filter = replace(run_filter, states=tuple(RunState(state) for state in action.states))
+    selection = Selection(run_filter, options["limit"])
+    number, first = with_database(lambda database, _: _count_and_first(selection, RunStore(database)))
+    if options["dry_run"]:
+        skipped = with_database(lambda database, _: _count_skipped(action, selection, RunStore(database)))
+        _print_preview(action, selection, number, first, skipped, as_json=options["as_json"])
+        return True
+    if number and not options["yes"]:
+        _confirm(action, selection, number, first)
+
+    async def work(database: Any, settings: Settings) -> Tally:
+        store = RunStore(database, republish_after_s=settings.republish_after_s)
+        async with _open_change(action, store, settings) as change:
+            return await to_each(store, selection, change, progress=lambda tally: told(tally.seen))
+
+    try:
+        with show_progress(action.verb, number) as told:
+            tally = with_database(work, redis=action.needs_wakeups)
+    except KeyboardInterrupt:
+        click.echo("\nunattended: interrupted; the same command goes on where it stopped", err=True)
+        raise
+    _print_tally(action, tally, as_json=options["as_json"])
+    return tally.refused == tally.skipped == 0
+
+
+async def _count_skipped(action: BulkAction, selection: Selection, store: RunStore) -> Tally:
+    if action.verb != "replay":
+        return Tally()
+    return await to_each(
+        store, selection, lambda run_id: check_replay(store, run_id, options=action.replay), progress=lambda _: None
+    )
+
+
+async def _count_and_first(selection: Selection, store: RunStore) -> tuple[int, list[dict[str, Any]]]:
+    return await selection.count(store), list(await selection.first(store, MAX_PREVIEW_LINES))
+
+
+def _confirm(action: BulkAction, selection: Selection, number: int, first: Sequence[dict[str, Any]]) -> None:
+    """Outside of an event loop, which would keep Ctrl-C from the prompt."""
+    what = f"{action.verb} {_count_runs(number)} ({selection.matching.as_words()})"
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"nobody can be asked whether to {what}: say --yes, or look first with --dry-run")
+    for line in _run_lines(first, number):
+        click.echo(line, err=True)
+    if action.verb == "replay" and not action.replay.repeat_done:
+        click.echo("runs whose tools or write-backs succeeded are skipped; --repeat-done replays them too", err=True)
+    if not click.confirm(f"{what}?", err=True):
+        raise RefusedError("nothing was changed")
+
+
+def _print_preview(
+    action: BulkAction,
+    selection: Selection,
+    number: int,
+    first: Sequence[dict[str, Any]],
+    skipped: Tally,
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        known = {"skipped": skipped.skipped, "skipped_runs": skipped.done} if action.verb == "replay" else {}
+        print_json({"dry_run": True, "matched": number, "first": [run["_id"] for run in first], **known})
+        return
+    for line in _run_lines(first, number):
+        click.echo(line)
+    for line in _skipped_lines(skipped, "would be skipped"):
+        click.echo(line)
+    click.echo(f"would {action.verb} {_count_runs(number)}: {selection.matching.as_words()}; nothing was changed")
+
+
+def _run_lines(first: Sequence[dict[str, Any]], number: int) -> list[str]:
+    lines = [
+        to_printable(
+            f"{run['_id']}  {run['app_id']}  {run['workflow']}  {run['trigger']['name']}  {run['state']}"
+            f"  {(run.get('outcome') or {}).get('kind', '')}  {format_moment(run['created_at'])}"
+        )
+        for run in first
+    ]
+    return [*lines, f"… and {number - len(first)} more"] if number > len(first) else lines
+
+
+def _print_tally(action: BulkAction, tally: Tally, *, as_json: bool) -> None:
+    if as_json:
+        print_json(tally.as_json())
+        return
+    already = f", {tally.already} already were" if tally.already else ""
+    skipped = f", {tally.skipped} skipped" if tally.skipped else ""
+    click.echo(f"{action.verb}: {tally.changed} done{already}{skipped}, {tally.refused} refused")
+    for line in _skipped_lines(tally, "skipped"):
+        click.echo(line, err=True)
+    for each in tally.reasons:
+        click.echo(to_printable(f"unattended: {each['reason']}"), err=True)
+    if tally.refused > len(tally.reasons):
+        click.echo(f"unattended: … and {tally.refused - len(tally.reasons)} more", err=True)
+
+
+def _skipped_lines(tally: Tally, verb: str) -> Iterator[str]:
+    """Which runs a replay of many leaves out, and what they have done."""
+    for each in tally.done:
+        yield to_printable(f"{each['run_id']} {verb}, since a replay does again: {'; '.join(each['done'])}")
+    if tally.skipped > len(tally.done):
+        yield f"… and {tally.skipped - len(tally.done)} more {verb}"
+    if tally.skipped:
+        yield "to replay such runs too, say --repeat-done"
+
+
+def _count_runs(number: int) -> str:
+    return "1 run" if number == 1 else f"{number} runs"
+
+
+@asynccontextmanager
+async def _open_change(action: BulkAction, store: RunStore, settings: Settings) -> AsyncIterator[ChangeRun]:
+    from workers.control.cancelling import cancel, discard
+    from workers.control.replaying import replay
+    from workers.control.retrying import retry_now
+
+    by = operator_name()
+    if not action.needs_wakeups:
+        end = cancel if action.verb == "cancel" else discard
+        yield lambda run_id: end(store, run_id, by=by)
+        return
+    async with open_wakeups(settings) as wake:
+        if action.verb == "replay":
+            yield lambda run_id: replay(store, wake, run_id, by=by, options=action.replay)
+        else:
+            yield lambda run_id: retry_now(store, wake, run_id, by=by)

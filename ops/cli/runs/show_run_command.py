@@ -1,0 +1,42 @@
+"""`unattended runs show`: the story of one run."""
+
+from typing import Any
+
+import click
+
+from ops.cli.command import command
+from ops.cli.completion import complete_with, find_runs
+from ops.cli.output import json_option, print_json
+from ops.cli.runs.run_options import exit_on_refusal
+from ops.cli.session import with_database
+from ops.presenters.run_lines import run_lines
+from ops.presenters.times import print_lines
+
+
+@command(
+    "show",
+    examples=["unattended runs show 8C0A2F", "unattended runs show run_01JX2B5W8ZK4M7Q9T1V38C0A2F --json"],
+    related=["runs list", "runs tail", "runs replay"],
+)
+@click.argument("run_id", shell_complete=complete_with(find_runs()))
+@json_option
+def show_run(run_id: str, as_json: bool) -> None:
+    """Tells the story of one run, and what to do next.
+
+    Owners, turns, tools, what changed, errors, cost. RUN_ID may be its last six letters, as tables show them.
+    """
+    with exit_on_refusal():
+        story = with_database(lambda database, _: _read_story(database, run_id))
+    if as_json:
+        print_json(story)
+    else:
+        print_lines(run_lines(story))
+
+
+async def _read_story(database: Any, run_id: str) -> dict[str, Any]:
+    from workers.control.naming import whole_run_id
+    from workers.control.story import story_of
+    from workers.store.run_store import RunStore
+
+    store = RunStore(database)
+    return await story_of(store, await whole_run_id(store, run_id))

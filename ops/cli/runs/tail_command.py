@@ -1,0 +1,70 @@
+"""`unattended runs tail`: what happens to one run, or to all of them, line by line as it happens."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.command import command
+from ops.cli.completion import complete_with, find_runs
+from ops.cli.output import json_option, print_json_line
+from ops.cli.runs.event_lines import event_line
+from ops.cli.runs.run_options import EXIT_FAILURE, exit_on_refusal, owner_options, parse_run_filter
+from ops.cli.session import with_database
+from ops.presenters.times import discard_stdout, line_console
+from workers.store.run import RunState
+
+if TYPE_CHECKING:
+    from workers.control.happenings import Happening
+
+
+@command(
+    "tail",
+    examples=["unattended runs tail 8C0A2F", "unattended runs tail --app acme --json"],
+    related=["runs show", "runs list"],
+)
+@click.argument("run_id", required=False, shell_complete=complete_with(find_runs()))
+@owner_options
+@json_option
+def tail(run_id: str | None, as_json: bool, **options: Any) -> None:
+    """Follows one run until it ends, or all of them.
+
+    Turns, owners, holds and ends, as they happen; without RUN_ID until Ctrl-C. Exit code 0 when RUN_ID succeeded, 1
+    when it did not. With --json each line is one JSON object.
+    """
+    if run_id is not None and any(options.values()):
+        raise click.UsageError("give a run, or filters, not both")
+    with exit_on_refusal():
+        try:
+            state = with_database(lambda database, _: _follow(database, run_id, as_json, **options))
+        except BrokenPipeError:
+            discard_stdout()
+            return
+    raise SystemExit(0 if state == RunState.SUCCEEDED else EXIT_FAILURE)
+
+
+async def _follow(database: Any, run_id: str | None, as_json: bool, **options: Any) -> str | None:
+    """The state in which the run came to rest."""
+    state = None
+    out = line_console()
+    async for each in await _run_events(database, run_id, **options):
+        if as_json:
+            print_json_line(each.as_json())
+        else:
+            out.print(event_line(each, is_single_run=run_id is not None))
+        if each.event == "ended":
+            state = each.facts["state"]
+    return state
+
+
+async def _run_events(database: Any, run_id: str | None, **options: Any) -> "AsyncIterator[Happening]":
+    from workers.control.following import follow_all, follow_run, store_time
+    from workers.control.naming import whole_run_id
+    from workers.store.run_store import RunStore
+
+    store = RunStore(database)
+    if run_id is None:
+        since = await store_time(store)
+        click.echo("following all runs; Ctrl-C ends it", err=True)
+        return follow_all(store, parse_run_filter(options), since=since)
+    return follow_run(store, await whole_run_id(store, run_id))

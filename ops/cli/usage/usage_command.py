@@ -1,0 +1,153 @@
+"""`unattended usage`: what was used and what it cost, by app, workflow, model, agent, provider, trigger or time."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.command import command
+from ops.cli.completion import complete_with, find_apps, find_workflows
+from ops.cli.output import format_exact_usd, json_option, print_json, print_table
+from ops.cli.runs.run_options import MOMENT
+from ops.cli.session import with_database
+from ops.cli.usage.bill import FIELDS, Bill, GroupByType, field_names, make_bill, sum_totals
+
+if TYPE_CHECKING:
+    from accounting.totals.usage_query import UsageFilter
+
+_FILTER_FIELDS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", "since", "until")
+
+
+@command(
+    "usage",
+    examples=[
+        "unattended usage --since 30d",
+        "unattended usage --by day --app acme --since 7d",
+        "unattended usage --by app,model --csv > usage.csv",
+        "unattended usage --verify",
+    ],
+    related=["budgets list", "billing export"],
+)
+@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Only this app.")
+@click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only this workflow.")
+@click.option("--agent", help="Only this agent.")
+@click.option("--model", help="Only this model.")
+@click.option("--provider", help="Only this provider.")
+@click.option("--trigger", "trigger_type", metavar="TYPE", help="Only runs of this type of trigger, such as webhook.")
+@click.option("--since", type=MOMENT, help="An age (7d, 12h) or a date (2026-01-31). Default: all time.")
+@click.option("--until", type=MOMENT, help="Before this: an age or a date.")
+@click.option(
+    "--by", type=GroupByType(), default="app", show_default=True, help=f"{', '.join(FIELDS)}; or two: app,model."
+)
+@click.option("--sort", type=click.Choice(["cost", "tokens", "name"]), help="Default: cost; days and hours in order.")
+@click.option("--limit", type=click.IntRange(min=1), help="So many lines; of days and hours the newest.")
+@click.option("--chart/--no-chart", default=None, help="Bars, or none. Default: bars on a terminal.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with the field names of --json.")
+@json_option
+@click.option("--verify", is_flag=True, help="Compare the totals with the ledger; exit code 1 where they differ.")
+@click.option("--rebuild", is_flag=True, help="Make the totals anew from the ledger. Harmless at any time.")
+@click.pass_context
+def usage(context: click.Context, /, *, verify: bool, rebuild: bool, as_json: bool, **options: Any) -> None:
+    """Tokens and USD by app, workflow, model or time.
+
+    Summed from the ledger, in which each model call of each run is once.
+    """
+    if verify or rebuild:
+        from ops.cli.usage.totals_check import rebuild_totals, verify_totals
+
+        _require_alone(context)
+        (rebuild_totals if rebuild else verify_totals)(as_json=as_json)
+        return
+    if as_json and options["as_csv"]:
+        raise click.UsageError("say --json or --csv, not both")
+    _print_usage(options, _parse_usage_filter(options), as_json=as_json)
+
+
+def _require_alone(context: click.Context) -> None:
+    """Totals are verified and rebuilt as a whole."""
+    usual = click.core.ParameterSource.DEFAULT
+    said = [name for name in context.params if context.get_parameter_source(name) not in (None, usual)]
+    if {*said} - {"verify", "as_json"} and {*said} - {"rebuild", "as_json"}:
+        raise click.UsageError("--verify and --rebuild are about all totals and stand alone, with --json at most")
+
+
+def _parse_usage_filter(options: Mapping[str, Any]) -> "UsageFilter":
+    from accounting.totals.usage_query import UsageFilter
+
+    wanted = UsageFilter(
+        **{name: options[name] for name in _FILTER_FIELDS if name != "trigger_type"},
+        trigger_type=_canonical_trigger_type(options),
+    )
+    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
+        raise click.UsageError("--since is later than --until, so that no call can match")
+    return wanted
+
+
+def _canonical_trigger_type(options: Mapping[str, Any]) -> str | None:
+    """An author may write cron for schedule; so may a reader."""
+    written: str | None = options["trigger_type"]
+    if written is None:
+        return None
+    from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+
+    spec = SPEC_BY_TYPE.get(written)
+    return written if spec is None else str(spec.model_fields["type"].default)
+
+
+def _print_usage(options: Mapping[str, Any], usage_filter: "UsageFilter", *, as_json: bool) -> None:
+    from accounting.totals.usage_query import EVERYTHING, usage_totals
+
+    keys = field_names(options["by"])
+    found = with_database(lambda database, _: usage_totals(database, keys, usage_filter))
+    bill = make_bill(found, options["by"], sort=options["sort"], limit=options["limit"])
+    if as_json:
+        print_json([row.as_json() for row in bill.rows])
+    elif options["as_csv"]:
+        _print_csv(bill)
+    elif options["chart"] or sys.stdout.isatty():
+        _print_chart(bill, usage_filter, chart=options["chart"] is not False)
+    else:
+        _print_plain(bill)
+    if as_json or options["as_csv"]:
+        return
+    if not found:
+        said = "no model was called yet" if usage_filter == EVERYTHING else "no model call matches"
+        hint = "" if usage_filter.trigger_type is None else "; `unattended usage --by trigger` shows the types"
+        click.echo(f"{said}{hint}", err=True)
+    from ops.cli.usage.usage_table import usage_warnings
+
+    for doubt in usage_warnings(sum_totals(found)):
+        click.echo(doubt, err=True)
+
+
+def _print_csv(bill: Bill) -> None:
+    from accounting.infra.csv_lines import format_csv_lines
+    from accounting.usage import UsageTotals
+
+    names = [*field_names(bill.names), *UsageTotals().as_json()]
+    click.echo("".join(format_csv_lines(names, (row.as_json() for row in bill.rows))), nl=False)
+
+
+def _print_chart(bill: Bill, usage_filter: "UsageFilter", *, chart: bool) -> None:
+    from ops.cli.output import current_terminal
+    from ops.cli.usage.usage_table import usage_table_lines, usage_title
+
+    if not bill.rows:
+        return
+    shown = current_terminal()
+    title = shown.style(usage_title(bill, usage_filter, chart=chart), italic=True)
+    shown.print("\n".join([title, *usage_table_lines(bill, shown, chart=chart)]))
+
+
+def _print_plain(bill: Bill) -> None:
+    columns = ["calls", "input", "cached", "output", "missing", "USD"]
+    rows = [
+        [
+            *(row.key[name] for name in field_names(bill.names)),
+            *(row.calls, row.input_tokens, row.cached_input_tokens, row.output_tokens, row.missing),
+            format_exact_usd(row.cost_usd),
+        ]
+        for row in bill.rows
+    ]
+    print_table("Usage", [*bill.names, *columns], rows)

@@ -1,0 +1,117 @@
+"""The desk: what every page of the console needs, and who stands before it."""
+
+import math
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ops.console import query_params
+from ops.console.page_renderer import PageRenderer
+from ops.console.sessions import Sessions
+from ops.console.visitor import Visitor
+from triggers.api.access import Caller
+from triggers.api.keyring import Keyring
+from triggers.api_keys import ApiKey
+from triggers.gateway.http_problems import ProblemError
+from triggers.gateway.request_body import check_declared_size, media_type, read_body
+from triggers.role_context import RoleContext
+from triggers.token_bucket import TokenBuckets
+
+COOKIE_NAME = "unattended_console"
+MAX_FORM_FIELDS = 100
+STATUS_SEE_OTHER = 303
+MAX_VIEW_BURST, MAX_VIEWS_PER_S = 100, 5  # of one key: more than a person reads, and too few to keep a gateway busy
+
+Form = Mapping[str, str]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleContext:
+    role: RoleContext
+    renderer: PageRenderer
+    sessions: Sessions
+    keyring: Keyring
+    view_limit: TokenBuckets = field(default_factory=TokenBuckets)
+
+    async def find_visitor(self, request: Request) -> Visitor | None:
+        """None without a session, and once its key is revoked or has expired."""
+        session = await self.sessions.find(request.cookies.get(COOKIE_NAME, ""))
+        if session is None:
+            return None
+        try:
+            key = await self.keyring.authenticate_hash(session.key_hash)
+        except ProblemError as problem:
+            if problem.status != 401:
+                raise
+            await self.sessions.end(session)
+            return None
+        self._count_view(key)
+        visitor = Visitor(session, Caller(key))
+        request.state.visitor = visitor  # for the page of an error
+        return visitor
+
+    def _count_view(self, key: ApiKey) -> None:
+        taken = self.view_limit.try_acquire(key.id, per_s=MAX_VIEWS_PER_S, burst=MAX_VIEW_BURST)
+        if not taken.is_allowed:
+            wait = {"retry-after": str(max(math.ceil(taken.wait_s), 1))}
+            raise ProblemError(429, "this key opens too many pages; wait a little and try again", headers=wait)
+
+    def page_endpoint(self, handle: Callable[["ConsoleContext", Request, Visitor], Awaitable[Response]]) -> Endpoint:
+        async def show(request: Request) -> Response:
+            visitor = await self.find_visitor(request)
+            if visitor is None:
+                return self.redirect_to_login(request)
+            answer = await handle(self, request, visitor)
+            if visitor.session.notice is not None:  # it stands on this page
+                await self.sessions.clear_notice(visitor.session)
+            return answer
+
+        return show
+
+    def action_endpoint(
+        self, handle: Callable[["ConsoleContext", Request, Visitor, Form], Awaitable[Response]]
+    ) -> Endpoint:
+        """For what changes something: a form of ours alone, sent from this session."""
+
+        async def receive(request: Request) -> Response:
+            form = await self.read_form(request)
+            visitor = await self.find_visitor(request)
+            if visitor is None:
+                return self.redirect_to_login(request)
+            if not visitor.session.is_own_form(form.get("form_token", "")):
+                raise ProblemError(403, "this form is of another session; open the page again")
+            return await handle(self, request, visitor, form)
+
+        return receive
+
+    async def read_form(self, request: Request) -> Form:
+        check_origin(request)
+        limit_bytes = self.role.settings.body_limit_bytes
+        check_declared_size(request, limit_bytes)
+        if media_type(request) != "application/x-www-form-urlencoded":
+            raise ProblemError(415, "send the page's own form")
+        body = (await read_body(request, limit_bytes)).decode("utf-8", "replace")
+        try:
+            return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
+        except ValueError:
+            raise ProblemError(400, "the form cannot be read") from None
+
+    def redirect_to_login(self, request: Request) -> Response:
+        here = query_params.current_path(request)
+        if request.headers.get("sec-fetch-site") == "cross-site" and COOKIE_NAME not in request.cookies:
+            # Behind a link of another site a browser keeps a strict cookie to itself; behind one of ours it does not.
+            return self.renderer.render("continue", None, title="Console", here=here)
+        return RedirectResponse(f"/console/login?next={quote(here, safe='')}", STATUS_SEE_OTHER)
+
+
+def check_origin(request: Request) -> None:
+    """Every browser says with a form which page it came from; a page of another site cannot say that it is ours."""
+    scheme, _, origin = request.headers.get("origin", "").partition("://")
+    host = request.headers.get("host", "")
+    if scheme not in ("http", "https") or not secrets.compare_digest(origin.lower().encode(), host.lower().encode()):
+        raise ProblemError(403, "this form came from another page than the console; open the console and try again")

@@ -1,0 +1,69 @@
+"""One run's story: why it started, who worked on it, turn by turn what was said and done, and what it cost."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo import ASCENDING
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accounting.ledger.rows import COLLECTION
+from ops.console import query_params
+from ops.console.allowed_run_actions import allowed_run_actions
+from ops.console.context import ConsoleContext
+from ops.console.question_forms import question_views
+from ops.console.run_timeline import owner_views
+from ops.console.visitor import Visitor
+from ops.presenters.run_lines import run_facts, state_facts
+from workers.control.story import story_of
+from workers.store.run import RunState
+
+MAX_TURNS = 300
+MAX_CALLS = 2_000
+MAX_ITEMS_SHOWN = 40
+_CALL_FIELDS = ("agent", "model", "at", "ok", "input_tokens", "output_tokens", "cost_nano_usd")
+
+Story = Mapping[str, Any]
+
+
+async def show_run(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
+    store = context.role.store
+    story = await story_of(store, request.path_params["run_id"], app_id=visitor.scope, most_turns=MAX_TURNS)
+    calls = store.database[COLLECTION].find({"run_id": story["run_id"]}, dict.fromkeys(_CALL_FIELDS, 1))
+    rows = await calls.sort([("at", ASCENDING), ("_id", ASCENDING)]).limit(MAX_CALLS).to_list(None)
+    owners = [*owner_views(story, rows, now=datetime.now(UTC))]
+    return context.renderer.render(
+        "run",
+        visitor,
+        title=f"Run …{story['run_id'][-6:]}",
+        section="runs",
+        run=story,
+        facts=[*run_facts(story), *state_facts(story)],
+        links=_links(story),
+        owners=owners,
+        unseen=story["turn"] - len(story["turns"]),
+        orders=allowed_run_actions(story, visitor),
+        questions=question_views(story),
+        path=query_params.run_path(story["run_id"]),
+        is_going_on=story["state"] in {RunState.QUEUED, RunState.RUNNING},
+        most_shown=MAX_ITEMS_SHOWN,
+    )
+
+
+def _links(story: Story) -> Sequence[tuple[str, Sequence[tuple[str, str | None]]]]:
+    """What it is tied to: a label, and names that lead somewhere or not."""
+    runs: Mapping[str, Sequence[str]] = {
+        "parent": [story["parent_run_id"]] if story.get("parent_run_id") else [],
+        "replay of": [story["replay_of"]] if story.get("replay_of") else [],
+        "idempotency keys of": [story["keys_of"]] if story.get("keys_of") else [],
+        "replayed as": story["replays"],
+    }
+    found: list[tuple[str, Sequence[tuple[str, str | None]]]] = [
+        (label, [(run_id, query_params.run_path(run_id)) for run_id in ids]) for label, ids in runs.items() if ids
+    ]
+    if chain := story.get("chain"):
+        found.append(("chain", [(each, query_params.trigger_path(each)) for each in chain]))
+    if story.get("user_id"):
+        found.append(("user", [(story["user_id"], None)]))
+    return found

@@ -1,0 +1,74 @@
+"""Whether the roles can listen where they are told to."""
+
+import asyncio
+import errno
+import socket
+from contextlib import suppress
+
+from ops.doctor.check_result import Check
+from ops.free_ports import is_same_address
+from workers.setting_values import Address
+
+_METRICS_TIMEOUT_S = 2.0
+_MAX_METRICS_BYTES = 2_000_000
+
+
+async def check_addresses(gateway: Address, exporter: Address) -> list[Check]:
+    """Each may be free and there is still no room for both; then neither is tried, they would meet each other."""
+    if await asyncio.to_thread(is_same_address, gateway, exporter):
+        found = f"the gateway at {gateway} and the exporter at {exporter} are in each other's way"
+        return [Check("addresses", "problem", found, "set UNATTENDED_METRICS_LISTEN to another port")]
+    checks = await asyncio.gather(
+        check_address("gateway address", gateway, "UNATTENDED_LISTEN"),
+        check_address("exporter address", exporter, "UNATTENDED_METRICS_LISTEN"),
+    )
+    return [check for found in checks for check in found]
+
+
+async def check_address(name: str, address: Address, setting: str) -> list[Check]:
+    error = await asyncio.to_thread(_try_bind, address)
+    if error is None:
+        return [Check(name, "ok", f"{address} is free")]
+    if error.errno == errno.EADDRINUSE:
+        if await _is_unattended(address):
+            return [Check(name, "ok", f"{address} is served by unattended")]
+        return [Check(name, "problem", f"{address} is taken by another program", f"stop it, or set {setting}")]
+    return [Check(name, "problem", f"{address} cannot be listened on ({error.strerror})", f"set {setting}")]
+
+
+def _try_bind(address: Address) -> OSError | None:
+    try:
+        family, kind, *_, target = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+            probe.listen(1)  # two sockets may be bound with SO_REUSEADDR, but only one may listen
+    except OSError as error:
+        return error
+    return None
+
+
+async def _is_unattended(address: Address) -> bool:
+    """Every role of ours that listens serves our metrics there."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)  # noqa: S104 -- not bound, compared
+    with suppress(OSError):  # TimeoutError is one
+        async with asyncio.timeout(_METRICS_TIMEOUT_S):
+            return b"unattended_" in await _get_metrics(host, address.port)
+    return False
+
+
+async def _get_metrics(host: str, port: int) -> bytes:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        await writer.drain()
+        answer = b""
+        while len(answer) < _MAX_METRICS_BYTES and (part := await reader.read(65_536)):
+            answer += part
+        return answer
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()

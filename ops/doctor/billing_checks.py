@@ -1,0 +1,58 @@
+"""What the doctor says about the billing export: its address, its secrets, and whether anybody listens there."""
+
+import asyncio
+import ssl
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from accounting.billing.batch_signature import parse_signing_keys
+from accounting.billing.http_post import create_ssl_context
+from ops.doctor.check_result import Check, error_line
+from workers.settings import Settings, SettingsError
+
+_TIMEOUT_S = 2.0
+CHECK_NAME = "billing"
+
+
+async def check_billing(settings: Settings) -> list[Check]:
+    if settings.billing_url is None:
+        if not settings.billing_secret:
+            return []
+        found = "UNATTENDED_BILLING_SECRET is set, and UNATTENDED_BILLING_URL is not: nothing is posted"
+        return [Check(CHECK_NAME, "warning", found, "set both, or neither")]
+    problem = _check_secrets(settings)
+    return [*([problem] if problem else []), await _check_endpoint(settings.billing_url)]
+
+
+def _check_secrets(settings: Settings) -> Check | None:
+    if not settings.billing_secret:
+        return Check(CHECK_NAME, "problem", "there is no secret to sign with", "set UNATTENDED_BILLING_SECRET")
+    for reference in sorted(settings.billing_secret):
+        try:
+            parse_signing_keys([settings.resolve_secret(reference)])
+        except SettingsError as error:
+            return Check(CHECK_NAME, "problem", error_line(error), "set it for the scheduler role")
+        except ValueError as error:
+            advice = 'make one: echo "whsec_$(openssl rand -base64 32)"'
+            return Check(CHECK_NAME, "problem", f"{reference}: {error}", advice)
+    return None
+
+
+async def _check_endpoint(url: str) -> Check:
+    """That there is somebody; nothing is posted. The rest of the address may hold a token."""
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    place = f"{parts.hostname}:{parts.port or (443 if secure else 80)}"
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(
+                parts.hostname, parts.port or (443 if secure else 80), ssl=create_ssl_context() if secure else None
+            )
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+    except ssl.SSLError as error:
+        return Check(CHECK_NAME, "problem", f"{place} has no certificate to trust: {error_line(error)}", "renew it")
+    except OSError as error:  # TimeoutError is one
+        return Check(CHECK_NAME, "problem", f"{place} does not answer: {error_line(error)}", "see whether it runs")
+    return Check(CHECK_NAME, "ok", f"{place} answers")

@@ -1,0 +1,98 @@
+"""The embedded MongoDB: a replica set of one, since change streams and majority writes need one."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import OperationFailure, PyMongoError
+
+from ops.embedded.binaries import ServerBinary
+from ops.embedded.embedded_server import ServerSpec
+from ops.embedded.loopback_ports import LOOPBACK, is_port_open, wait_port_open
+from ops.embedded.replica_set_member import direct_client, has_stopped_cleanly, is_own_server, move_member
+
+REPLICA_SET = "rs0"
+_CODE_NOT_INITIALIZED = 94
+_CODE_NOT_A_MEMBER = 93
+
+
+def mongodb_url(port: int) -> str:
+    return f"mongodb://{LOOPBACK}:{port}/?replicaSet={REPLICA_SET}"
+
+
+def mongodb_spec(binary: ServerBinary, *, folder: Path, log: Path, last_port: int | None, lock_fd: int) -> ServerSpec:
+    async def prepare(port: int) -> None:
+        if not last_port or last_port == port or not has_stopped_cleanly(folder):
+            return
+        if await is_port_open(last_port):
+            argv = mongod_argv(binary, folder=folder, port=port)
+            await move_member(argv, folder=folder, port=port, log=log, lock_fd=lock_fd)
+
+    async def until_ready(port: int, alive: Callable[[], bool]) -> bool:
+        # A client made before the socket is open looks again only every 0.5 s.
+        if not await wait_port_open(port, alive):
+            return False
+        async with direct_client(port) as client:
+            while alive():
+                if await _try_become_primary(client.admin, port, folder):
+                    return True
+                await asyncio.sleep(0.01)
+        return False
+
+    return ServerSpec(
+        name="mongodb",
+        binary=binary,
+        log=log,
+        argv=lambda port: [*mongod_argv(binary, folder=folder, port=port), "--replSet", REPLICA_SET],
+        wait_ready=until_ready,
+        advice="or set UNATTENDED_MONGODB_URL",
+        prepare=prepare,
+    )
+
+
+def mongod_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
+    return [
+        str(binary.path),
+        *("--dbpath", str(folder), "--bind_ip", LOOPBACK, "--port", str(port), "--nounixsocket"),
+        # A user's filter can carry $function even into a change stream; without scripting it is refused.
+        "--noscripting",
+        # One laptop's worth: memory, change-stream history, and a journal that is not 100 MB from the start.
+        *("--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "128"),
+        *("--wiredTigerEngineConfigString", "log=(prealloc=false,file_max=16MB)"),
+        # A worker that is killed while it writes back leaves its run locked for so long.
+        *("--setParameter", "transactionLifetimeLimitSeconds=10"),
+        *("--setParameter", "diagnosticDataCollectionEnabled=false", "--quiet"),
+    ]
+
+
+async def _try_become_primary(admin: AsyncDatabase[dict[str, Any]], port: int, folder: Path) -> bool:
+    """One step; true when our own server (a stranger may have taken the port) accepts writes."""
+    member = f"{LOOPBACK}:{port}"
+    try:
+        if not await is_own_server(admin, folder):
+            return False
+        hello = await admin.command("hello")
+        if hello.get("isWritablePrimary"):
+            return bool(hello.get("me") == member)
+        await admin.command("replSetGetStatus")
+    except OperationFailure as failure:
+        await _repair_replica_set(admin, member, failure.code)
+    except PyMongoError:
+        pass
+    return False
+
+
+async def _repair_replica_set(admin: AsyncDatabase[dict[str, Any]], member: str, code: int | None) -> None:
+    try:
+        if code == _CODE_NOT_INITIALIZED:
+            # While an existing set is still being loaded this says AlreadyInitialized and changes nothing.
+            await admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [{"_id": 0, "host": member}]})
+        elif code == _CODE_NOT_A_MEMBER:
+            # The port changed since the last start: to the set we are not the member that it knows.
+            config = (await admin.command("replSetGetConfig"))["config"]
+            config["members"] = [config["members"][0] | {"host": member}]
+            await admin.command("replSetReconfig", config | {"version": config["version"] + 1}, force=True)
+    except PyMongoError:
+        pass  # the next step sees the state that this one left

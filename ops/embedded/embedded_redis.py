@@ -1,0 +1,60 @@
+"""The embedded Redis: how it is started and when it is ready."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from ops.embedded.binaries import ServerBinary
+from ops.embedded.embedded_server import ServerSpec
+from ops.embedded.loopback_ports import LOOPBACK, wait_port_open
+
+
+def redis_url(port: int) -> str:
+    return f"redis://{LOOPBACK}:{port}/0"
+
+
+def redis_spec(binary: ServerBinary, *, folder: Path, log: Path) -> ServerSpec:
+    async def until_ready(port: int, alive: Callable[[], bool]) -> bool:
+        if not await wait_port_open(port, alive):
+            return False
+        async with Redis(host=LOOPBACK, port=port, socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
+            while alive():
+                if await _is_own_and_loaded(client, folder):
+                    return True
+                await asyncio.sleep(0.005)
+        return False
+
+    return ServerSpec(
+        name="redis",
+        binary=binary,
+        log=log,
+        argv=lambda port: redis_argv(binary, folder=folder, port=port),
+        wait_ready=until_ready,
+        advice=f"it holds wake-ups only, runs are in MongoDB: deleting {folder} loses nothing",
+    )
+
+
+def redis_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
+    return [
+        str(binary.path),
+        *("--port", str(port), "--bind", LOOPBACK, "--dir", str(folder)),
+        # The append-only file alone: what was pushed before a kill is there after it.
+        *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec"),
+        # A broker that evicts loses messages in silence.
+        *("--maxmemory-policy", "noeviction"),
+    ]
+
+
+async def _is_own_and_loaded(client: Redis, folder: Path) -> bool:
+    """A stranger who took our port has another directory; while the file is loaded, PING fails."""
+    try:
+        await client.ping()
+        settings = await client.config_get("dir")
+    except (RedisError, OSError):
+        return False
+    return bool(settings.get("dir") == str(folder))

@@ -1,0 +1,161 @@
+"""Prometheus metrics out of a snapshot."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from accounting.app_labels import AppLabels
+from accounting.billing.outbox import OutboxState
+from accounting.budgets.budget import display_amount
+from accounting.budgets.budget_status import BudgetStatus
+from ops.exporter.budget_state import BudgetScope, BudgetState
+from ops.exporter.ledger_state import LedgerState
+from ops.exporter.metric_families import Counts, Labels, MonotonicCounters, gauge_family, labelled_gauge_family
+from ops.exporter.queue_state import QueueState
+from ops.exporter.store_snapshot import Snapshot
+from ops.exporter.trigger_state import TriggerState
+from ops.exporter.usage_metrics import usage_families
+
+BUDGET_LABELS = ("app", "workflow", "window", "unit")
+ALL_APPS_LABEL = ALL_WORKFLOWS_LABEL = ""  # of all of them together
+
+
+class StoreCollector(Collector):
+    """Serves the newest snapshot; before the first one there is nothing rather than zeros."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._counters = MonotonicCounters()
+        self._families: Sequence[Metric] = ()
+        self._is_healthy = False
+        self._clock = clock
+
+    def publish(self, snapshot: Snapshot, *, duration_s: float) -> None:
+        self._families = [
+            *self._exporter_families(duration_s),
+            *self._run_families(snapshot),
+            *usage_families(snapshot.usage, snapshot.apps, self._counters),
+            *_queue_families(snapshot.queue),
+            *_person_wait_families(snapshot),
+            *_trigger_families(snapshot.triggers),
+            *budget_families(snapshot.budgets, snapshot.apps, self._counters),
+            *_ledger_families(snapshot.ledger),
+            *_outbox_families(snapshot.outbox),
+        ]
+        self._is_healthy = True
+
+    def mark_stale(self) -> None:
+        """The store did not answer: the last numbers stay, and a gauge says that they are old."""
+        self._is_healthy = False
+
+    def collect(self) -> Iterator[Metric]:
+        yield gauge_family(
+            "unattended_exporter_store_up", "1 while the numbers are fresh from the store", int(self._is_healthy)
+        )
+        yield from self._families
+
+    def _exporter_families(self, duration_s: float) -> Iterator[Metric]:
+        when = "When the numbers were last read from the store, as Unix time"
+        yield gauge_family("unattended_exporter_last_success_timestamp_seconds", when, self._clock())
+        yield gauge_family("unattended_exporter_read_seconds", "How long it took to read the store", duration_s)
+
+    def _run_families(self, snapshot: Snapshot) -> Iterator[Metric]:
+        counts: dict[Labels, float] = {}
+        stranded: dict[Labels, float] = {}
+        for run, count in snapshot.runs.items():
+            labels = (snapshot.apps.label(run.app), run.workflow, run.trigger)
+            counts[*labels, run.outcome] = counts.get((*labels, run.outcome), 0) + count
+            if run.stranded:
+                stranded[labels] = stranded.get(labels, 0) + count
+        names = ("app", "workflow", "trigger")
+        yield self._counters.family("unattended_runs", "Runs that ended or parked", (*names, "outcome"), counts)
+        text = "Runs that ended after an agent none of whose conditions held in the run"
+        yield self._counters.family("unattended_runs_stranded", text, names, stranded)
+
+
+def _queue_families(queue: QueueState) -> Iterator[Metric]:
+    by_hold: Counts = {(hold,): count for hold, count in queue.queued.items()}
+    yield labelled_gauge_family("unattended_runs_queued", "Runs that wait and are due", ["hold"], by_hold)
+    yield gauge_family("unattended_runs_in_progress", "Runs a worker holds", queue.in_progress)
+    yield gauge_family("unattended_runs_parked", "Runs at rest after their attempts", queue.parked)
+    waited = "How long a run that may start has waited for a worker, at most"
+    yield gauge_family("unattended_oldest_queued_age_seconds", waited, queue.oldest_queued_age_s)
+
+
+def _person_wait_families(snapshot: Snapshot) -> Iterator[Metric]:
+    """Apps without a label of their own together: all of their runs, and the age of the oldest."""
+    counts: dict[Labels, float] = {}
+    ages: dict[Labels, float] = {}
+    for owner, waiting in snapshot.queue.waiting_for_person.items():
+        labels = (snapshot.apps.label(owner.app), owner.workflow)
+        counts[labels] = counts.get(labels, 0) + waiting.count
+        ages[labels] = max(ages.get(labels, 0.0), waiting.oldest_age_s)
+    names = ("app", "workflow")
+    yield labelled_gauge_family(
+        "unattended_runs_waiting_for_person", "Runs that wait for a person's answer", names, counts
+    )
+    oldest = "How long the oldest of those runs has waited for its answer"
+    yield labelled_gauge_family("unattended_oldest_waiting_for_person_age_seconds", oldest, names, ages)
+
+
+def _trigger_families(triggers: TriggerState) -> Iterator[Metric]:
+    paused = "Pauses of triggers that nobody has ended, those of single apps too"
+    by_reason: Counts = {(reason,): count for reason, count in triggers.paused.items()}
+    yield labelled_gauge_family("unattended_triggers_paused", paused, ["reason"], by_reason)
+    made = "Triggers made at run time; those of packages are in no store"
+    by_type: Counts = {(kind,): count for kind, count in triggers.made_at_run_time.items()}
+    yield labelled_gauge_family("unattended_triggers_made", made, ["type"], by_type)
+    overdue = "For how long the schedule that should have fired first has been due"
+    yield gauge_family("unattended_schedule_overdue_seconds", overdue, triggers.overdue_s)
+
+
+def _ledger_families(ledger: LedgerState) -> Iterator[Metric]:
+    going_on = "Model calls that are being made, and those of lost workers until they are given up"
+    yield gauge_family("unattended_model_calls_open", going_on, ledger.open_calls)
+    waiting = "Ledger rows that the totals have not been given yet; what is shown as usage has them"
+    yield gauge_family("unattended_usage_rows_waiting", waiting, ledger.waiting_rows)
+    oldest = "Since when the first of those rows waits, from the beginning of its call"
+    yield gauge_family("unattended_usage_oldest_waiting_seconds", oldest, ledger.oldest_waiting_s)
+
+
+def _outbox_families(outbox: OutboxState) -> Iterator[Metric]:
+    yield gauge_family(
+        "unattended_billing_batches_pending", "Billing batches that are not delivered yet", outbox.pending
+    )
+    dead = "Billing batches that nobody took, and that are kept until somebody replays or drops them"
+    yield gauge_family("unattended_billing_batches_dead", dead, outbox.dead)
+    oldest = "Age of the oldest billing batch that is not delivered yet"
+    yield gauge_family("unattended_billing_oldest_pending_seconds", oldest, outbox.oldest_pending_age_s)
+
+
+def budget_families(budgets: BudgetState, apps: AppLabels, counters: MonotonicCounters) -> Iterator[Metric]:
+    fullest: dict[Labels, BudgetStatus] = {}
+    for each in budgets.standings:
+        labels = _budget_labels(
+            BudgetScope(each.app_id, each.budget.workflow, each.budget.window, each.budget.unit), apps
+        )
+        shown = fullest.get(labels)
+        if shown is None or (each.share, -each.remaining) > (shown.share, -shown.remaining):
+            fullest[labels] = each
+    rejections: dict[Labels, float] = {}
+    for scope, count in budgets.rejections.items():
+        labels = _budget_labels(scope, apps)
+        rejections[labels] = rejections.get(labels, 0) + count
+    limits = {labels: display_amount(each.budget.unit, each.limit) for labels, each in fullest.items()}
+    used = {
+        labels: display_amount(each.budget.unit, each.spent)
+        for labels, each in fullest.items()
+        if each.start is not None
+    }
+    limit_text = "What may be spent in a window; of budgets with the same labels, the fullest"
+    yield labelled_gauge_family("unattended_budget_limit", limit_text, BUDGET_LABELS, limits)
+    used_text = "What was spent in the present window, of the same budget; a budget per run has no such number"
+    yield labelled_gauge_family("unattended_budget_used", used_text, BUDGET_LABELS, used)
+    rejected = "Runs that a budget held or refused, and calls that it kept from being made"
+    yield counters.family("unattended_budget_rejections", rejected, BUDGET_LABELS, rejections)
+
+
+def _budget_labels(scope: BudgetScope, apps: AppLabels) -> Labels:
+    app = ALL_APPS_LABEL if scope.app_id is None else apps.label(scope.app_id)
+    return app, scope.workflow or ALL_WORKFLOWS_LABEL, scope.window, scope.unit

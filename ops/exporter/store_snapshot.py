@@ -1,0 +1,84 @@
+"""A snapshot of the store: what the exporter shows until the next one, always whole, never half new.
+
+What is counted, runs and usage, is of one moment. The first snapshot reads all totals and all ended runs. Each later
+one costs what has changed since, so that it does not matter how much is in the store.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.app_labels import AppLabels, AppLabelStore
+from accounting.billing.outbox import OutboxState, read_outbox_state
+from accounting.infra.snapshot_read import snapshot_read
+from accounting.usage import UsageTotals
+from ops.exporter.budget_state import BudgetState, read_budget_state
+from ops.exporter.ended_runs import EndedRunCounter, RunLabels
+from ops.exporter.ledger_state import LedgerState, read_ledger_state
+from ops.exporter.queue_state import QueueReader, QueueState
+from ops.exporter.trigger_state import TriggerState, read_trigger_state
+from ops.exporter.usage_counts import UsageChange, UsageCounts
+
+SnapshotCounts = tuple[Mapping[RunLabels, int], UsageChange, QueueState]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    runs: Mapping[RunLabels, int] = field(default_factory=dict)
+    usage: Sequence[UsageTotals] = ()
+    queue: QueueState = field(default_factory=QueueState)
+    triggers: TriggerState = field(default_factory=TriggerState)
+    ledger: LedgerState = field(default_factory=LedgerState)
+    budgets: BudgetState = field(default_factory=BudgetState)
+    outbox: OutboxState = field(default_factory=lambda: OutboxState(pending=0, dead=0, oldest_pending_age_s=0.0))
+    apps: AppLabels = field(default_factory=AppLabels)
+
+
+class SnapshotReader:
+    def __init__(self, database: AsyncDatabase[dict[str, Any]], *, max_app_labels: int = 100) -> None:
+        self._database = database
+        self._ended_runs = EndedRunCounter(database)
+        self._usage = UsageCounts(database)
+        self._apps = AppLabelStore(database, max_apps=max_app_labels)
+
+    async def read(self) -> Snapshot:
+        runs, change, queue = await snapshot_read(self._database, self._read_counts)
+        budgets = await read_budget_state(self._database)
+        limited = [each.app_id for each in budgets.standings if each.app_id is not None]
+        waiting = [owner.app for owner in queue.waiting_for_person]
+        apps = await self._apps.register([*apps_by_use(runs, change), *limited, *waiting])
+        return Snapshot(
+            runs=runs,
+            usage=self._usage.apply_change(change, apps),
+            queue=queue,
+            triggers=await read_trigger_state(self._database),
+            ledger=await read_ledger_state(self._database),
+            budgets=budgets,
+            outbox=await read_outbox_state(self._database),
+            apps=apps,
+        )
+
+    async def _read_counts(self, session: AsyncClientSession) -> SnapshotCounts:
+        now = await self._read_store_time()
+        runs = await self._ended_runs.count(session, now)
+        queue = await QueueReader(self._database, session, now).read()
+        return runs, await self._usage.read_change(session), queue
+
+    async def _read_store_time(self) -> datetime:
+        now: datetime = (await self._database.client.admin.command("hello"))["localTime"]
+        return now.replace(tzinfo=UTC)
+
+
+def apps_by_use(runs: Mapping[RunLabels, int], change: UsageChange) -> Sequence[str]:
+    """Where more apps are new at once than there are labels left, the small ones go without."""
+    by_app: Counter[str] = Counter()
+    for labels, count in runs.items():
+        by_app[labels.app] += count
+    for app, calls in change.calls_by_app():
+        by_app[app] += calls
+    return sorted(by_app, key=lambda app: (-by_app[app], app))

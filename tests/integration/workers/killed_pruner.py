@@ -1,0 +1,35 @@
+"""A process that prunes and dies in the middle: everything is written, nothing is committed yet.
+
+`python -m tests.integration.workers.killed_pruner MONGODB_URL DATABASE`
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import timedelta
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from workers.reconciling.retention import Retention
+from workers.store.run_store import RunStore, connect
+
+
+class DyingRetention(Retention):
+    async def _prune_in_transaction(self, session: AsyncClientSession) -> tuple[int, int]:
+        runs, _ = await super()._prune_in(session)
+        assert runs > 0
+        print("in the middle", flush=True)  # noqa: T201 -- the test waits for it
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("still alive")
+
+
+async def main(url: str, database: str) -> None:
+    store = RunStore(connect(url, database=database))
+    retention = DyingRetention(store, timedelta(days=30))
+    while await retention.prune() == 0:  # others may be in its way
+        pass
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,122 @@
+"""Reading runs: one, a page of many, and a page of one run's turns; always within the caller's app."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Response
+from pymongo import ASCENDING, DESCENDING
+from pymongo.asynchronous.cursor import AsyncCursor
+
+from accounting.totals.usage_query import run_totals
+from triggers.api.access import Caller, Reader
+from triggers.api.field_types import Moment, Name
+from triggers.api.json_responses import api_response
+from triggers.api.paging import Paging, Position, invalid_cursor, page_response
+from workers.control.changed import of_app
+from workers.control.errors import RunNotFoundError
+from workers.control.questions import waiting_questions
+from workers.control.replaying import replays_of
+from workers.store.matching import Matching
+from workers.store.run import HoldKind, RunState
+from workers.store.run_document import as_json
+from workers.store.run_store import WITHOUT_STEPS, RunStore
+from workflows.outcome import OutcomeKind
+
+Document = Mapping[str, Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Never an input, a context or a history: a thousand of those may be gigabytes.
+_SUMMARY_FIELDS = (
+    *("app_id", "user_id", "chat_id", "workflow", "package_version", "trigger", "dedupe_key", "correlation_id"),
+    *("parent_run_id", "replay_of", "keys_of", "priority", "state", "hold", "held_by", "held_until", "attempt"),
+    *("lease", "turn"),
+    *("next_agent", "outcome", "usage", "not_before", "created_at", "started_at", "finished_at", "cancel_requested"),
+    *("resolved", "failed_tools"),
+)
+_HIDDEN_TURN_FIELDS = frozenset({"_id", "token"})
+
+
+async def _run_filter_params(  # noqa: PLR0913 -- one for each filter of `unattended runs list`
+    *,
+    caller: Reader,
+    app_id: Annotated[Name | None, Query(description="Only this app's. A key of one app sees no other.")] = None,
+    workflow: Annotated[Name | None, Query(description="Only of this workflow.")] = None,
+    state: Annotated[list[RunState] | None, Query(description="Only in this state; may be repeated.")] = None,
+    trigger: Annotated[
+        Name | None, Query(description="Only of this trigger: its name, or a type such as `webhook`.")
+    ] = None,
+    outcome: Annotated[OutcomeKind | None, Query(description="Only with this outcome.")] = None,
+    hold: Annotated[HoldKind | None, Query(description="Only held back by this kind of limit.")] = None,
+    since: Annotated[Moment | None, Query(description="Only accepted at this time or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Only accepted before this time.")] = None,
+) -> Matching:
+    return Matching(
+        app_id=caller.resolve_optional_app(app_id),
+        workflow=workflow,
+        states=tuple(state or ()),
+        trigger=trigger,
+        outcome=None if outcome is None else outcome.value,
+        hold=hold,
+        since=since,
+        until=until,
+    )
+
+
+RunFilterParams = Annotated[Matching, Depends(_run_filter_params)]
+
+
+async def runs_page_response(store: RunStore, run_filter: Matching, paging: Paging) -> Response:
+    return await page_response(paging, find_newest_runs(store, run_filter, paging), run_position, as_json)
+
+
+def find_newest_runs(store: RunStore, run_filter: Matching, paging: Paging) -> AsyncCursor[dict[str, Any]]:
+    """The newest first, from where the last page ended; one more than a page has, where there is one."""
+    query, after = run_filter.query(), paging.start_after(int, str)
+    if after is not None:
+        query["$and"] = [_accepted_before(after)]
+    newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]
+    return store.runs.find(query, dict.fromkeys(_SUMMARY_FIELDS, 1)).sort(newest_first).limit(paging.limit + 1)
+
+
+def run_position(run: Document) -> Position:
+    return [(run["created_at"] - _EPOCH) // timedelta(milliseconds=1), run["_id"]]
+
+
+def _accepted_before(position: Position) -> Document:
+    milliseconds, run_id = position
+    try:
+        at = _EPOCH + timedelta(milliseconds=int(milliseconds))
+    except OverflowError:
+        raise invalid_cursor() from None
+    same_time = {"created_at": at, "_id": {"$lt": run_id}}
+    return {"created_at": {"$lte": at}, "$or": [{"created_at": {"$lt": at}}, same_time]}
+
+
+async def run_details_response(store: RunStore, caller: Caller, run_id: str) -> Response:
+    run = await store.find(run_id, app_id=caller.scope)
+    if run is None:
+        raise RunNotFoundError(run_id)
+    usage = await run_totals(store.database, run_id, is_running=run["state"] == RunState.RUNNING.value)
+    replays = [each["_id"] for each in await replays_of(store, run)]
+    asks = {"questions": waiting_questions(run), "answers": run.get("answers") or []}
+    return api_response({**as_json(run), **asks, "usage": usage.as_json(), "replays": replays})
+
+
+async def turns_page_response(store: RunStore, caller: Caller, run_id: str, paging: Paging) -> Response:
+    """Only turns the run counts: one that was written by an owner that then lost the run is none."""
+    run = await store.runs.find_one(of_app(run_id, caller.scope), {"turn": 1})
+    if run is None:
+        raise RunNotFoundError(run_id)
+    after = paging.start_after(int)
+    numbers = {"$lte": run["turn"], "$gt": 0 if after is None else after[0]}
+    found = (
+        store.turns.find({"run_id": run_id, "number": numbers}, WITHOUT_STEPS)
+        .sort("number", ASCENDING)
+        .limit(paging.limit + 1)
+    )
+    return await page_response(paging, found, lambda turn: [turn["number"]], _visible_turn)
+
+
+def _visible_turn(turn: Document) -> Document:
+    return {name: value for name, value in turn.items() if name not in _HIDDEN_TURN_FIELDS}

@@ -1,0 +1,236 @@
+"""The routes of runs: start one, find them, look at one, and change it, as the commands of `unattended runs` do."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Response
+from ulid import ULID
+
+from triggers.api.access import Approver, Caller, Reader, Writer
+from triggers.api.api_problems import invalid_fields, workflow_not_found
+from triggers.api.idempotency import IdempotencyKeys, IdempotencyKeyText, unquote_key
+from triggers.api.json_responses import api_response
+from triggers.api.openapi import problem_responses
+from triggers.api.paging import PagingParams
+from triggers.api.run_models import (
+    AcceptedRun,
+    AnsweredRun,
+    ChangedRun,
+    NewRun,
+    ReplayRequest,
+    Run,
+    RunAnswer,
+    RunPage,
+    TurnPage,
+)
+from triggers.api.run_queries import RunFilterParams, run_details_response, runs_page_response, turns_page_response
+from triggers.api.strict_route import StrictRoute
+from triggers.control.trigger_entry import check_replay_approved
+from triggers.role_context import RoleContext
+from workers.control.answer import UnfitAnswerError, answer
+from workers.control.cancelling import cancel
+from workers.control.changed import seen
+from workers.control.replaying import ReplayOptions, replay
+from workers.store.run import RunRequest, TriggerEvent
+from workers.store.storable import check_storable
+
+RunId = Annotated[
+    str, Path(description="As it was told when the run was accepted.", examples=["run_01KC0000000000000000000000"])
+]
+IdempotencyKey = Annotated[
+    IdempotencyKeyText | None,
+    Header(
+        alias="Idempotency-Key",
+        description="Of your own making: the same key with the same body, within 7 days, is the same run.",
+    ),
+]
+
+_RUN_OPERATIONS = ("show_run", "list_turns", "cancel_run", "replay_run", "answer_run")
+
+TRIGGER_TYPE = "api"
+TRIGGER_NAME = "http"  # beside "cli" for runs that a command started
+
+
+def _run_links(id_field: str) -> dict[str, Any]:
+    """What can be done with the run whose id an answer has under this name."""
+    links = {
+        each: {"operationId": each, "parameters": {"run_id": f"$response.body#/{id_field}"}} for each in _RUN_OPERATIONS
+    }
+    return {"links": links}
+
+
+def run_routes(context: RoleContext) -> APIRouter:
+    router = APIRouter(tags=["Runs"], route_class=StrictRoute)
+    _add_read_routes(router, context)
+    _add_start_route(router, context)
+    _add_change_routes(router, context)
+    _add_answer_route(router, context)
+    return router
+
+
+def _add_read_routes(router: APIRouter, context: RoleContext) -> None:
+    store = context.store
+
+    @router.get(
+        "/runs",
+        response_model=RunPage,
+        summary="List runs",
+        operation_id="list_runs",
+        responses=problem_responses(403, 404),
+    )
+    async def list_runs(_caller: Reader, run_filter: RunFilterParams, paging: PagingParams) -> Response:
+        """The newest first, without what may be large: inputs, contexts and histories. What is accepted meanwhile
+        moves nothing on later pages."""
+        return await runs_page_response(store, run_filter, paging)
+
+    @router.get(
+        "/runs/{run_id}",
+        response_model=Run,
+        summary="Show a run",
+        operation_id="show_run",
+        responses=problem_responses(404),
+    )
+    async def show_run(caller: Reader, run_id: RunId) -> Response:
+        """Everything about one run but its turns, with what it has cost up to now."""
+        return await run_details_response(store, caller, run_id)
+
+    @router.get(
+        "/runs/{run_id}/turns",
+        response_model=TurnPage,
+        summary="List a run's turns",
+        operation_id="list_turns",
+        responses=problem_responses(404),
+    )
+    async def list_turns(caller: Reader, run_id: RunId, paging: PagingParams) -> Response:
+        """In their order: who spoke, what was said, which tools were called and what changed. A page of large turns
+        may have fewer than `limit`."""
+        return await turns_page_response(store, caller, run_id, paging)
+
+
+def _add_start_route(router: APIRouter, context: RoleContext) -> None:
+    keys = IdempotencyKeys(context.database)
+
+    @router.post(
+        "/runs",
+        status_code=202,
+        response_model=AcceptedRun,
+        summary="Start a run",
+        operation_id="start_run",
+        response_description="A new run, which is durable",
+        responses={
+            200: {"model": AcceptedRun, "description": "This key started that run before"},
+            202: _run_links("run_id"),
+            **problem_responses(403, 404, 409),
+        },
+    )
+    async def start_run(caller: Writer, new_run: NewRun, idempotency_key: IdempotencyKey = None) -> Response:
+        """Answered when the run is durable: it is lost no more, whatever happens to this server."""
+        return await submit_run(context, keys, caller, new_run, idempotency_key)
+
+
+def _add_change_routes(router: APIRouter, context: RoleContext) -> None:
+    store, wake = context.store, context.wakeups
+    common = problem_responses(403, 404, 409)
+
+    @router.post(
+        "/runs/{run_id}/cancel",
+        response_model=ChangedRun,
+        summary="Cancel a run",
+        operation_id="cancel_run",
+        responses=dict(common),
+    )
+    async def cancel_run(caller: Writer, run_id: RunId) -> Response:
+        """One that waits ends at once, one that is worked on with its worker's next heartbeat."""
+        done = await cancel(store, run_id, by=caller.name, app_id=caller.scope)
+        return api_response(done.as_json())
+
+    @router.post(
+        "/runs/{run_id}/replay",
+        response_model=ChangedRun,
+        summary="Replay a run",
+        operation_id="replay_run",
+        responses={200: _run_links("new_run_id"), **common},
+    )
+    async def replay_run(caller: Writer, run_id: RunId, body: ReplayRequest | None = None) -> Response:
+        """What it was asked to do, asked once more from its first turn, as the run `new_run_id`. Repeating this starts
+        nothing twice. A run whose tools or write-backs succeeded is refused unless `repeat_done` says that they may
+        happen again."""
+        options = ReplayOptions() if body is None else ReplayOptions(**body.model_dump())
+        await check_replay_approved(context, store, run_id, app_id=caller.scope, may_approve=caller.may_approve)
+        done = await replay(store, wake, run_id, by=caller.name, app_id=caller.scope, options=options)
+        return api_response(done.as_json(), 200, {"location": f"/v1/runs/{done.new_run_id}"})
+
+
+def _add_answer_route(router: APIRouter, context: RoleContext) -> None:
+    store, wake = context.store, context.wakeups
+
+    @router.post(
+        "/runs/{run_id}/answer",
+        response_model=AnsweredRun,
+        summary="Answer a run",
+        operation_id="answer_run",
+        responses=problem_responses(403, 404, 409),
+    )
+    async def answer_run(caller: Approver, run_id: RunId, body: RunAnswer) -> Response:
+        """What a person says to one question of a run that waits (`needs_human`). The run goes on where it stands
+        when each of its questions is answered. Needs a key that was made with `--may approve`."""
+        said = body.model_dump(exclude={"by"})
+        await seen(store, run_id, caller.scope)  # an unknown run is that first, whatever the answer looks like
+        try:
+            done = await answer(store, wake, run_id, by=caller.name, name=body.by, app_id=caller.scope, **said)
+        except UnfitAnswerError as error:
+            raise invalid_fields(_answer_errors(str(error))) from None
+        told = {"run_id": done.run_id, "answer": done.number, "repeated": done.repeated}
+        return api_response({**told, "waiting": list(done.waiting)})
+
+
+_ANSWER_FIELDS = frozenset({"question", "message", "responses", "by"})
+
+
+def _answer_errors(text: str) -> dict[str, str]:
+    """Its text begins with the field's name where one is at fault."""
+    name, colon, sentence = text.partition(": ")
+    return {name: sentence} if colon and name in _ANSWER_FIELDS else {"body": text}
+
+
+async def submit_run(
+    context: RoleContext, keys: IdempotencyKeys, caller: Caller, new_run: NewRun, idempotency_key: str | None
+) -> Response:
+    app_id = caller.resolve_app(new_run.app_id)
+    key = None if idempotency_key is None else unquote_key(idempotency_key)
+    _check_workflow(context, caller, new_run.workflow)
+    check_storable(new_run.input)
+    check_storable(new_run.message, path="message")
+    body = {**new_run.model_dump(mode="json"), "app_id": app_id}
+    event_id = str(ULID()) if key is None else await keys.event_id(key, app_id, body)
+    request = RunRequest(
+        app_id=app_id,
+        workflow=new_run.workflow,
+        trigger=TriggerEvent(type=TRIGGER_TYPE, name=TRIGGER_NAME, id=event_id, fired_at=datetime.now(UTC)),
+        input=new_run.input,
+        message=new_run.message,
+        user_id=new_run.user_id,
+        chat_id=new_run.chat_id,
+        priority=new_run.priority,
+        not_before=new_run.not_before,
+    )
+    accepted = await context.acceptance.accept(request)
+    return accepted_run_response(accepted.run_id, 202 if accepted.created else 200)
+
+
+def accepted_run_response(run_id: str, status: int) -> Response:
+    address = f"/v1/runs/{run_id}"
+    return api_response({"run_id": run_id, "status_url": address}, status, {"location": address})
+
+
+def _check_workflow(context: RoleContext, caller: Caller, workflow: str) -> None:
+    """The names of the packages are told to whoever may see all apps; another app's packages are not its affair."""
+    if context.catalog.get(workflow) is not None:
+        return
+    if caller.scope is not None:
+        raise workflow_not_found(f"there is no workflow {workflow}")
+    why = context.catalog.explain_refusal(workflow)
+    if why is not None:
+        raise workflow_not_found(why)
+    known = ", ".join(sorted(context.catalog.packages())) or "none"
+    raise workflow_not_found(f"there is no workflow {workflow}; there are: {known}")

@@ -1,0 +1,104 @@
+"""Where a trigger stands in the API: its address, and how its problems are told."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from fastapi import Depends, Path, Query, Request, Response
+from pydantic import Field
+
+from triggers.api.access import Reader
+from triggers.api.api_problems import invalid_fields, workflow_not_found
+from triggers.api.field_types import LINE, LINE_SCHEMA, Name
+from triggers.control.trigger_entry import TriggerEntry
+from triggers.control.trigger_errors import (
+    EditedMeanwhileError,
+    NotForThisKeyError,
+    UnfitTriggerError,
+    UnknownTriggerError,
+    UnknownWorkflowError,
+)
+from triggers.control.trigger_names import find_exact, find_runtime_trigger, find_trigger
+from triggers.gateway.http_problems import ProblemError, problem_response
+from triggers.role_context import RoleContext
+
+WorkflowName = Annotated[Name, Path(description="What it starts.", examples=["DailyDigest"])]
+# Behind an @ stands an app, of which the percent-encoding may be twelve times as long.
+TriggerName = Annotated[
+    str,
+    Field(min_length=1, max_length=2_600, json_schema_extra=LINE_SCHEMA),
+    LINE,
+    Path(description="Its name; or `name@app`, as in its `trigger_id`.", examples=["nightly"]),
+]
+AppQuery = Annotated[
+    Name | None, Query(description="Of which app. A key of one app means that one; without it: the whole trigger.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerPath:
+    """What an address names: workflow and name, or with the app in it the id of one that was made at run time."""
+
+    workflow: str
+    name: str
+    app_id: str | None  # for which app, or the only one that the caller may know of
+
+    async def find_entry(self, context: RoleContext) -> TriggerEntry:
+        if self._has_full_id:
+            return await find_trigger(context, f"{self.workflow}/{self.name}", app_id=self.app_id)
+        return await find_exact(context, self.workflow, self.name, app_id=self.app_id)
+
+    async def find_runtime_entry(self, context: RoleContext) -> TriggerEntry:
+        """To be edited or removed."""
+        if self._has_full_id:
+            return await self.find_entry(context)
+        return await find_runtime_trigger(context, self.workflow, self.name, app_id=self.app_id)
+
+    @property
+    def _has_full_id(self) -> bool:
+        return bool(self.name.partition("@")[2])
+
+
+async def _trigger_path(
+    caller: Reader, workflow: WorkflowName, name: TriggerName, app_id: AppQuery = None
+) -> TriggerPath:
+    return TriggerPath(workflow, name, caller.resolve_optional_app(app_id))
+
+
+TriggerPathParam = Annotated[TriggerPath, Depends(_trigger_path)]
+
+
+def trigger_url(entry: TriggerEntry) -> str:
+    path = f"/v1/triggers/{quote(entry.workflow, safe='')}/{quote(entry.name, safe='')}"
+    return path if entry.app_id is None else f"{path}?{urlencode({'app_id': entry.app_id})}"
+
+
+async def _on_unknown_trigger(_request: Request, _error: Exception) -> Response:
+    """Another app's trigger is as unknown as one that never was."""
+    return problem_response(ProblemError(404, "there is no such trigger"))
+
+
+async def _on_unknown_workflow(_request: Request, error: Exception) -> Response:
+    return problem_response(workflow_not_found(str(error)))
+
+
+async def _on_unfit_trigger(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, UnfitTriggerError)  # noqa: S101 -- FastAPI types every handler as one of Exception
+    return problem_response(invalid_fields({place or "spec": said for place, said in error.problems.items()}))
+
+
+async def _on_not_for_this_key(_request: Request, error: Exception) -> Response:
+    return problem_response(ProblemError(403, str(error)))
+
+
+async def _on_edited_meanwhile(_request: Request, error: Exception) -> Response:
+    return problem_response(ProblemError(412, str(error)))
+
+
+TRIGGER_HANDLERS: dict[Any, Any] = {
+    UnknownTriggerError: _on_unknown_trigger,
+    UnknownWorkflowError: _on_unknown_workflow,
+    UnfitTriggerError: _on_unfit_trigger,
+    NotForThisKeyError: _on_not_for_this_key,
+    EditedMeanwhileError: _on_edited_meanwhile,
+}

@@ -1,0 +1,94 @@
+"""The watcher role: reads change streams. Any number of copies may run; each stream is read by one of them."""
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+from ulid import ULID
+
+from triggers.change_stream.resume_token_store import StreamStore
+from triggers.change_stream.run_starter import KnownPauses, RunStarter
+from triggers.change_stream.stream_metrics import StreamMetrics
+from triggers.change_stream.stream_reader import StreamReader, Subscription
+from triggers.change_stream.stream_source import StreamSource
+from triggers.change_stream.stream_status import oplog_window_s
+from triggers.change_stream.watched_triggers import WatchedTriggers
+from triggers.change_stream.watcher import StreamReaderFactory, SubscriptionBuilder, Watcher
+from triggers.role_context import RoleContext, open_role_context
+from triggers.service_loop import repeat, stop_on_signals
+from workers.process.metrics_server import serve_metrics
+from workers.process.role_health import StepWatch, role_health
+from workers.settings import Settings
+from workflows.package.normal_form.package_model import Package
+
+log = logging.getLogger(__name__)
+
+OPLOG_INTERVAL_S = 15.0
+
+
+def tune_gc() -> None:
+    """Events come and go by the thousand and leave no cycles behind: looking for some took a fifth of the CPU."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+async def serve(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT; positions are saved and leases given back first."""
+    registry = CollectorRegistry()
+    metrics = StreamMetrics(registry)
+    with stop_on_signals() as stop:
+        async with open_role_context(settings, role="watcher") as ground:
+            watcher = build_watcher(ground, metrics, packages=ground.catalog.packages)
+            steps = StepWatch("look")
+            health = role_health(steps, watcher.overdue_streams)
+            server = serve_metrics(registry, settings.metrics_listen, health)
+            tune_gc()
+            log.info(
+                "watcher_ready", extra={"metrics": str(server.address), "packages": len(ground.catalog.packages())}
+            )
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(
+                        repeat(partial(_measure_oplog_window, ground, metrics), step_name="oplog", stop=stop)
+                    )
+                    tasks.create_task(ground.stats.write_periodically(stop))
+                    tasks.create_task(watcher.run(stop, watch_step=partial(steps.watch, "look")))
+            finally:
+                await asyncio.to_thread(server.close)
+
+
+async def _measure_oplog_window(context: RoleContext, metrics: StreamMetrics) -> float:
+    window_s = await oplog_window_s(context.database.client)
+    if window_s is not None:
+        metrics.set_oplog_window(window_s)
+    return OPLOG_INTERVAL_S
+
+
+def build_watcher(
+    context: RoleContext, metrics: StreamMetrics, *, packages: Callable[[], Mapping[str, Package]]
+) -> Watcher:
+    pauses = KnownPauses()
+    starting = RunStarter(context.store, context.acceptance, metrics, stats=context.stats, pauses=pauses)
+    own_database = context.settings.database
+    known = WatchedTriggers(packages, context.triggers, pauses, own_database=own_database)
+    return Watcher(
+        known,
+        subscriptions_for=SubscriptionBuilder(starting, context.database),
+        stream_reader_for=stream_reader_factory(context, metrics),
+    )
+
+
+def stream_reader_factory(context: RoleContext, metrics: StreamMetrics) -> StreamReaderFactory:
+    lease_s = context.settings.lease_s / 2  # a stream's next owner repeats little, so it may come sooner
+    store = StreamStore(context.database, owner=f"{socket.gethostname()}:{os.getpid()}:{ULID()}", lease_s=lease_s)
+
+    def keeper_for(reader: Subscription) -> StreamReader:
+        source = StreamSource(context.database.client, reader.plan.database)
+        return StreamReader(reader, source=source, store=store, metrics=metrics, lease_s=lease_s)
+
+    return keeper_for

@@ -1,0 +1,115 @@
+"""Naming a trigger: `Workflow/name`, `Workflow/name@app`, or the name alone where no other has it."""
+
+import re
+from typing import NoReturn
+from urllib.parse import quote, unquote
+
+from triggers.control.trigger_entry import ControlContext, TriggerEntry, declared_entry, package_entries, runtime_entry
+from triggers.control.trigger_errors import UnknownTriggerError
+from triggers.register.trigger import trigger_id
+from workers.control.errors import RefusedError
+from workflows.package.trigger_specs.spec_values import NAME_PATTERN
+
+MAX_NAMES_SHOWN = 5
+_AFTER_AT = "A"  # the next letter: ids between W/n@ and W/nA are those of all apps
+
+
+async def find_trigger(context: ControlContext, text: str, *, app_id: str | None = None) -> TriggerEntry:
+    """`app_id`: the one that is meant, or the only one that the caller may know of."""
+    whole, _, app = text.partition("@")
+    if app and app_id is not None and unquote(app) != app_id:
+        raise UnknownTriggerError(text)
+    meant = unquote(app) if app else app_id
+    workflow, slash, name = whole.partition("/")
+    if app and slash:
+        return await _find_for_app(context, workflow, name, unquote(app))
+    return await (find_exact(context, workflow, name, app_id=meant) if slash else _find_by_name(context, whole, meant))
+
+
+async def find_exact(context: ControlContext, workflow: str, name: str, *, app_id: str | None) -> TriggerEntry:
+    """A package's trigger goes before one of the same name that was made at run time."""
+    for each in package_entries(context.catalog.packages()):
+        if (each.workflow, each.name) == (workflow, name) and (app_id is None or each.is_for_app(app_id)):
+            return await _attach_record(context, each)
+    if app_id is not None:
+        return await _find_for_app(context, workflow, name, app_id)
+    return await _find_in_any_app(context, workflow, name)
+
+
+async def find_runtime_trigger(
+    context: ControlContext, workflow: str, name: str, *, app_id: str | None
+) -> TriggerEntry:
+    """To be edited or removed: also one that a package's trigger of the same name has gone before since."""
+    try:
+        if app_id is not None:
+            return await _find_for_app(context, workflow, name, app_id)
+        return await _find_in_any_app(context, workflow, name)
+    except UnknownTriggerError:
+        return await find_exact(context, workflow, name, app_id=app_id)
+
+
+async def _find_in_any_app(context: ControlContext, workflow: str, name: str) -> TriggerEntry:
+    begins = f"{workflow}/{name}"
+    return await _find_single(context, begins, {"$gt": f"{begins}@", "$lt": f"{begins}{_AFTER_AT}"})
+
+
+async def _find_by_name(context: ControlContext, name: str, app_id: str | None) -> TriggerEntry:
+    if not NAME_PATTERN.fullmatch(name):
+        raise UnknownTriggerError(name)
+    packages = [
+        each
+        for each in package_entries(context.catalog.packages())
+        if each.name == name and (app_id is None or each.is_for_app(app_id))
+    ]
+    # Through the ids alone, in the index: as many as were made at run time, but no document is read.
+    whose = "" if app_id is None else f"{re.escape(quote(app_id, safe=''))}$"
+    query = {"$regex": f"/{re.escape(name)}@{whose}"}
+    found = context.triggers.triggers.find({"_id": query}, {"_id": 1}).limit(MAX_NAMES_SHOWN + 1)
+    ids = [*(each.id for each in packages), *[document["_id"] async for document in found]]
+    if len(ids) > 1:
+        raise RefusedError(f"several triggers are called {name}: {_join_ids(ids)}; give the whole name")
+    if packages:
+        return await _attach_record(context, packages[0])
+    return await _find_single(context, _label(name, app_id), {"$in": ids})
+
+
+async def _find_single(context: ControlContext, label: str, query: dict[str, object]) -> TriggerEntry:
+    found = context.triggers.triggers.find({"_id": query, "spec": {"$exists": True}}, {"_id": 1}).limit(
+        MAX_NAMES_SHOWN + 1
+    )
+    ids = [document["_id"] async for document in found]
+    if len(ids) > 1:
+        raise RefusedError(f"several apps have a trigger {label}: {_join_ids(ids)}; name the app")
+    return await _find_by_id(context, ids[0], label=label) if ids else _raise_unknown(label)
+
+
+async def _find_for_app(context: ControlContext, workflow: str, name: str, app_id: str) -> TriggerEntry:
+    return await _find_by_id(
+        context, trigger_id(workflow, name, app_id=app_id), label=_label(f"{workflow}/{name}", app_id)
+    )
+
+
+async def _find_by_id(context: ControlContext, id_: str, *, label: str) -> TriggerEntry:
+    record = await context.triggers.find(id_)
+    if record is None:
+        return _raise_unknown(label)
+    return runtime_entry(record)
+
+
+async def _attach_record(context: ControlContext, entry: TriggerEntry) -> TriggerEntry:
+    if entry.trigger is None:  # of packages only what can be read is there
+        return entry
+    return declared_entry(entry.trigger, await context.triggers.find(entry.id))
+
+
+def _label(name: str, app_id: str | None) -> str:
+    return name if app_id is None else f"{name} of {app_id}"
+
+
+def _raise_unknown(label: str) -> NoReturn:
+    raise UnknownTriggerError(label)
+
+
+def _join_ids(ids: list[str]) -> str:
+    shown = ", ".join(ids[:MAX_NAMES_SHOWN])
+    return shown if len(ids) <= MAX_NAMES_SHOWN else f"{shown} and others"

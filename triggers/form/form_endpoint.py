@@ -1,0 +1,88 @@
+"""The form endpoint: GET and POST /forms/{app}/{workflow}/{trigger}, and the thank-you page behind them."""
+
+import re
+from collections.abc import Awaitable, Callable
+
+from pymongo.errors import PyMongoError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from triggers.form.accept_header import is_page_requested
+from triggers.form.form_page import accepted_page, closed_page, empty_page, problem_page
+from triggers.form.form_submission import new_delivery, receive_from_client, receive_from_page
+from triggers.gateway.gateway_metrics import GatewayMetrics
+from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
+from triggers.gateway.request_body import check_declared_size
+from triggers.gateway.trigger_intake import EndpointResponse, PausedError, TriggerIntake, count_requests
+from triggers.gateway.trigger_request import TriggerAddress
+from workflows.package.trigger_specs.form_spec import FormSpec
+
+PageHandler = Callable[[Request], Awaitable[Response]]
+FORM_PATH = "/forms/{app}/{workflow}/{trigger}"
+_RUN_ID = re.compile(r"run_[0-9A-HJKMNP-TV-Z]{26}")
+
+
+def form_routes(intake: TriggerIntake, metrics: GatewayMetrics) -> list[Route]:
+    """One route for looking and sending, so that another method is told of both. Looking is no call: not counted."""
+    page = render_problems_as_pages(form_page_endpoint(intake))
+    receive = render_problems_as_pages(count_requests("form", metrics, form_submit_endpoint(intake)))
+
+    async def form(request: Request) -> Response:
+        return await (receive if request.method == "POST" else page)(request)
+
+    return [
+        Route(FORM_PATH, form, methods=["GET", "POST"]),
+        Route(f"{FORM_PATH}/accepted", render_problems_as_pages(thanks_page_endpoint(intake))),
+    ]
+
+
+def form_submit_endpoint(intake: TriggerIntake) -> Callable[[Request], Awaitable[EndpointResponse]]:
+    async def receive_form(request: Request) -> EndpointResponse:
+        check_declared_size(request, intake.settings.body_limit_bytes)
+        receive = receive_from_page if is_page_requested(request) else receive_from_client
+        return await receive(intake, request)
+
+    return receive_form
+
+
+def form_page_endpoint(intake: TriggerIntake) -> PageHandler:
+    async def show(request: Request) -> Response:
+        found = await intake.find(FormSpec, TriggerAddress.from_request(request))
+        if found.pause is not None:
+            raise PausedError
+        return empty_page(found.spec, delivery=new_delivery())
+
+    return show
+
+
+def thanks_page_endpoint(intake: TriggerIntake) -> PageHandler:
+    async def show(request: Request) -> Response:
+        """The number is shown as it stands in the address: nothing is looked up, so nothing is told."""
+        place = TriggerAddress.from_request(request)
+        found = await intake.find(FormSpec, place)
+        run_id = request.query_params.get("run", "")
+        if not _RUN_ID.fullmatch(run_id):
+            raise ProblemError(404, "there is no such page")
+        return accepted_page(found.spec, run_id=run_id, form_path=f"/forms/{place.path}")
+
+    return show
+
+
+def render_problems_as_pages(handler: PageHandler) -> PageHandler:
+    """A person gets a page where a program gets a problem."""
+
+    async def shown(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ProblemError as problem:
+            if not is_page_requested(request):
+                raise
+            return closed_page(problem) if isinstance(problem, PausedError) else problem_page(problem)
+        except PyMongoError as error:
+            if not is_page_requested(request):
+                raise
+            await on_store_error(request, error)
+            return problem_page(unavailable_problem())
+
+    return shown

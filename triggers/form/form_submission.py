@@ -1,0 +1,163 @@
+"""Receiving a form: from a page, which shows what was refused as it was written, or from a program."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pymongo.errors import PyMongoError
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from ulid import ULID
+
+from triggers.event_expressions import ExpressionError, ExpressionEvaluator
+from triggers.form.form_body import SubmittedFields, is_form_type, read_fields
+from triggers.form.form_page import SubmittedForm, refused_page, unsent_page
+from triggers.form.form_validation import FormRefusedError, validate_form
+from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
+from triggers.gateway.request_body import media_type, read_body
+from triggers.gateway.trigger_intake import (
+    EXPRESSIONS_FAILED,
+    MAX_EVENT_ID_LENGTH,
+    EndpointResponse,
+    TriggerIntake,
+    accepted_response,
+    normalize_event_id,
+    problem_result,
+)
+from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app
+from triggers.register.trigger_lookup import TriggerTarget
+from workers.store.run import Accepted
+from workflows.package.trigger_specs.form_spec import DELIVERY_FIELD, FormSpec
+
+_DELIVERY = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """A form that was found, and the request that fills it in."""
+
+    intake: TriggerIntake
+    target: TriggerTarget[FormSpec]
+    address: TriggerAddress
+    request: Request
+
+    def check_open(self) -> None:
+        self.intake.check_not_paused(self.target, self.address)
+
+    def values(self, fields: SubmittedFields, *, by_browser: bool = False) -> dict[str, Any]:
+        try:
+            return validate_form(self.target.spec.inputs, fields, by_browser=by_browser)
+        except FormRefusedError:
+            self.intake.stats.record_refusal(self.target.trigger, "invalid", app_id=self.address.app, keep_note=False)
+            raise
+
+    async def accept(self, values: dict[str, Any], trigger_id: str) -> Accepted:
+        event = build_event(values, self.request)
+        computation = ExpressionEvaluator(event)
+        try:
+            await self.intake.evaluate(
+                computation, lambda effort: check_app(self.target.spec, self.address, event, effort)
+            )
+        except ExpressionError:
+            raise self.intake.body_refusal(
+                self.target.trigger, self.address, "not_mapped", EXPRESSIONS_FAILED
+            ) from None
+        run_input = None if self.target.spec.input else values
+        return await self.intake.accept(
+            self.target, self.address, event, event_id=trigger_id, run_input=run_input, evaluator=computation
+        )
+
+
+async def receive_from_client(intake: TriggerIntake, request: Request) -> EndpointResponse:
+    place = TriggerAddress.from_request(request)
+    call = _Submission(intake, await intake.find(FormSpec, place), place, request)
+    call.check_open()
+    idempotency_key, given = await _read_submission(intake, request)
+    try:
+        values = call.values(given)
+    except FormRefusedError as error:
+        raise ProblemError(422, "some fields need another value", members={"errors": error.errors}) from None
+    return accepted_response(await call.accept(values, normalize_event_id(idempotency_key)))
+
+
+async def receive_from_page(intake: TriggerIntake, request: Request) -> EndpointResponse:
+    """Whatever may refuse it has its say after it was read: it comes back as it was written."""
+    place = TriggerAddress.from_request(request)
+    found = await _find_target(intake, place, request)
+    spec = intake.find_last_known(FormSpec, place) if found is None else found.spec
+    if spec is None:
+        raise unavailable_problem()
+    idempotency_key, given = await _read_submission(intake, request)
+    filled = SubmittedForm(find_delivery(given.values) or new_delivery(), given.values)
+    try:
+        if found is None:
+            raise unavailable_problem()
+        call = _Submission(intake, found, place, request)
+        call.check_open()
+        values = call.values(given, by_browser=given.from_text)
+        name = normalize_event_id(idempotency_key or delivery_id(filled.delivery, values))
+        return _thanks_redirect(place, await call.accept(values, name))
+    except FormRefusedError as error:
+        return EndpointResponse("invalid", refused_page(spec, replace(filled, errors=error.errors)))
+    except PyMongoError as error:
+        await on_store_error(request, error)
+        problem = unavailable_problem()
+    except ProblemError as error:  # of a store that is frozen there is no error of the store's
+        problem = error
+    return EndpointResponse(problem_result(problem), unsent_page(spec, filled, problem))
+
+
+async def _find_target(
+    intake: TriggerIntake, address: TriggerAddress, request: Request
+) -> TriggerTarget[FormSpec] | None:
+    """None while the store does not answer."""
+    try:
+        return await intake.find(FormSpec, address)
+    except PyMongoError as error:
+        await on_store_error(request, error)
+    except ProblemError as problem:
+        if problem.status != unavailable_problem().status:
+            raise
+    return None
+
+
+async def _read_submission(intake: TriggerIntake, request: Request) -> tuple[str | None, SubmittedFields]:
+    """The Idempotency-Key, if there is one, and the fields."""
+    kind = media_type(request)
+    if not is_form_type(kind):
+        raise ProblemError(415, "send application/json, application/x-www-form-urlencoded or multipart/form-data")
+    idempotency_key = _idempotency_key(request)
+    return idempotency_key, await read_fields(request, kind, await read_body(request, intake.settings.body_limit_bytes))
+
+
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    if not (0 < len(key) <= MAX_EVENT_ID_LENGTH and key.isascii() and key.isprintable()):
+        raise ProblemError(400, f"Idempotency-Key: at most {MAX_EVENT_ID_LENGTH} printable ASCII characters")
+    return key
+
+
+def _thanks_redirect(address: TriggerAddress, accepted: Accepted) -> EndpointResponse:
+    location = f"/forms/{address.path}/accepted?run={accepted.run_id}"
+    return EndpointResponse(accepted_response(accepted).result, RedirectResponse(location, 303))
+
+
+def new_delivery() -> str:
+    return str(ULID())
+
+
+def find_delivery(values: Mapping[str, Any]) -> str | None:
+    """None for one that no page of ours has held."""
+    delivery = values.get(DELIVERY_FIELD)
+    return delivery if isinstance(delivery, str) and _DELIVERY.fullmatch(delivery) else None
+
+
+def delivery_id(delivery: str, values: Mapping[str, Any]) -> str:
+    """With the answers in it: whoever goes back, corrects one and sends again means another run."""
+    answers = json.dumps(values, sort_keys=True, ensure_ascii=True).encode()
+    return f"page:{delivery}:{hashlib.sha256(answers).hexdigest()[:16]}"

@@ -1,0 +1,192 @@
+"""Admission: how many connections and requests the gateway keeps, and which of them go first when it is full.
+
+A connection that waits (for a head, for a body, or for the next request) is in a queue. When room is needed, the
+longest queue loses its oldest: callers that send nothing displace each other, and never a request that has arrived.
+A request whose body has arrived takes a place of its route, so that one kind of route cannot fill another.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+from triggers.gateway.gateway_metrics import CloseReason, GatewayMetrics
+
+RouteGroup = Literal["hooks", "forms", "v1", "console", "other"]
+QueueName = RouteGroup | Literal["head", "idle"]
+
+# Requests that are worked on at once. Each may hold one body of 1 MiB: a gigabyte at worst.
+SLOTS: Mapping[RouteGroup, int] = {"hooks": 600, "forms": 150, "v1": 150, "console": 50, "other": 50}
+# A connection that waits costs some 8 KB: 32 MB, a third of what a gateway takes by itself.
+MAX_CONNECTIONS = 4_000
+# What waiting connections have sent of a head or a body, all together.
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+# What bodies that are still arriving may hold, for each place of their route: a quarter of the default body limit.
+ARRIVING_BYTES_PER_SLOT = 256 * 1024
+# Descriptors for MongoDB's pool (100), the broker, log files, and sockets that are being closed.
+RESERVED_DESCRIPTORS = 256
+# Room that is made in advance: a connection that is closed frees its descriptor a moment later.
+SPARE_CONNECTIONS = 64
+
+_ROUTE_PREFIXES: tuple[tuple[str, RouteGroup], ...] = (
+    ("/hooks/", "hooks"),
+    ("/forms/", "forms"),
+    ("/v1/", "v1"),
+    ("/console", "console"),
+)
+_QUEUES: tuple[QueueName, ...] = ("head", "idle", *SLOTS)
+
+
+def route_group(path: str) -> RouteGroup:
+    return next((route for prefix, route in _ROUTE_PREFIXES if path.startswith(prefix)), "other")
+
+
+def max_connections_for(descriptors: int) -> int:
+    """The most connections that fit beside everything else that needs a descriptor."""
+    return max(min(MAX_CONNECTIONS, descriptors - min(RESERVED_DESCRIPTORS, descriptors // 2)), 1)
+
+
+class Waiter(Protocol):
+    """A connection that may be closed to make room."""
+
+    def close_early(self, reason: CloseReason) -> None: ...
+
+
+class WaitQueue:
+    """Connections that wait for one thing, the oldest first, with the bytes that each has sent."""
+
+    def __init__(self) -> None:
+        self._members: dict[Waiter, int] = {}
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def add(self, waiter: Waiter, size_bytes: int) -> None:
+        self._members[waiter] = size_bytes
+        self.size_bytes += size_bytes
+
+    def grow(self, waiter: Waiter, size_bytes: int) -> None:
+        self._members[waiter] += size_bytes
+        self.size_bytes += size_bytes
+
+    def remove(self, waiter: Waiter) -> None:
+        self.size_bytes -= self._members.pop(waiter, 0)
+
+    def close_oldest(self, reason: CloseReason) -> None:
+        oldest = next(iter(self._members))
+        self.remove(oldest)
+        oldest.close_early(reason)
+
+
+class RequestSlot:
+    """One request's place in its share, from its start until its answer."""
+
+    __slots__ = ("_arriving_bytes", "_share", "waiter")
+
+    def __init__(self, share: "SlotPool", waiter: Waiter, arriving_bytes: int | None) -> None:
+        self._share: SlotPool | None = share
+        self._arriving_bytes = arriving_bytes
+        self.waiter = waiter
+
+    def add_bytes(self, size_bytes: int) -> None:
+        if self._share is not None and self._arriving_bytes is not None:
+            self._arriving_bytes += size_bytes
+            self._share.count_arriving(size_bytes)
+
+    def mark_complete(self) -> None:
+        """The body has arrived: from now on no other request can take this place."""
+        if self._share is not None and self._arriving_bytes is not None:
+            self._share.complete(self, self._arriving_bytes)
+            self._arriving_bytes = None
+
+    def release(self) -> None:
+        share, self._share = self._share, None
+        if share is not None:
+            share.release(self, self._arriving_bytes)
+
+
+class SlotPool:
+    """The places of one kind of route. A body that is still arriving gives its place to one that has arrived."""
+
+    def __init__(self, slots: int) -> None:
+        self._max_slots = slots
+        self._max_arriving_bytes = slots * ARRIVING_BYTES_PER_SLOT
+        self._arriving: dict[RequestSlot, None] = {}
+        self._arriving_bytes = 0
+        self._complete = 0
+
+    def try_acquire(self, waiter: Waiter, arriving_bytes: int | None) -> RequestSlot | None:
+        """`arriving_bytes`: what is there of a body that is not complete. None if every place has a whole request."""
+        if self._complete + len(self._arriving) >= self._max_slots and self._arriving:
+            self._close_oldest()
+        if self._complete + len(self._arriving) >= self._max_slots:
+            return None
+        place = RequestSlot(self, waiter, arriving_bytes)
+        if arriving_bytes is None:
+            self._complete += 1
+        else:
+            self._arriving[place] = None
+            self.count_arriving(arriving_bytes)
+        return place
+
+    def count_arriving(self, size_bytes: int) -> None:
+        self._arriving_bytes += size_bytes
+        while self._arriving_bytes > self._max_arriving_bytes and len(self._arriving) > 1:
+            self._close_oldest()
+
+    def complete(self, slot: RequestSlot, arriving_bytes: int) -> None:
+        del self._arriving[slot]
+        self._arriving_bytes -= arriving_bytes
+        self._complete += 1
+
+    def release(self, slot: RequestSlot, arriving_bytes: int | None) -> None:
+        if arriving_bytes is None:
+            self._complete -= 1
+        else:
+            del self._arriving[slot]
+            self._arriving_bytes -= arriving_bytes
+
+    def _close_oldest(self) -> None:
+        oldest = next(iter(self._arriving))
+        oldest.release()
+        oldest.waiter.close_early("crowded")
+
+
+class ConnectionAdmission:
+    def __init__(
+        self,
+        metrics: GatewayMetrics,
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        slots: Mapping[RouteGroup, int] = SLOTS,
+    ) -> None:
+        self.metrics = metrics
+        self.queues = {name: WaitQueue() for name in _QUEUES}
+        self.slot_pools = {route: SlotPool(slots[route]) for route in SLOTS}
+        self.connections = 0
+        self._max_connections = max_connections
+        self._spare = min(SPARE_CONNECTIONS, max_connections // 8)
+        metrics.watch_connections(
+            {
+                "head": lambda: len(self.queues["head"]),
+                "body": lambda: sum(len(self.queues[route]) for route in SLOTS),
+                "idle": lambda: len(self.queues["idle"]),
+                "served": lambda: self.connections - sum(map(len, self.queues.values())),
+            }
+        )
+
+    def try_make_room(self, pending: int) -> bool:
+        """Whether one more connection may be accepted; closes the one that has waited longest if room is short.
+
+        `accepted`: connections that are accepted and not set up yet.
+        """
+        if self.connections + pending >= self._max_connections - self._spare:
+            self._close_oldest_of(max(self.queues.values(), key=len))
+        return self.connections + pending < self._max_connections
+
+    def limit_waiting_bytes(self) -> None:
+        while sum(queue.size_bytes for queue in self.queues.values()) > MAX_WAITING_BYTES:
+            self._close_oldest_of(max(self.queues.values(), key=lambda queue: queue.size_bytes))
+
+    def _close_oldest_of(self, queue: WaitQueue) -> None:
+        if len(queue):
+            queue.close_oldest("crowded")

@@ -1,0 +1,45 @@
+"""The gateway app: every address it answers, on one page."""
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Route
+
+from triggers.api.api_app import api_routes, create_api
+from triggers.form.form_endpoint import form_routes
+from triggers.gateway.gateway_health import liveness_endpoint, metrics_endpoint, readiness_endpoint
+from triggers.gateway.gateway_metrics import GatewayMetrics
+from triggers.gateway.http_problems import EXCEPTION_HANDLERS
+from triggers.gateway.middleware import CallerTraceMiddleware, DrainMiddleware
+from triggers.gateway.trigger_intake import TriggerIntake, count_requests
+from triggers.register.trigger_lookup import TriggerLookup
+from triggers.role_context import RoleContext
+from triggers.webhook.webhook_endpoint import webhook_endpoint
+
+
+def create_app(
+    context: RoleContext, extra_routes: Sequence[BaseRoute] = (), *, metrics: GatewayMetrics | None = None
+) -> Starlette:
+    """`more_routes`: of whoever serves pages beside it, such as the console."""
+    metrics = metrics or GatewayMetrics()
+    # The catalog looks at its files when asked, at most once a second: a few milliseconds, not worth a thread.
+    lookup = TriggerLookup(context.catalog.packages, context.triggers)
+    reception = TriggerIntake(context.settings, lookup, context.acceptance, metrics, context.stats)
+    webhook = count_requests("webhook", metrics, webhook_endpoint(reception))
+    app = Starlette(
+        routes=[
+            Route("/hooks/{app}/{workflow}/{trigger}", webhook, methods=["POST"]),
+            *form_routes(reception, metrics),
+            *api_routes(create_api(context, metrics=metrics)),
+            Route("/healthz", liveness_endpoint),
+            Route("/readyz", readiness_endpoint(context.database)),
+            Route("/metrics", metrics_endpoint(metrics.registry)),
+            *extra_routes,
+        ],
+        exception_handlers=EXCEPTION_HANDLERS,
+    )
+    app.add_middleware(DrainMiddleware)
+    if context.tracing.is_on:
+        app.add_middleware(CallerTraceMiddleware)
+    app.router.redirect_slashes = False  # a redirected POST loses its body in half of the clients
+    return app

@@ -1,0 +1,82 @@
+"""Bodies: read as raw bytes within a size and a time, and parsed as JSON."""
+
+import asyncio
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from triggers.gateway.http_problems import ProblemError
+
+READ_TIMEOUT_S = 30  # a client that trickles its body would otherwise hold a connection for ever
+
+
+def body_too_large(limit_bytes: int) -> ProblemError:
+    return ProblemError(413, f"the body is larger than {limit_bytes} bytes", headers={"connection": "close"})
+
+
+def is_declared_too_large(content_length: str, limit_bytes: int) -> bool:
+    if not (content_length.isascii() and content_length.isdigit()):
+        return False
+    return len(content_length) >= 19 or int(content_length) > limit_bytes
+
+
+def check_declared_size(request: Request, limit_bytes: int) -> None:
+    """At once: nothing of the body is read."""
+    if is_declared_too_large(request.headers.get("content-length", ""), limit_bytes):
+        raise body_too_large(limit_bytes)
+
+
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """Counts while it reads: a chunked body declares no length."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit_bytes:
+                    raise body_too_large(limit_bytes)
+    except TimeoutError:
+        raise ProblemError(408, "the body did not arrive in time", headers={"connection": "close"}) from None
+    except ClientDisconnect:
+        raise ProblemError(400, "the body ended early") from None
+    return bytes(body)
+
+
+def media_type(request: Request) -> str:
+    return media_type_of(request.headers)
+
+
+def media_type_of(headers: Mapping[str, str]) -> str:
+    """The content type without its parameters; empty for a body in a compressed form, which nothing here reads."""
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        return ""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def is_json_type(media: str) -> bool:
+    return media == "application/json" or (media.startswith("application/") and media.endswith("+json"))
+
+
+def parse_json(raw_body: bytes) -> Any:
+    """Strict JSON in UTF-8: NaN, Infinity and numbers beyond a double are refused, as nothing could send them on."""
+    try:
+        return _DECODER.decode(raw_body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise ProblemError(400, "the body is not JSON") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def _parse_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite)

@@ -1,0 +1,142 @@
+"""The intake of ended runs: the end of one becomes the start of those that wait for it."""
+
+import logging
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pymongo.asynchronous.collection import AsyncCollection
+
+from accounting.infra.aio import gather_all
+from triggers.change_stream.change_intake import Event, read_event_time
+from triggers.change_stream.plain_event import to_plain
+from triggers.change_stream.run_starter import RunIntent, RunStarter
+from triggers.change_stream.watched_triggers import ChainTrigger
+from triggers.event_expressions import ExpressionError, is_condition_met
+from triggers.occurrence import Occurrence, build_run_request
+from workers.store.run import RunRequest, RunState
+from workers.store.run_document import as_json
+from workflows.package.trigger_specs.run_finished_spec import ANY_OUTCOME
+
+log = logging.getLogger(__name__)
+
+MAX_CHAIN_LENGTH = 10
+
+RunDocument = Mapping[str, Any]
+StopReason = Literal["cycle", "too_deep"]
+
+
+class EndedRunsIntake:
+    def __init__(
+        self, chains: Sequence[ChainTrigger], starter: RunStarter, runs: AsyncCollection[dict[str, Any]]
+    ) -> None:
+        self._chains = chains
+        self._starter = starter
+        self._runs = runs
+
+    def lanes(self, event: Event) -> Collection[Hashable]:  # noqa: ARG002 -- the protocol's
+        return ()  # runs of one chain follow each other by themselves
+
+    async def process(self, events: Sequence[Event]) -> None:
+        wishes = [wish for each in await gather_all(map(self._intents, events)) for wish in each]
+        if wishes:
+            await self._starter.start(wishes)
+
+    async def _intents(self, event: Event) -> Sequence[RunIntent]:
+        run_id = event["documentKey"]["_id"]
+        state = event["updateDescription"]["updatedFields"]["state"]
+        # Without it the run was too large to come with its event, or is gone.
+        run = event.get("fullDocument") or await self._runs.find_one({"_id": run_id})
+        if run is None:
+            self._record_gone_run(run_id, state)
+            return []
+        ended_at = read_event_time(event)
+        waiting = [chain for chain in self._chains if is_awaited_end(chain, run, state, ended_at=ended_at)]
+        if not waiting:
+            return []
+        seen = to_plain({**as_json(run), "state": state})
+        wished = (self._intent(chain, run, seen, state) for chain in waiting)
+        return [wish for wish in wished if wish is not None]
+
+    def _intent(
+        self, chain: ChainTrigger, run: Mapping[str, Any], visible_run: Mapping[str, Any], state: str
+    ) -> RunIntent | None:
+        trigger, app_id, event_id = chain.trigger, run["app_id"], ended_run_event_id(run, state)
+        try:
+            if not is_condition_met(chain.spec.when, visible_run):
+                self._starter.count_skip(trigger)
+                return None
+            if self._starter.is_paused(trigger, app_id, event_id):
+                return None
+            stop = chain_stop_reason(chain, run)
+            if stop is not None:
+                led_here = " > ".join(run["chain"])
+                self._starter.record_skip(trigger, stop, app_id=app_id, event_id=event_id, detail=led_here)
+                return None
+            return RunIntent(
+                trigger, build_chained_request(chain, run, visible_run, state=state, now=datetime.now(UTC))
+            )
+        except ExpressionError as error:
+            self._starter.record_skip(trigger, "unmappable", app_id=app_id, event_id=event_id, detail=str(error))
+            return None
+
+    def _record_gone_run(self, run_id: str, state: str) -> None:
+        """Nobody knows of which workflow it was, so each trigger is told; nor of which app, so one that belongs to an
+        app is not told which run it was."""
+        for chain in self._chains:
+            event_id = f"{run_id}:{state}" if chain.trigger.app_id is None else ""
+            detail = "the run was removed before its end was seen; it may have been one that this trigger waits for"
+            self._starter.record_skip(chain.trigger, "gone", event_id=event_id, detail=detail)
+
+
+def is_awaited_end(chain: ChainTrigger, run: RunDocument, state: str, *, ended_at: datetime) -> bool:
+    """`state` is the one the run has just reached; its document may be further already."""
+    if chain.spec.workflow != run["workflow"] or not _is_for_app(chain, run["app_id"]):
+        return False
+    if chain.since is not None and ended_at < chain.since.replace(microsecond=0):
+        return False
+    return has_outcome(chain, run, state)
+
+
+def has_outcome(chain: ChainTrigger, run: RunDocument, state: str) -> bool:
+    """A parked run that is replayed or discarded becomes cancelled, and its outcome stays that of its parking: that
+    is one end by its outcome, and two by its states."""
+    wanted = chain.spec.outcome
+    if state in wanted:
+        return True
+    if state == RunState.CANCELLED.value and run.get("resolved"):
+        return False
+    return ANY_OUTCOME in wanted or (run.get("outcome") or {}).get("kind") in wanted
+
+
+def extend_chain(chain: ChainTrigger, run: RunDocument) -> tuple[str, ...]:
+    return (*(run.get("chain") or ()), chain.trigger.label)
+
+
+def chain_stop_reason(chain: ChainTrigger, run: RunDocument) -> StopReason | None:
+    led_here = run.get("chain") or ()
+    if chain.trigger.label in led_here:
+        return "cycle"
+    return "too_deep" if len(led_here) >= MAX_CHAIN_LENGTH else None
+
+
+def ended_run_event_id(run: RunDocument, state: str) -> str:
+    """A run that parks and is cancelled later ends twice, each time in another state."""
+    return f"{run['_id']}:{state}"
+
+
+def build_chained_request(
+    chain: ChainTrigger, run: RunDocument, event: Mapping[str, Any], *, state: str, now: datetime
+) -> RunRequest:
+    """`event` is the run as everybody sees it. PayloadError when it cannot be mapped."""
+    happening = Occurrence(chain.trigger, run["app_id"], ended_run_event_id(run, state), now, event)
+    return build_run_request(
+        happening,
+        parent_run_id=run["_id"],
+        correlation_id=run.get("correlation_id"),
+        chain=extend_chain(chain, run),
+    )
+
+
+def _is_for_app(chain: ChainTrigger, app_id: str) -> bool:
+    return not chain.trigger.apps or app_id in chain.trigger.apps

@@ -1,0 +1,133 @@
+"""The apps of a schedule: listed ones, or those that a collection names now, read in portions of bounded size."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from bson import ObjectId
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.errors import BSONError
+from pymongo import ASCENDING
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import ExecutionTimeout, InvalidName, OperationFailure
+
+from accounting.infra.store_errors import is_unavailable
+from triggers.occurrence import MAX_APP_ID_LENGTH
+from triggers.register.trigger import Trigger
+from triggers.schedule.schedule_triggers import app_source
+from workers.store.own_collections import refusal
+from workflows.context.documents.database_queries import find_server_code
+from workflows.package.trigger_specs.schedule_spec import AppsOfCollection
+
+APP_BATCH_SIZE = 500
+MAX_REMEMBERED_APPS = 100_000  # names, to tell which came before; beyond that the run's key does
+READ_TIMEOUT_MS = 20_000
+
+_LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+ItemT = TypeVar("Each")
+
+
+class AppsUnreadableError(Exception):
+    """The collection, the filter or the field is not to be read; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppBatch:
+    """`unusable`: documents whose field is no name of an app."""
+
+    apps: Sequence[str]
+    unusable: int = 0
+
+
+async def iter_app_batches(
+    trigger: Trigger, database: AsyncDatabase[dict[str, Any]], *, size: int = APP_BATCH_SIZE
+) -> AsyncIterator[AppBatch]:
+    """Each once. Raises AppsUnreadableError."""
+    source = app_source(trigger)
+    if source is None:
+        for some in iter_batches(dict.fromkeys(trigger.apps), size):
+            yield AppBatch(some)
+        return
+    async for portion in _iter_collection_batches(source, database, size):
+        yield portion
+
+
+def source_refusal(source: AppsOfCollection, *, own_database: str) -> str | None:
+    """Why no apps are taken from there, whatever it holds."""
+    if operator := find_server_code(source.filter):
+        return f"apps.filter has {operator}, which runs code on the database server; select by values"
+    why = refusal(source.database or own_database, source.collection, own_database=own_database)
+    return None if why is None else f"apps cannot be taken from there: {why}; name a collection of yours"
+
+
+def parse_app_id(value: Any) -> str | None:
+    """As a name: text, a whole number, or the hexadecimal form of an ObjectId."""
+    if isinstance(value, ObjectId) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    if not isinstance(value, str):
+        return None
+    return value if value and len(value) <= MAX_APP_ID_LENGTH and value.isprintable() else None
+
+
+def iter_batches(
+    items: Iterator[ItemT] | Sequence[ItemT] | Mapping[ItemT, Any], size: int
+) -> Iterator[Sequence[ItemT]]:
+    waiting = iter(items)
+    while some := tuple(islice(waiting, size)):
+        yield some
+
+
+async def _iter_collection_batches(
+    source: AppsOfCollection, database: AsyncDatabase[dict[str, Any]], size: int
+) -> AsyncIterator[AppBatch]:
+    why = source_refusal(source, own_database=database.name)
+    if why is not None:
+        raise AppsUnreadableError(why)
+    seen: set[str] = set()
+    names: dict[str, None] = {}
+    unusable = 0
+    async for value in _iter_field_values(source, database, size):
+        name = parse_app_id(value)
+        if name is None:
+            unusable += 1
+        elif name not in seen:
+            names[name] = None
+            if len(seen) < MAX_REMEMBERED_APPS:
+                seen.add(name)
+        if len(names) == size:
+            yield AppBatch(tuple(names), unusable)
+            names, unusable = {}, 0
+    if names or unusable:
+        yield AppBatch(tuple(names), unusable)
+
+
+async def _iter_field_values(
+    source: AppsOfCollection, database: AsyncDatabase[dict[str, Any]], size: int
+) -> AsyncIterator[Any]:
+    projection = {"_id": source.app_field == "_id", source.app_field: True}
+    try:
+        place = database.client[source.database or database.name]
+        collection = place.get_collection(source.collection, codec_options=_LENIENT)
+        found = collection.find(source.filter, projection, max_time_ms=READ_TIMEOUT_MS, batch_size=size)
+        if source.app_field == "_id":
+            found = found.sort("_id", ASCENDING)
+        async with found:
+            async for document in found:
+                yield _value_at(document, source.app_field)
+    except (InvalidName, BSONError, OverflowError, UnicodeError) as error:
+        raise AppsUnreadableError(str(error)[:300]) from None
+    except OperationFailure as error:
+        if is_unavailable(error) and not isinstance(error, ExecutionTimeout):
+            raise
+        said = str(error.details.get("errmsg") if error.details else error)
+        raise AppsUnreadableError(said.partition(" to execute command")[0][:300]) from None
+
+
+def _value_at(document: Mapping[str, Any], path: str) -> Any:
+    value: Any = document
+    for name in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value

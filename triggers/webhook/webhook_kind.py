@@ -1,0 +1,112 @@
+"""The kind `webhook`: when it is inactive, who may make one, and what there is to tell of it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from pymongo.asynchronous.database import AsyncDatabase
+from ulid import ULID
+
+from triggers.occurrence import Occurrence
+from triggers.register.trigger import Trigger
+from triggers.register.trigger_record import TriggerRecord
+from triggers.trigger_kind import Role
+from triggers.webhook.schemes.scheme_registry import SCHEMES
+from triggers.webhook.webhook_secrets import secret_problems, unverified_problem
+from workers.settings import Settings
+from workflows.package.trigger_specs.base_trigger import is_expression
+from workflows.package.trigger_specs.trigger_spec import TriggerSpec
+from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
+
+ANY_APP = "{app}"  # in the address of a webhook whose event names the app
+_IDS_IN_HEADERS = {
+    "standard": "the header webhook-id",
+    "svix": "the header svix-id",
+    "github": "the header X-GitHub-Delivery",
+}
+
+
+class WebhookKind:
+    type = "webhook"
+    role: Role = "gateway"
+
+    def inactive_reason(self, trigger: Trigger, settings: Settings) -> str | None:
+        spec = _webhook_spec(trigger.spec)
+        if not trigger.apps and spec.app_id is None:
+            return "no app may call it: write apps: […] or app_id: …"
+        problem = unverified_problem(spec.verify, settings)
+        if problem is not None or spec.verify.scheme == "none":
+            return problem
+        problems = secret_problems(spec.verify, settings).values()
+        return next((each for each in problems if each is not None), None) if all(problems) else None
+
+    def app_key_refusal(self, spec: TriggerSpec) -> str | None:
+        verify = _webhook_spec(spec).verify
+        if verify.secret:
+            return "verify.secret names a secret of the operator's: only a key for all apps may make such a webhook"
+        if verify.even_in_production:
+            return "verify.even_in_production lets anybody start runs: only a key for all apps may make such a webhook"
+        return None
+
+    def initial_fields(
+        self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
+        del trigger, now, before
+        return {}
+
+    async def describe(
+        self,
+        trigger: Trigger,
+        record: TriggerRecord | None,  # noqa: ARG002 -- the protocol's
+        database: AsyncDatabase[dict[str, Any]],  # noqa: ARG002 -- the protocol's
+        settings: Settings,
+    ) -> Mapping[str, Any]:
+        spec = _webhook_spec(trigger.spec)
+        problems = secret_problems(spec.verify, settings)
+        return {
+            "addresses": {app_id: webhook_path(trigger, app_id) for app_id in _allowed_apps(trigger)},
+            "scheme": spec.verify.scheme,
+            "secrets": [{"secret": name, "problem": problem} for name, problem in problems.items()],
+            "body_kinds": list(spec.body_kinds),
+            "deduplicated_by": dedupe_source(spec),
+            "rate": spec.rate,
+        }
+
+    def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
+        """As if the event had come from outside, with a request that had neither headers nor a query."""
+        data = {"_request": {"headers": {}, "query": {}}, **event}
+        return Occurrence(trigger, app_id, f"manual:{ULID()}", now, data)
+
+
+def webhook_path(trigger: Trigger, app_id: str) -> str:
+    app = app_id if app_id == ANY_APP else quote(app_id, safe="")
+    return f"/hooks/{app}/{quote(trigger.workflow, safe='')}/{quote(trigger.spec.name, safe='')}"
+
+
+def _allowed_apps(trigger: Trigger) -> Sequence[str]:
+    return trigger.apps or ((ANY_APP,) if is_expression(trigger.spec.app_id) else ())
+
+
+def dedupe_source(spec: WebhookSpec) -> str | None:
+    """In the order in which the endpoint looks; None when every call is a run of its own, CloudEvents aside."""
+    own = _id_of_scheme(spec.verify)
+    sources = [own] if own is not None else []
+    if spec.dedupe is not None:
+        sources.append(f"dedupe: {spec.dedupe}")
+    return ", else ".join([*sources, "a CloudEvent's source and id"])
+
+
+def _id_of_scheme(verify: Verification) -> str | None:
+    if verify.scheme == "hmac" and verify.id_header is not None:
+        return f"the header {verify.id_header}"
+    key = SCHEMES[verify.scheme].id_in_body
+    return _IDS_IN_HEADERS.get(verify.scheme) if key is None else f"the body's {key}"
+
+
+def _webhook_spec(spec: TriggerSpec) -> WebhookSpec:
+    assert isinstance(spec, WebhookSpec)  # noqa: S101 -- the kinds are looked up by the spec's type
+    return spec
+
+
+KIND = WebhookKind()

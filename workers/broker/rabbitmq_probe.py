@@ -1,0 +1,55 @@
+"""A look at a RabbitMQ: can it be reached, may we declare a quorum queue there?"""
+
+from typing import Any
+from uuid import uuid4
+
+from amqp.exceptions import AccessRefused, AMQPError, NotAllowed
+from kombu import Connection
+
+from workers.broker.broker_url import Broker
+from workers.broker.options import rabbitmq_config
+
+_TIMEOUT_S = 2.0
+
+
+class NotAllowedError(Exception):
+    """RabbitMQ knows the user not, or lets it not do what we need."""
+
+
+class NoQuorumQueueError(Exception):
+    """It let us in, and has no quorum queues."""
+
+
+def probe_rabbitmq(broker: Broker) -> str:
+    """Its version. Raises OSError when it cannot be reached, else one of the errors above."""
+    config = rabbitmq_config(broker)
+    timeouts = {"read_timeout": _TIMEOUT_S, "write_timeout": _TIMEOUT_S}
+    connection: Any = Connection(
+        broker.celery_url,
+        ssl=config["broker_use_ssl"],
+        login_method=config["broker_login_method"],
+        connect_timeout=_TIMEOUT_S,
+        transport_options=timeouts,
+    )
+    try:
+        connection.connect()
+        _declare(connection)
+        return str(connection.connection.server_properties.get("version", "of unknown version"))
+    except (AccessRefused, NotAllowed) as error:
+        raise NotAllowedError(_error_text(error)) from error
+    except AMQPError as error:
+        raise NoQuorumQueueError(_error_text(error)) from error
+    finally:
+        connection.collect()
+
+
+def _declare(connection: Any) -> None:
+    name = f"unattended_doctor_{uuid4().hex}"
+    with connection.channel() as channel:
+        kind = {"x-queue-type": "quorum", "x-expires": 60_000}  # gone by itself, should we die before the delete
+        channel.queue_declare(name, durable=True, exclusive=False, auto_delete=False, arguments=kind)
+        channel.queue_delete(name)
+
+
+def _error_text(error: AMQPError) -> str:
+    return str(getattr(error, "reply_text", "") or error)

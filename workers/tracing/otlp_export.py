@@ -1,0 +1,151 @@
+"""The backend that traces are sent to, as far as it is listened to: what it answers, and nothing else it says."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from typing_extensions import override
+
+from workers.settings import Settings
+from workers.tracing.process_tracing import ProcessTracing
+from workers.tracing.span_ids import SpanIds
+from workers.tracing.trace_settings import is_content_wanted
+from workflows.context.redaction import Redactor
+
+log = logging.getLogger(__name__)
+
+FLUSHED_WITHIN_S = 1.0  # a worker that was told to stop has little more
+LOG_INTERVAL_S = 60.0
+
+
+class TraceBackend(requests.Session):
+    """Never reads a body: a wrong address may send one that does not end, and the sending thread would wait for it.
+
+    Nor goes where it is sent: an exporter takes `moved` for good, and the spans would be lost unsaid.
+    """
+
+    answer: int | str | None = None  # the status, or the type of what went wrong
+
+    @override
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        try:
+            response = super().send(request, **{**options, "stream": True, "allow_redirects": False})
+        except Exception as error:
+            self.answer = type(error).__name__
+            raise
+        response.close()
+        self.answer = response.status_code
+        if response.status_code >= HTTPStatus.MULTIPLE_CHOICES and response.status_code < HTTPStatus.BAD_REQUEST:
+            raise requests.TooManyRedirects(response=response)
+        return response
+
+
+def open_otlp_tracing(settings: Settings, endpoint: str, *, role: str, redactor: Redactor) -> ProcessTracing:
+    # It says in sentences, again and again, what is said here once a minute.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    ids = ChosenIds()
+    provider = TracerProvider(resource=_resource(role), id_generator=ids, shutdown_on_exit=False)
+    backend = TraceBackend()
+    exporter = OTLPSpanExporter(endpoint=endpoint, session=backend)
+    provider.add_span_processor(BatchSpanProcessor(LoggingExporter(exporter, endpoint, backend)))
+    return ProcessTracing(
+        provider.get_tracer("unattended"),
+        role=role,
+        redactor=redactor,
+        with_content=is_content_wanted(settings),
+        choose_ids=ids.use_ids,
+        close=lambda: _shut_down(provider),
+    )
+
+
+def _resource(role: str) -> Resource:
+    named = Resource.create()  # as OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say
+    if str(named.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return named.merge(Resource({SERVICE_NAME: f"unattended-{role}"}))
+    return named
+
+
+def _shut_down(provider: TracerProvider) -> None:
+    """Whatever is sent by then; an endpoint that is away holds up nobody."""
+    thread = threading.Thread(target=provider.shutdown, name="last traces", daemon=True)
+    thread.start()
+    thread.join(FLUSHED_WITHIN_S)
+
+
+class ChosenIds(RandomIdGenerator):
+    """Random ones, but for the span of a run, whose ids everybody can compute."""
+
+    def __init__(self) -> None:
+        self._chosen: ContextVar[SpanIds | None] = ContextVar("unattended_chosen_ids", default=None)
+
+    @contextmanager
+    def use_ids(self, ids: SpanIds) -> Iterator[None]:
+        """For the one span that is started meanwhile."""
+        token = self._chosen.set(ids)
+        try:
+            yield
+        finally:
+            self._chosen.reset(token)
+
+    @override
+    def generate_span_id(self) -> int:
+        chosen = self._chosen.get()
+        return super().generate_span_id() if chosen is None else chosen.span_id
+
+    @override
+    def generate_trace_id(self) -> int:
+        chosen = self._chosen.get()
+        return super().generate_trace_id() if chosen is None else chosen.trace_id
+
+
+class LoggingExporter(SpanExporter):
+    """One line when spans cannot be sent, one a minute while that lasts, and one when it is over."""
+
+    def __init__(self, inner: SpanExporter, endpoint: str, backend: TraceBackend) -> None:
+        self._inner = inner
+        self._backend = backend
+        self._host = urlsplit(endpoint).hostname
+        self._lost = 0
+        self._logged_at: float | None = None
+
+    @override
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._inner.export(spans)
+        if result is SpanExportResult.SUCCESS:
+            self._log_recovery()
+        else:
+            self._log_failure(len(spans))
+        return result
+
+    def _log_failure(self, spans: int) -> None:
+        self._lost += spans
+        now = time.monotonic()
+        if self._logged_at is None or now - self._logged_at >= LOG_INTERVAL_S:
+            self._logged_at = now
+            said = {"host": self._host, "answer": self._backend.answer, "spans": self._lost}
+            log.warning("traces_not_exported", extra=said)
+
+    def _log_recovery(self) -> None:
+        if self._logged_at is not None:
+            log.info("traces_exported_again", extra={"host": self._host, "spans_lost": self._lost})
+            self._lost, self._logged_at = 0, None
+
+    @override
+    def shutdown(self) -> None:
+        self._inner.shutdown()
+
+    @override
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._inner.force_flush(timeout_millis)

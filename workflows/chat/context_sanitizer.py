@@ -1,0 +1,46 @@
+"""Protecting: hidden values, and the names that say whose run it is, after a package's code has had the context."""
+
+import logging
+from typing import Any
+
+from workflows.chat.chat_state import Conversation
+from workflows.context.reads.computed_values import recompute_variables
+from workflows.context.redaction import remove_hidden
+from workflows.context.values.storable_values import make_plain
+
+log = logging.getLogger(__name__)
+
+
+def sanitize_context(chat: Conversation, *, source: str) -> None:
+    """Before anybody routes on the context, stores it or shows it to a model. `after`: whose code had it."""
+    remove_hidden_values(chat, source)
+    make_plain(chat.context, chat.redactor.redact_data)
+    restore_fixed_values(chat, source)
+
+
+def sanitize_and_recompute(chat: Conversation, *, source: str) -> None:
+    """The same between two turns, where nothing is derived that would compute anew."""
+    sanitize_context(chat, source=source)
+    recompute_variables(chat.package, chat.context, chat.suppressed_names)
+
+
+def remove_hidden_values(chat: Conversation, source: str) -> None:
+    """A tool is Python and reads the environment itself: what it put into the context is taken out again."""
+    names = remove_hidden(chat.context, chat.suppressed_names, chat.redactor, fixed=chat.fixed_values)
+    if names:
+        extra = {"run_id": chat.fixed_values.get("run_id"), "agent": source, "names": names}
+        log.warning("environment_variables_purged", extra=extra)
+
+
+def restore_fixed_values(chat: Conversation, source: str) -> None:
+    changed = [name for name, value in chat.fixed_values.items() if not _equals(chat.context.get(name), value)]
+    if changed:
+        log.warning("fixed_names_restored", extra={"agent": source, "names": changed})
+        chat.context.update({name: chat.fixed_values[name] for name in changed})
+
+
+def _equals(current: Any, value: Any) -> bool:
+    try:
+        return bool(current == value)
+    except Exception:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be compared
+        return False

@@ -1,0 +1,209 @@
+"""The client that agents are built with: what a turn asks of every model call, around the metered one.
+
+A chat that must stop makes no further call; a turn whose model has chosen the next speaker is over; what a model
+wants from tools is looked at before any of them runs.
+"""
+
+import copy
+import itertools
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ag2.config import LLMClient, ModelConfig, ModelProvider
+from ag2.context import ConversationContext
+from ag2.events import (
+    BaseEvent,
+    ModelMessage,
+    ModelResponse,
+    ToolCallEvent,
+    ToolNotFoundEvent,
+    ToolResult,
+    ToolResultsEvent,
+)
+from ag2.files.protocol import FilesClient
+from ag2.tools.final import FunctionToolSchema
+from ag2.tools.schemas import ToolSchema
+
+from workflows.chat.chat_errors import ModelError
+from workflows.chat.chat_state import LiveTurn, live_turn
+from workflows.chat.history.journal import AnswerStep, NewAnswer
+from workflows.chat.limits import guards
+from workflows.chat.model_call.metered_client import MeteredClient
+from workflows.chat.model_call.open_call import MeteredModel
+from workflows.chat.providers.prompt_cache import add_cache_key
+from workflows.chat.providers.provider import DeadlineClient, OpenModel, Provider
+from workflows.chat.providers.provider_errors import refusal_error, truncated_stream_error
+from workflows.chat.routing.transfers import take_transfer
+from workflows.context.redaction import Redactor
+from workflows.context.values.storable_values import storable_text
+
+
+class TurnClient(LLMClient):
+    def __init__(self, metered: MeteredClient) -> None:
+        self._metered = metered
+
+    async def __call__(
+        self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
+    ) -> ModelResponse:
+        live = live_turn()
+        if live.stop_error is not None:
+            raise live.stop_error
+        if live.transfer is not None:
+            return ModelResponse()
+        name_offered_tools(messages, request.get("tools", ()))
+        try:
+            response = take_transfer(live, await self._next_answer(live, messages, context, request))
+            guards.check_tool_round(live, messages, response)
+        except ModelError:
+            raise  # another try, or the agent above a sub-task, may do without
+        except Exception as error:
+            live.stop_error = error  # kept: a sub-task would make it a result, and the chat would go on
+            raise
+        return response
+
+    async def _next_answer(
+        self, live: LiveTurn, messages: Sequence[BaseEvent], context: ConversationContext, request: Mapping[str, Any]
+    ) -> ModelResponse:
+        """The recorded answer that is due, or a model's new one."""
+        recorded = live.journal.next_recorded_answer()
+        if recorded is not None:
+            return await replay_answer(live, recorded, context)
+        known, before = len(list(await context.stream.history.get_events())), Counter(live.tokens)
+        response = await self._metered(messages, context, **request)
+        response = redact_arguments(repair_arguments(response), live.chat.redactor)
+        sent = list(await context.stream.history.get_events())[known:]
+        tokens = {name: live.tokens[name] - before[name] for name in live.tokens}
+        # A copy: the answer loses its transfer before it is used.
+        live.journal.add(NewAnswer(live.asker, sent, copy.copy(response), tokens))
+        live.journal.assign_positions(response)
+        live.reply_context = live.chat.context.to_dict()
+        await live.save_journal()
+        return response
+
+
+async def replay_answer(live: LiveTurn, recorded: AnswerStep, context: ConversationContext) -> ModelResponse:
+    """What a model answered when this turn was taken before, with what the finished calls of this answer did."""
+    sent, response = recorded.decode()
+    for event in sent:
+        await context.send(event)
+    for name, count in recorded.tokens.items():
+        live.tokens[name] = live.tokens.get(name, 0) + count
+    live.answer_counts[recorded.asker] += 1
+    live.journal.assign_positions(response)
+    live.reply_context = live.chat.context.to_dict()
+    for step in live.journal.results_of_newest_answer():
+        live.apply_recorded(step)
+    return response
+
+
+def redact_arguments(response: ModelResponse, redactor: Redactor) -> ModelResponse:
+    """What a tool is called with is what a record and a person are shown."""
+    for call in response.tool_calls.calls:
+        arguments = json.loads(call.arguments or "{}")
+        shown = redactor.redact_data(arguments)
+        if shown is not arguments:
+            call.arguments = json.dumps(shown)
+    return response
+
+
+def name_offered_tools(messages: Sequence[BaseEvent], schemas: Sequence[ToolSchema]) -> None:
+    """A model that called what is not there is told what is, in one sentence instead of AG2's exception."""
+    last = messages[-1] if messages else None
+    for each in last.results if isinstance(last, ToolResultsEvent) else ():
+        if isinstance(each, ToolNotFoundEvent):
+            names = ", ".join(tool.function.name for tool in schemas if isinstance(tool, FunctionToolSchema)) or "none"
+            each.result = ToolResult(f"There is no tool {each.name}; there are: {names}.")
+
+
+def repair_arguments(response: ModelResponse) -> ModelResponse:
+    """A model may send arguments that are not JSON. AG2 would answer the tool call with an error and then fail
+    on the same text when it builds the next request, so it is replaced here by what the tool can refuse."""
+    for call in _make_storable(response).tool_calls.calls:
+        try:
+            readable = isinstance(json.loads(call.arguments or "{}"), Mapping)
+        except (ValueError, RecursionError):  # also numbers of 5 000 digits, and endless nesting
+            readable = False
+        if not readable:
+            call.arguments = json.dumps({"unreadable_arguments": call.arguments[:200]})
+    return response
+
+
+def _make_storable(response: ModelResponse) -> ModelResponse:
+    """A model may send half of a character anywhere, and the next request would hold it, which no wire takes."""
+    if response.message is not None and storable_text(response.message.content) != response.message.content:
+        response.message = ModelMessage(storable_text(response.message.content))
+    for call in response.tool_calls.calls:
+        call.id, call.name, call.arguments = (
+            storable_text(call.id),
+            storable_text(call.name),
+            storable_text(call.arguments or ""),
+        )
+    _make_ids_unique(response.tool_calls.calls)
+    return response
+
+
+def _make_ids_unique(calls: Sequence[ToolCallEvent]) -> None:
+    """Some servers give all calls of a reply one id, or none. AG2 would take the first result for that of each."""
+    taken = {call.id for call in calls}
+    for ordinal, call in enumerate(calls, start=1):
+        if not call.id or any(call.id == earlier.id for earlier in calls[: ordinal - 1]):
+            numbers = (f"{call.id or 'call'}_{number}" for number in itertools.count(ordinal))
+            call.id = next(free for free in numbers if free not in taken)
+            taken.add(call.id)
+
+
+class ChatModelConfig(ModelConfig):
+    """One client per model and process: AG2 asks for a client on every turn, and a fresh one costs 16 ms."""
+
+    def __init__(self, model: OpenModel, provider: Provider, *, name: str) -> None:
+        self._open_model = model
+        self._config = model.config
+        self._provider = provider
+        self._name = name
+        self._client: TurnClient | None = None
+
+    @property
+    def provider(self) -> ModelProvider:
+        return self._config.provider
+
+    @property
+    def model(self) -> str:
+        return self._config.model
+
+    def copy(self) -> "ChatModelConfig":
+        return self
+
+    def create(self) -> TurnClient:
+        if self._client is None:
+            asked = MeteredModel(
+                self._name,
+                self._config.model,
+                self._provider.normalise,
+                timeout_s=self._open_model.answer_timeout_s,
+                is_paid=self._provider.is_paid,
+            )
+            metered = MeteredClient(
+                self._create_inner(), asked, explain=self._provider.explain, find_fault=self._find_fault
+            )
+            self._client = TurnClient(metered)
+        return self._client
+
+    async def close(self) -> None:
+        await self._open_model.close()
+
+    def _create_inner(self) -> LLMClient:
+        client, within_s = self._config.create(), self._open_model.answer_timeout_s
+        if self._open_model.cache_option is not None:
+            client = add_cache_key(client, self._open_model.cache_option)
+        return client if within_s is None else DeadlineClient(client, provider=self._name, timeout_s=within_s)
+
+    def _find_fault(self, answer: ModelResponse) -> ModelError | None:
+        """What AG2 takes for an answer and is none: it reports success, with what has come so far."""
+        if self._open_model.is_streamed and not self._provider.is_whole(answer):
+            return truncated_stream_error(self._name)
+        return refusal_error(self._name, answer)
+
+    def create_files_client(self) -> FilesClient[Any]:
+        return self._config.create_files_client()

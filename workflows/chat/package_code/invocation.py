@@ -1,0 +1,201 @@
+"""Invoking a package's functions: async ones on the loop, plain ones in our own threads, each bounded in time."""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import itertools
+import logging
+import os
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.chat.package_code.forked_copies import exit_if_forked, watch_loop_forks
+from workflows.chat.package_code.incidents import error_text
+from workflows.chat.package_code.tool_threads import NoThreadFreeError, ToolThreads
+from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
+from workflows.chat.questions import package_call
+
+log = logging.getLogger(__name__)
+
+TOOL_TIMEOUT_S = 300.0
+MAX_YIELDED_ITEMS = 10_000  # of a generator, which may be endless
+CANCEL_GRACE_S = 1.0
+MAX_CANCELS = 4
+
+
+class TimedOutError(Exception):
+    """A function of the package took longer than it may, or no thread was free for it for as long."""
+
+
+class PackageCodeError(Exception):
+    """A function of the package raised `error`, which may be anything, or ran out of time; the text says so shortly."""
+
+    def __init__(self, error: BaseException, message: str | None = None) -> None:
+        super().__init__(message or _describe_error(error))
+        self.error = error
+
+
+async def invoke(
+    function: Callable[..., Any],
+    *positional: Any,
+    keywords: Mapping[str, Any],
+    threads: ToolThreads,
+    timeout_s: float = TOOL_TIMEOUT_S,
+    call: package_call.PackageCall | None = None,
+) -> Any:
+    """What the function returns (a list of what a generator yields). RaisedError whatever it raises.
+
+    That of a TimedOutError after `timeout_s`: a function that goes on nevertheless is left behind. NeedsHuman when it
+    has asked for a person in vain, whatever it made of that. A CancelledError is the run's, never the function's own.
+    """
+    call = call or package_call.PackageCall()
+    work = _FunctionRun(_function_name(function), package_call.context_for_call(call), timeout_s)
+    watch_loop_forks(asyncio.get_running_loop())
+    visit = WORKING_DIRECTORY.enter()
+    try:
+        result = await _run_function(function, positional, keywords, threads, work)
+    finally:
+        WORKING_DIRECTORY.leave(visit)
+        call.note_directory_change(visit, where=work.name)
+    raised = result.error if isinstance(result, _Failure) else None
+    if raised is None:
+        call.ask_with_result(result)
+        await call.record_standing_answers()
+    call.is_over = True
+    if call.stop_error is not None:
+        raise call.stop_error
+    if raised is not None:
+        raise PackageCodeError(raised) from None
+    return result
+
+
+async def _run_function(
+    function: Callable[..., Any],
+    positional: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    threads: ToolThreads,
+    work: "_FunctionRun",
+) -> Any:
+    """Or what it raised, as a value."""
+    if inspect.iscoroutinefunction(function):
+        result = await _run_on_loop(functools.partial(function, *positional, **keywords), work)
+    else:
+        result = await _run_in_thread(functools.partial(_call_function, function, positional, keywords), threads, work)
+    if inspect.isawaitable(result) or inspect.isasyncgen(result):  # a plain function around an async one
+        result = await _run_on_loop(functools.partial(_collect, result), work)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _FunctionRun:
+    name: str
+    context: contextvars.Context
+    timeout_s: float  # of each part: in a thread, and of what it returned on the loop
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Handed over as a value: a future that carries GeneratorExit closes whoever awaits it instead of telling him, and
+    a task that ends with SystemExit ends the loop."""
+
+    error: BaseException
+
+
+async def _run_in_thread(function: Callable[[], Any], threads: ToolThreads, work: _FunctionRun) -> Any:
+    bound = functools.partial(work.context.run, function)
+    try:
+        return await threads.run(bound, name=work.name, timeout_s=work.timeout_s)
+    except TimeoutError:
+        return _timeout_failure(work)
+    except (NoThreadFreeError, RuntimeError) as error:  # RuntimeError: the process is about to end
+        return _Failure(TimedOutError(f"it could not begin: {error}"))
+
+
+def _call_function(function: Callable[..., Any], positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    pid = os.getpid()
+    try:
+        result = function(*positional, **keywords)
+        return list(itertools.islice(result, MAX_YIELDED_ITEMS)) if inspect.isgenerator(result) else result
+    except StopIteration as error:
+        # A coroutine that raises it would say something else, and say it without its place.
+        return _Failure(_as_runtime_error(error))
+    except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
+        return _Failure(error)
+    finally:
+        exit_if_forked(pid)
+
+
+async def _run_on_loop(start: Callable[[], Awaitable[Any]], work: _FunctionRun) -> Any:
+    """In a task of its own, so that a function which swallows its cancellation holds up neither its run nor this."""
+    task = asyncio.create_task(_await_guarded(start), context=work.context)
+    try:
+        await asyncio.wait((task,), timeout=work.timeout_s)
+    except asyncio.CancelledError:
+        await _cancel_repeatedly(task, work.name)
+        raise
+    if not task.done():
+        await _cancel_repeatedly(task, work.name)
+        return _timeout_failure(work)
+    # It may have cancelled its own task, and returned before it heard of that.
+    return _Failure(asyncio.CancelledError()) if task.cancelled() else task.result()
+
+
+async def _await_guarded(start: Callable[[], Awaitable[Any]]) -> Any:
+    pid = os.getpid()
+    try:
+        return await start()
+    except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
+        return _Failure(error)
+    finally:
+        exit_if_forked(pid)
+
+
+async def _collect(result: Awaitable[Any] | AsyncIterable[Any]) -> Any:
+    if isinstance(result, Awaitable):
+        return await result
+    yielded = []
+    async for each in result:
+        yielded.append(each)
+        if len(yielded) == MAX_YIELDED_ITEMS:
+            break
+    return yielded
+
+
+async def _cancel_repeatedly(task: "asyncio.Task[Any]", name: str) -> None:
+    """Several times, since libraries under a function may swallow one; then it is left behind."""
+    _abandoned_tasks.add(task)  # the loop itself does not hold on to tasks
+    task.add_done_callback(_abandoned_tasks.discard)
+    for _ in range(MAX_CANCELS):
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_GRACE_S / MAX_CANCELS)
+        if task.done():
+            return
+    asyncio._unregister_task(task)  # else the end of the loop would wait for it
+    log.warning("tool_left_behind", extra={"tool": name})
+
+
+_abandoned_tasks: set["asyncio.Task[Any]"] = set()
+
+
+def _timeout_failure(work: _FunctionRun) -> _Failure:
+    return _Failure(TimedOutError(f"it took longer than {work.timeout_s:g} s"))
+
+
+def _describe_error(error: BaseException) -> str:
+    if isinstance(error, TimedOutError):
+        return str(error)
+    if isinstance(error, asyncio.CancelledError):
+        return "it cancelled itself"
+    return f"{type(error).__name__}: {error_text(error)}"
+
+
+def _as_runtime_error(error: StopIteration) -> RuntimeError:
+    made = RuntimeError("StopIteration left the tool; give next() a default")
+    made.__cause__ = error
+    return made
+
+
+def _function_name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,180 @@
+"""Tool threads: daemon threads for a package's plain functions, which may hang, and must hold up nobody then.
+
+A function that takes too long is told to stop by an exception that is raised in its thread. One that cannot hear it,
+since it waits in C code, is abandoned: its thread ends when the call returns, and until then another one takes its
+place, so that a few calls that hang for ever do not use up the pool. The process exits without waiting for them.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from workflows.chat.package_code.thread_jobs import ThreadJob
+
+log = logging.getLogger(__name__)
+
+IDLE_TIMEOUT_S = 30.0
+STOP_GRACE_S = 1.0
+STOP_INTERVAL_S = 0.02
+ABANDONED_INTERVAL_S = 0.5  # of one that could not be told yet
+
+
+class NoThreadFreeError(Exception):
+    """Every thread was busy for as long as the function may take; it was not begun."""
+
+
+class ToolThreads:
+    """At most `size` calls at once; those that hang come on top, as many again."""
+
+    def __init__(self, size: int, *, name: str = "tools", idle_s: float = IDLE_TIMEOUT_S) -> None:
+        self._size = size
+        self._name = name
+        self._idle_s = idle_s
+        self._queue: deque[ThreadJob] = deque()
+        self._changed = threading.Condition()
+        self._thread_count = 0
+        self._idle_count = 0
+        self._abandoned_count = 0
+        self._started_count = 0
+        self._closed = False
+
+    @property
+    def thread_count(self) -> int:
+        return self._thread_count
+
+    @property
+    def abandoned_count(self) -> int:
+        return self._abandoned_count
+
+    def close(self) -> None:
+        """What waits is never begun; what runs is left to itself."""
+        with self._changed:
+            self._closed = True
+            dropped, self._queue = list(self._queue), deque()
+            self._changed.notify_all()
+        for job in dropped:
+            job.call_on_loop(job.fail, RuntimeError("the tool threads are closed"))
+
+    async def run(self, function: Callable[[], Any], *, name: str, timeout_s: float) -> Any:
+        """What `function` returns; it must not raise. TimeoutError after `timeout_s` of work: waiting for a thread
+        counts apart, and NoThreadFreeError ends it after as long."""
+        job = ThreadJob(function, name, asyncio.get_running_loop())
+        timer = _Timer(job, timeout_s)
+        try:
+            self._submit(job)
+            return await job.result
+        except (asyncio.CancelledError, TimeoutError, NoThreadFreeError):
+            self._stop_job(job)
+            raise
+        finally:
+            timer.cancel()
+
+    def _submit(self, job: ThreadJob) -> None:
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the tool threads are closed")
+            self._queue.append(job)
+            if self._idle_count >= len(self._queue):
+                self._changed.notify()
+            else:
+                self._start_thread()
+
+    def _start_thread(self) -> None:
+        if self._thread_count >= self._size + min(self._abandoned_count, self._size):
+            return
+        self._started_count += 1
+        thread = threading.Thread(target=self._run_jobs, name=f"{self._name}_{self._started_count}", daemon=True)
+        self._thread_count += 1
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no more: those there are must do
+            self._thread_count -= 1
+            log.warning("tool_thread_not_started", extra={"threads": self._thread_count})
+
+    def _run_jobs(self) -> None:
+        while (job := self._next_job()) is not None:
+            value = job.run_function()
+            if self._finish_job(job):
+                job.call_on_loop(job.deliver, value)
+                return
+            job.call_on_loop(job.deliver, value)
+            del job, value  # an idle thread holds on to nothing
+
+    def _next_job(self) -> ThreadJob | None:
+        """None when this thread has been idle for long enough."""
+        with self._changed:
+            self._idle_count += 1
+            while not self._queue:
+                if self._closed or not (self._changed.wait(self._idle_s) or self._queue):
+                    self._idle_count -= 1
+                    self._thread_count -= 1
+                    return None
+            self._idle_count -= 1
+            job = self._queue.popleft()
+            job.mark_started()
+            return job
+
+    def _finish_job(self, job: ThreadJob) -> bool:
+        """Whether another thread has taken this one's place."""
+        with self._changed:
+            job.is_over = True
+            if job.is_abandoned:
+                self._abandoned_count -= 1
+                self._thread_count -= 1
+                if self._queue:  # for so many that hang that none of them could be replaced
+                    self._start_thread()
+            return job.is_abandoned
+
+    def _stop_job(self, job: ThreadJob) -> None:
+        with self._changed:
+            if job.started_at is None:
+                if job in self._queue:
+                    self._queue.remove(job)
+                return
+        self._interrupt_until(job, time.monotonic() + STOP_GRACE_S)
+
+    def _interrupt_until(self, job: ThreadJob, deadline: float) -> None:
+        if not job.is_over:
+            job.try_interrupt()
+        if time.monotonic() >= deadline:
+            self._abandon(job)
+        if not job.is_over and not (job.is_interrupted and job.is_abandoned):
+            job.loop.call_later(
+                ABANDONED_INTERVAL_S if job.is_abandoned else STOP_INTERVAL_S, self._interrupt_until, job, deadline
+            )
+
+    def _abandon(self, job: ThreadJob) -> None:
+        with self._changed:
+            if job.is_over or job.is_abandoned:
+                return
+            job.is_abandoned = True
+            self._abandoned_count += 1
+            if self._queue:
+                self._start_thread()
+        log.warning("tool_thread_abandoned", extra={"tool": job.name, "abandoned": self._abandoned_count})
+
+
+class _Timer:
+    """One for waiting and working: whether a thread has begun is looked at when the time is over."""
+
+    def __init__(self, job: ThreadJob, timeout_s: float) -> None:
+        self._job = job
+        self._timeout_s = timeout_s
+        self._handle = job.loop.call_later(timeout_s, self._check_timeout)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _check_timeout(self) -> None:
+        job = self._job
+        left_s = 0.0 if job.started_at is None else job.started_at + self._timeout_s - time.monotonic()
+        if left_s > 0:
+            self._handle = job.loop.call_later(left_s, self._check_timeout)
+        elif job.started_at is None:
+            job.fail(NoThreadFreeError(f"no thread was free for {self._timeout_s:g} s"))
+        else:
+            job.fail(TimeoutError())

@@ -1,0 +1,92 @@
+"""Tool calls as they are told: each once, with its time and whether it failed, whoever made it.
+
+Those that may have changed something are noted in their turn as well: if the turn is not finished, the note is all
+that is left of them.
+"""
+
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from workflows.chat.chat_errors import NeedsHuman
+from workflows.chat.chat_state import LiveTurn, NotedToolCall
+from workflows.chat.history.journal import CallStep
+from workflows.chat.package_code.incidents import Incident
+from workflows.chat.package_code.invocation import PackageCodeError
+from workflows.chat.questions.package_call import PackageCall
+from workflows.chat.tools.tool_functions import ToolFunction, ToolRefused, note_failure
+from workflows.context.call_context import CallContext, ContextChanges
+from workflows.context.values.storable_values import storable_key
+from workflows.spans import ToolSpan
+
+
+@contextmanager
+def measure_call(live: LiveTurn, tool: ToolFunction, arguments: str = "{}") -> Iterator[ToolSpan]:
+    """Around one call. One that its run cut off says nothing about the tool; to wait for a person is no failure."""
+    began = time.monotonic()
+    noted = live.begin_call(tool.name, arguments) if tool.has_effects else NotedToolCall(tool.name)
+
+    def note_answer(*, failed: bool) -> None:
+        noted.state = "failed" if failed else "done"
+        live.chat.on_tool_call(tool.name, time.monotonic() - began, failed)
+
+    with live.chat.spans.tool_call(tool.name, arguments) as span:
+        try:
+            yield span
+        except (ToolRefused, PackageCodeError) as error:
+            span.record_error(type(error.error if isinstance(error, PackageCodeError) else error).__name__)
+            note_answer(failed=True)
+            raise
+        except NeedsHuman:
+            note_answer(failed=False)
+            noted.state = "asked"
+            raise
+        note_answer(failed=False)
+
+
+def note_replayed_call(live: LiveTurn, tool: ToolFunction, arguments: str, step: CallStep) -> None:
+    """Of a call that another taking of this turn has made, and that is not made again."""
+    if tool.has_effects:
+        live.begin_call(tool.name, arguments).state = "failed" if step.failed else "done"
+
+
+async def record_call(
+    live: LiveTurn,
+    call: PackageCall,
+    view: CallContext,
+    *,
+    text: str,
+    failure: BaseException | None = None,
+    private_names: Collection[str] = (),
+) -> CallStep:
+    """`failure`: what the tool raised, or why it was not called. `unseen`: names that only this call was shown."""
+    changes = _without_names(view.changes(), private_names)
+    live.apply_changes(changes)
+    live.add_answers(call.answers)
+    noted: tuple[Incident, ...] = ()
+    if failure is not None and not isinstance(failure, ToolRefused):
+        noted = note_failure(live, call.function, failure)
+    step = CallStep(
+        call.position,
+        call.function,
+        text,
+        failed=failure is not None,
+        changes=changes.values,
+        removed=tuple(
+            map(storable_key, changes.removed_names)
+        ),  # a package may name variables by anything, numbers too
+        written=tuple(sorted(map(storable_key, changes.written_names))),
+        answers=tuple(call.answers),
+        incidents=(*call.incidents, *noted),
+    )
+    live.journal.add(step)
+    await live.save_journal()
+    return step
+
+
+def _without_names(changes: ContextChanges, names: Collection[str]) -> ContextChanges:
+    if not names:
+        return changes
+    values = {name: value for name, value in changes.values.items() if name not in names}
+    removed = tuple(name for name in changes.removed_names if name not in names)
+    return ContextChanges(values, removed, changes.written_names.difference(names))

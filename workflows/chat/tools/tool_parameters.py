@@ -1,0 +1,153 @@
+"""Tool parameters: what a function's signature publishes to a model, and what a run fills in by itself."""
+
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from typing_extensions import TypedDict
+
+from workflows.chat.chat_errors import PackageDefect
+from workflows.chat.package_code.argument_binding import (
+    ANNOTATION_ERRORS,
+    CONTEXT_PARAMETER,
+    is_context_hint,
+    resolve_hint,
+)
+
+# A model must choose neither the tenant nor the key that keeps a repeated turn from acting twice.
+INJECTED_NAMES = frozenset(
+    {CONTEXT_PARAMETER, "turn_idempotency_key", "chat_id", "app_id", "enterprise_id", "workflow_name", "agent_name"}
+)
+RUNTIME_NAMES = INJECTED_NAMES | {"user_id", "run_id"}  # what `**runtime` receives
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolParameters:
+    """`published`: what a caller gives, by the author's names. `filled_in`: parameters by what the run gives them.
+    `takes_all`: everything else the run knows goes into `**runtime`. `injected`: names whose value is the run's to
+    give, whether or not this function takes it, and that no parameter publishes."""
+
+    arguments: type[BaseModel]
+    published_names: tuple[str, ...]
+    injected_parameters: Mapping[str, str]
+    positional_names: tuple[str, ...]  # those that cannot be given by name, in order
+    takes_keywords: bool
+    injected_names: frozenset[str]
+
+    def json_schema(self) -> dict[str, Any]:
+        schema = self.arguments.model_json_schema()
+        schema.pop("title", None)
+        return {"properties": {}, **schema}
+
+    def find_injected(self, arguments: Any) -> tuple[str, ...]:
+        """Names in a model's arguments whose value the run gives."""
+        return (
+            tuple(name for name in arguments if name in self.injected_names) if isinstance(arguments, Mapping) else ()
+        )
+
+    def bind(self, arguments: Mapping[str, Any], runtime: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """What the function is called with. ValidationError when the arguments do not fit."""
+        valid = self.arguments.model_validate(dict(arguments))
+        # Attributes, not a dump: nested models stay what the function's annotations promise.
+        fields = type(valid).model_fields
+        given: dict[str, Any] = {field.alias or name: getattr(valid, name) for name, field in fields.items()}
+        given |= {parameter: runtime.get(name) for parameter, name in self.injected_parameters.items()}
+        if self.takes_keywords:
+            given |= {name: value for name, value in runtime.items() if name not in given}
+        return [given.pop(name) for name in self.positional_names], given
+
+
+def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> ToolParameters:
+    """PackageDefect when a model could not be told what to send."""
+    try:
+        parameters = inspect.signature(function).parameters
+        hints = {each.name: _parameter_hint(each, function) for each in parameters.values()}
+    except ANNOTATION_ERRORS as error:
+        raise PackageDefect(f"{file}: the annotations of {name} cannot be read: {error}") from None
+    plain = [each for each in parameters.values() if each.kind not in _VARIADIC]
+    filled_in = {each.name: CONTEXT_PARAMETER if is_context_hint(hints[each.name]) else each.name for each in plain}
+    filled_in = {parameter: source for parameter, source in filled_in.items() if source in INJECTED_NAMES}
+    published = [each for each in plain if each.name not in filled_in]
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    injected = {*filled_in, *filled_in.values(), *RUNTIME_NAMES}
+    try:
+        # Under names of our own: pydantic has rules for a field's name, and the author's is only its alias.
+        fields: dict[str, Any] = {
+            f"argument_{index}": _model_field(each, hints[each.name]) for index, each in enumerate(published)
+        }
+        arguments = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+        arguments.model_json_schema()
+    except (PydanticUserError, TypeError, NameError) as error:
+        reason = str(error).splitlines()[0]
+        raise PackageDefect(f"{file}: the parameters of {name} have no JSON schema: {reason}") from None
+    return ToolParameters(
+        arguments,
+        tuple(each.name for each in published),
+        filled_in,
+        tuple(each.name for each in plain if each.kind is inspect.Parameter.POSITIONAL_ONLY),
+        takes_all,
+        frozenset(injected.difference(each.name for each in published)),
+    )
+
+
+def describe_errors(error: ValidationError) -> str:
+    problems = [f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in error.errors()[:5]]
+    return f"The arguments do not fit: {'; '.join(problems)}."
+
+
+def _parameter_hint(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
+    """One at a time: an annotation that only a type checker can read must not matter where nothing depends on it."""
+    written = parameter.annotation
+    if written is parameter.empty or parameter.kind in _VARIADIC or parameter.name in INJECTED_NAMES:
+        return None
+    return resolve_hint(parameter, function)
+
+
+def _model_field(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
+    required = parameter.default is parameter.empty
+    if hint is None:
+        hint = str if required else Any
+    kind, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    # `Annotated[str, "what it is"]` is how authors describe parameters.
+    described = [Field(description=each) if isinstance(each, str) else each for each in extras]
+    default = ... if required else _json_default(parameter.default)
+    return Annotated[(_portable_hint(kind), *described, Field(alias=parameter.name))], default
+
+
+def _json_default(value: Any) -> Any:
+    """What JSON cannot say is kept as it is: a copy of `_MISSING = object()` would be another object."""
+    if isinstance(value, FieldInfo):
+        return value
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return Field(default_factory=lambda: value)
+    return value
+
+
+def _portable_hint(hint: Any) -> Any:
+    """Before Python 3.12 pydantic reads the TypedDict of typing_extensions only."""
+    if typing.is_typeddict(hint):
+        return _portable_dict(hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    portable = tuple(map(_portable_hint, inner))
+    if all(new is old for new, old in zip(portable, inner, strict=True)):
+        return hint
+    return Union[portable] if origin is types.UnionType else origin[portable]  # noqa: UP007 -- made of a tuple
+
+
+def _portable_dict(hint: Any) -> Any:
+    fields = {}
+    for name, written in typing.get_type_hints(hint, include_extras=True).items():
+        kind = get_args(written)[0] if get_origin(written) in (Required, NotRequired) else written
+        mark = Required if name in hint.__required_keys__ else NotRequired
+        fields[name] = mark[_portable_hint(kind)]
+    return TypedDict(hint.__name__, fields)  # type: ignore[operator]  # made of what its author wrote

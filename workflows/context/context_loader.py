@@ -1,0 +1,98 @@
+"""Loads the context of a run: facts, inputs, environment, defaults, then what is read, then what is computed.
+
+Production: environment variables are suppressed at load and purged again before the chat. A condition that
+names one is false as a whole (`conditions`), so loading reports their names instead of inventing values.
+All that is missing is said together, and a run without a required value ends before any model call.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workflows.context.context_variables import ContextVariables
+from workflows.context.documents.document_access import CheckWritable, ReadDocument
+from workflows.context.documents.write_checks import allow_every_write, check_writes
+from workflows.context.external.external_reader import refuse_external_read
+from workflows.context.reads.computed_values import recompute_variables
+from workflows.context.reads.missing_values import ContextError, raise_for_missing
+from workflows.context.reads.persistent_states import ReadStates, load_states, read_no_states
+from workflows.context.reads.source_reads import ContextReaders, ReadExternal, read_values
+from workflows.context.reads.supplied_values import BASE_FLAGS, base_flags, query_facts, read_inputs, supplied_values
+from workflows.context.run_facts import FIXED_NAMES, RunFacts
+from workflows.context.values.size_limits import TooLargeError, check_context_size
+from workflows.package.normal_form.package_model import Package, Variable
+
+log = logging.getLogger(__name__)
+
+SCHEMA_KINDS = frozenset({"db", "entity"})
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSources:
+    """Where values come from. `environment` is empty in production."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    production: bool
+    include_schema: bool
+    read_document: ReadDocument = field(repr=False)
+    read_external: ReadExternal = field(default=refuse_external_read, repr=False)
+    check_writable: CheckWritable = field(default=allow_every_write, repr=False)
+    read_states: ReadStates = field(default=read_no_states, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    variables: ContextVariables
+    suppressed: frozenset[str]
+
+
+async def load_context(
+    package: Package, facts: RunFacts, payload: Mapping[str, Any], sources: ContextSources
+) -> RunContext:
+    suppressed = suppressed_names(package, production=sources.production)
+    if suppressed:
+        log.info("environment_variables_suppressed", extra={"run_id": facts.run_id, "names": sorted(suppressed)})
+    wanted = _loaded_variables(package, suppressed, include_schema=sources.include_schema)
+    base = facts.base_values()
+    flags = {} if sources.production else base_flags(sources.environment)
+    inputs, missing_inputs = read_inputs(package, payload)
+    plain, missing_plain = supplied_values(wanted, payload, inputs, sources.environment)
+    supplied = query_facts(package, payload, inputs, base)
+    readers = ContextReaders(facts.app_id, supplied, sources.read_document, sources.read_external)
+    read, missing_reads = await read_values(wanted, readers)
+    raise_for_missing([*missing_inputs, *missing_plain, *missing_reads], run_id=facts.run_id)
+    await check_writes(wanted, supplied, sources.check_writable)
+    given = [name for name in inputs if payload.get(name) is not None]
+    kept = await load_states(package, facts, given, sources.read_states)
+    # Last: whose run this is comes from the run, whatever a payload or a package calls by the same name.
+    context = purge_suppressed({**flags, **inputs, **plain, **kept, **read, **base}, suppressed, run_id=facts.run_id)
+    recompute_variables(package, context, suppressed)
+    try:
+        check_context_size(context)
+    except TooLargeError as error:
+        raise ContextError(str(error)) from None
+    return RunContext(context, suppressed)
+
+
+def _loaded_variables(package: Package, suppressed: frozenset[str], *, include_schema: bool) -> list[Variable]:
+    left_out = suppressed | FIXED_NAMES
+    return [
+        variable
+        for name, variable in package.variables.items()
+        if name not in left_out and (include_schema or variable.kind not in SCHEMA_KINDS)
+    ]
+
+
+def suppressed_names(package: Package, *, production: bool) -> frozenset[str]:
+    if not production:
+        return frozenset()
+    return frozenset(BASE_FLAGS) | {each.name for each in package.variables.values() if each.kind == "env"}
+
+
+def purge_suppressed(values: Mapping[str, Any], suppressed: frozenset[str], *, run_id: str) -> ContextVariables:
+    """The second gate of production: whatever put an environment variable here, it does not reach the chat."""
+    leaked = sorted(suppressed & set(values))
+    if leaked:
+        log.warning("environment_variables_purged", extra={"run_id": run_id, "names": leaked})
+    return ContextVariables({name: value for name, value in values.items() if name not in suppressed})

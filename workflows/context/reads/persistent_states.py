@@ -1,0 +1,102 @@
+"""Kept states: values of state variables that outlive a run, for the next run of the workflow in the same app.
+
+A variable with `persist: true` begins with what the last successful run left in it. By its `persist_key`
+the value is one user's, one chat's, or the whole app's.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.context.redaction import HIDDEN
+from workflows.context.run_facts import FIXED_NAMES, RunFacts
+from workflows.context.values.type_coercion import MisfitError, coerce
+from workflows.context.values.value_text import to_text
+from workflows.context.values.value_types import is_one_of
+from workflows.package.normal_form.package_model import Package, Variable
+from workflows.package.normal_form.variable_sources import StateSource
+
+log = logging.getLogger(__name__)
+
+APP_WIDE_KEY = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class StateKey:
+    """Where the value of a variable is kept. `key` is the run's user or chat; empty where the app has one value."""
+
+    app_id: str
+    workflow: str
+    variable: str
+    key_name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentState:
+    state_key: StateKey
+    value: Any
+
+
+ReadStates = Callable[[Collection[StateKey]], Awaitable[Mapping[str, Any]]]
+"""Returns the kept values by variable; a variable without one is left out."""
+
+
+async def read_no_states(_keys: Collection[StateKey]) -> Mapping[str, Any]:
+    return {}
+
+
+def state_keys(package: Package, facts: Mapping[str, Any]) -> dict[str, StateKey]:
+    """Returns the place of each variable that is kept. A run without a user has no place of a user."""
+    places: dict[str, StateKey] = {}
+    for name, variable in package.variables.items():
+        source = variable.source
+        if not isinstance(source, StateSource) or source.persist_key is None or name in FIXED_NAMES:
+            continue
+        key = "" if source.persist_key == APP_WIDE_KEY else facts.get(source.persist_key)
+        if key is None:
+            extra = {"run_id": facts["run_id"], "variable": name, "key": source.persist_key}
+            log.info("state_without_key", extra=extra)
+        else:
+            places[name] = StateKey(facts["app_id"], package.name, name, source.persist_key, str(key))
+    return places
+
+
+async def load_states(
+    package: Package, facts: RunFacts, supplied: Collection[str], read: ReadStates
+) -> Mapping[str, Any]:
+    """Returns the values that earlier runs have left, except those of variables that this run was supplied with."""
+    places = state_keys(package, facts.base_values())
+    wanted = [place for name, place in places.items() if name not in supplied]
+    if not wanted:
+        return {}
+    kept = await read(wanted)
+    fitting = {name: _coerce_value(package.variables[name], value) for name, value in kept.items()}
+    for name in (name for name, fits in fitting.items() if fits is None):
+        log.warning("kept_state_not_used", extra={"run_id": facts.run_id, "variable": name})
+    return {name: fits[0] for name, fits in fitting.items() if fits is not None}
+
+
+def _coerce_value(variable: Variable, value: Any) -> tuple[Any] | None:
+    """The value in the type that the package declares now; None where it does not fit any more."""
+    try:
+        fitted = coerce(value, variable.type)
+    except MisfitError:
+        return None
+    is_allowed = not variable.enum or fitted is None or is_one_of(fitted, variable.enum)
+    return (fitted,) if is_allowed else None
+
+
+def changed_states(
+    package: Package, facts: Mapping[str, Any], changed: Collection[str], context: Mapping[str, Any]
+) -> tuple[PersistentState, ...]:
+    """Returns what a run that has succeeded leaves. A variable that it did not change is left to other runs."""
+    places = state_keys(package, facts) if changed else {}
+    kept = [
+        PersistentState(place, context[name]) for name, place in places.items() if name in changed and name in context
+    ]
+    hidden = [each.state_key.variable for each in kept if HIDDEN in to_text(each.value)]
+    if hidden:
+        log.warning("hidden_value_not_kept", extra={"run_id": facts["run_id"], "names": hidden})
+    return tuple(each for each in kept if each.state_key.variable not in hidden)

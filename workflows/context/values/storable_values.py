@@ -1,0 +1,238 @@
+"""Storable values: plain JSON that a store takes, and what becomes of everything else that tools put into a context.
+
+A tool finds in the next turn what another worker would find after a crash: what was kept, not the object it put there.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel
+
+from workflows.context.context_variables import ContextVariables
+
+log = logging.getLogger(__name__)
+
+MAX_TEXT_CHARACTERS = 100_000  # of a value that is too large to be kept as it is
+MAX_DEPTH = 60  # MongoDB refuses documents nested deeper than 100; a run adds levels of its own
+MAX_INTEGER = 2**63 - 1
+MAX_BYTES = 4 * 1024 * 1024  # a run document may have 16 MB, and context and outcome need room too
+UNREADABLE = "(cannot be read)"
+CIRCLE = "(refers back to itself)"
+
+Redact = Callable[[Any], Any]  # a redactor's `data`
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+class _TooLargeError(Exception):
+    """Nothing that is kept whole."""
+
+
+def make_plain(context: ContextVariables, redact: Redact) -> None:
+    """Replaces what is not plain by what is kept of it. Plain values stay the very objects that tools hold."""
+    seen: set[int] = set()
+    for name, value in context.items():
+        kept_name = storable_key(name, redact)
+        if type(name) is str and kept_name == name and _weight(value, 0, seen) <= MAX_BYTES:
+            continue
+        if kept_name != name:
+            context.remove(name)
+        context.set(kept_name, plain_copy(value, redact))
+        log.warning("context_value_made_plain", extra={"variable": kept_name, "type": type(value).__name__})
+
+
+def plain_copy(value: Any, redact: Redact = _unchanged) -> Any:
+    """As it can be kept. `show` sees the whole, and whatever is made into text before anything of it is cut off."""
+    try:
+        if _weight(value, 0, set()) <= MAX_BYTES:
+            # Of plain values four times as fast, and in one step that no thread of a tool gets between.
+            return redact(json.loads(json.dumps(value)) if type(value) in (dict, list) else value)
+    except (TypeError, ValueError):
+        pass  # a tool's own thread has just put something into it
+    try:
+        return redact(_PlainCopier(redact).copy_value(value, 0))
+    except _TooLargeError:
+        return _shortened_text(value, redact)
+
+
+def storable_key(name: Any, redact: Redact = _unchanged) -> str:
+    if type(name) is str and name.isascii() and "\x00" not in name and len(name) <= MAX_TEXT_CHARACTERS:
+        return name
+    return storable_text(_redacted_text(name, redact)).replace("\x00", "%00")
+
+
+def _weight(value: Any, depth: int, seen: set[int]) -> float:
+    """Roughly the bytes of a value; infinite when it is not plain. Nor is what stands in two places: written down,
+    a change in one of them no longer shows in the other."""
+    if value is None or type(value) is bool:
+        return 8
+    if type(value) in (int, float):
+        return (
+            8
+            if -MAX_INTEGER - 1 <= value <= MAX_INTEGER or (type(value) is float and math.isfinite(value))
+            else math.inf
+        )
+    if type(value) is str:
+        return _text_bytes(value)
+    if type(value) not in (dict, list) or depth >= MAX_DEPTH or id(value) in seen:
+        return math.inf
+    seen.add(id(value))
+    return _container_weight(
+        value.copy(), depth + 1, seen
+    )  # copied in one step, which no thread of a tool gets between
+
+
+def _container_weight(container: Any, depth: int, seen: set[int]) -> float:
+    total = 8.0
+    if type(container) is dict:
+        if not all(type(key) is str and "\x00" not in key for key in container):
+            return math.inf
+        total += sum(map(_text_bytes, container))
+        container = container.values()
+    for item in container:
+        total += 8 + _weight(item, depth, seen)
+        if total > MAX_BYTES:
+            return math.inf
+    return total
+
+
+def _text_bytes(text: str) -> float:
+    if text.isascii():
+        return len(text)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:  # half of a character
+        return math.inf
+
+
+class _PlainCopier:
+    """One walk over a value. What weighs too much ends it: a few shared lists can stand for more than memory holds."""
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+        self._remaining_bytes: float = MAX_BYTES
+        self._open_containers: set[int] = set()
+
+    def copy_value(self, value: Any, depth: int) -> Any:
+        plain = value if value is None or type(value) is bool else self._copy_leaf(value)
+        if plain is not NotImplemented:
+            self._spend(_weight(plain, 0, set()))
+            return plain
+        if id(value) in self._open_containers:
+            return CIRCLE
+        if depth >= MAX_DEPTH:
+            return _shortened_text(value, self._redact)
+        self._open_containers.add(id(value))
+        self._spend(8)
+        try:
+            return self._copy_container(value, depth + 1)
+        finally:
+            self._open_containers.discard(id(value))
+
+    def _spend(self, weight: float) -> None:
+        """As `_weight` counts, so that what is plain by its measure is so by this one."""
+        self._remaining_bytes -= weight
+        if self._remaining_bytes < 0:
+            raise _TooLargeError
+
+    def _copy_leaf(self, value: Any) -> Any:
+        """NotImplemented for what holds others. Subclasses become what they look like: an enum's value, a number."""
+        if type(value) in (dict, list):
+            return NotImplemented
+        if isinstance(value, str):
+            return storable_text(str.__str__(value))
+        if isinstance(value, int):
+            exact = int.__add__(value, 0)
+            return exact if -MAX_INTEGER - 1 <= exact <= MAX_INTEGER else self._object_text(exact)
+        if isinstance(value, float):
+            return float.__add__(value, 0.0) if math.isfinite(value) else json.dumps(float.__add__(value, 0.0))
+        if isinstance(value, bytes | bytearray):
+            return storable_text(bytes(value).decode("utf-8", "replace"))
+        if isinstance(value, Enum) and isinstance(value.value, str | int | float):
+            return self._copy_leaf(value.value)
+        return NotImplemented if _is_container(value) else self._object_text(value)
+
+    def _copy_container(self, value: Any, depth: int) -> Any:
+        try:
+            pairs, items = _container_items(value)
+        except Exception:  # noqa: BLE001 -- a package's own container may be broken
+            return UNREADABLE
+        self._spend(8 * len(items if pairs is None else pairs))
+        if pairs is None:
+            return [self.copy_value(item, depth) for item in items]
+        copied = {}
+        for key, item in pairs:
+            copied[self.copy_value(storable_key(key, self._redact), depth)] = self.copy_value(item, depth)
+        return copied
+
+    def _object_text(self, value: Any) -> str:
+        return storable_text(_redacted_text(value, self._redact))
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, Mapping | Sequence | Set | BaseModel) or (
+        is_dataclass(value) and not isinstance(value, type)
+    )
+
+
+def _container_items(value: Any) -> tuple[list[tuple[Any, Any]] | None, list[Any]]:
+    if type(value) is list:
+        return None, value.copy()
+    if isinstance(value, BaseModel) or is_dataclass(value):
+        names = type(value).model_fields if isinstance(value, BaseModel) else (each.name for each in fields(value))
+        return [(name, getattr(value, name)) for name in names], []
+    if isinstance(value, Mapping):
+        return list(value.copy().items() if type(value) is dict else value.items()), []
+    if isinstance(value, Set):
+        return None, sorted(value, key=repr)  # the same order in every process
+    return None, list(value)
+
+
+def _shortened_text(value: Any, redact: Redact) -> str:
+    """What is too large, or nested too deeply, is kept as text, and of that the beginning."""
+    if isinstance(value, str):
+        return _shorten(redact(value))
+    parts: list[str] = []
+    length = 0
+    try:
+        for part in json.JSONEncoder(default=str).iterencode(value):
+            parts.append(part)
+            length += len(part)
+            if length > 2 * MAX_TEXT_CHARACTERS:
+                break
+    except Exception:  # noqa: BLE001 -- circles, keys that are no text, and a package's own objects
+        parts.append(UNREADABLE)
+    return _shorten(redact("".join(parts)))
+
+
+def _shorten(text: str) -> str:
+    return storable_text(text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}… (cut)")
+
+
+def _redacted_text(value: Any, redact: Redact) -> str:
+    try:
+        return _shorten(redact(str(value)))
+    except Exception:  # noqa: BLE001 -- a package's own object, or a number of more digits than Python writes
+        return UNREADABLE
+
+
+def storable_text(text: str) -> str:
+    """Models and tools may give half of a character (a lone surrogate), which no store and no wire takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def plain_context(values: Iterable[tuple[Any, Any]], redact: Redact = _unchanged) -> dict[str, Any]:
+    """A copy of a whole context as it can be kept, whatever is done to the original meanwhile."""
+    return {storable_key(name, redact): plain_copy(value, redact) for name, value in values}
+
+
+def plain_weight(value: Any) -> float:
+    """Roughly in bytes; infinite for what is not plain."""
+    return _weight(value, 0, set())

@@ -1,0 +1,37 @@
+"""Checks of names: exposures of what does not exist, and an explanation that nobody can give."""
+
+from workflows.package.checks.finding_places import (
+    agents_file,
+    exposure_place,
+    known_names,
+    orchestrator_file,
+    variables_file,
+)
+from workflows.package.findings import Findings
+from workflows.package.normal_form.package_model import MANAGER, Package
+
+
+def check_manager_name(package: Package, findings: Findings) -> None:
+    """Its model calls are told apart from those of agents by name."""
+    if package.orchestrator.pattern == "AutoPattern" and MANAGER in package.agents:
+        place = package.agents[MANAGER].place
+        message = f"{MANAGER} is the name of who chooses the next speaker in an AutoPattern; call this agent otherwise"
+        findings.add("error", "name_taken", agents_file(package), place, message)
+
+
+def check_exposures(package: Package, findings: Findings) -> None:
+    known = known_names(package)
+    key = package.orchestrator.failure_message_key
+    if key is not None and key not in known:
+        message = f"is {key}, which is neither a variable nor an input, so it explains no failed run; define it"
+        findings.add("warning", "undefined_variable", orchestrator_file(package), "failure_message_key", message)
+    file = variables_file(package)
+    for agent, names in package.exposures.items():
+        path = exposure_place(package, agent)
+        if agent not in package.agents:
+            message = f"{agent} is not an agent of this package; correct the name or remove the entry"
+            findings.add("warning", "unknown_agent", file, path, message)
+        for name in names:
+            if name not in known:
+                message = f"exposes {name}, which is neither a variable nor an input; define it or remove it here"
+                findings.add("warning", "undefined_variable", file, path, message)

@@ -1,0 +1,143 @@
+"""Checks for ambiguous transitions: two of one variable that one event can fire from one state, to different ends."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from workflows.context.observers.handoff import HandoffTrigger
+from workflows.context.observers.lifecycle import LifecycleTrigger
+from workflows.context.observers.tool_call import ToolCallTrigger
+from workflows.context.observers.tool_response import ToolResponseTrigger
+from workflows.context.observers.ui_response import UiResponseTrigger
+from workflows.context.state.answer_values import AnswerMatch
+from workflows.context.state.state_transitions import StateTrigger, Transition, Unset
+from workflows.context.values.value_types import is_same_value, value_key
+from workflows.package.checks.finding_places import display, variable_place, variables_file
+from workflows.package.findings import Findings
+from workflows.package.normal_form.package_model import Package
+from workflows.package.normal_form.variable_sources import StateSource
+
+MAX_COMPARED_TRANSITIONS = 100  # of one variable, for one tool: each is compared with each
+_ANY_ANSWER = AnswerMatch()
+
+
+def check_ambiguous_transitions(package: Package, findings: Findings) -> None:
+    file = variables_file(package)
+    for name, variable in package.variables.items():
+        if not isinstance(variable.source, StateSource):
+            continue
+        for first, second in _find_ambiguous(variable.source.transitions):
+            message = (
+                f"leads {name} to {_target(second)} on an event that leads it to {_target(first)} as well, from the"
+                f" same state{_place_suffix(first)}; tell the two apart by their match or their from, or remove one"
+            )
+            place = second.place or variable_place(package, name)
+            findings.add("error", "ambiguous_transitions", file, place, message)
+        for tool, transitions in _group_by_tool(variable.source.transitions).items():
+            if len(transitions) > MAX_COMPARED_TRANSITIONS:
+                message = f"has more than {MAX_COMPARED_TRANSITIONS} transitions on {tool}; only the first are compared"
+                findings.add("warning", "not_compared", file, variable_place(package, name), message)
+
+
+def _find_ambiguous(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, Transition]]:
+    """Each later one once, with the first that it collides with."""
+    yield from _find_same_triggers(transitions)
+    for each in _group_by_tool(transitions).values():
+        found: set[int] = set()
+        for (_, first), (index, second) in combinations(enumerate(each[:MAX_COMPARED_TRANSITIONS]), 2):
+            if index not in found and _can_collide(first, second):
+                found.add(index)
+                yield first, second
+
+
+def _find_same_triggers(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, Transition]]:
+    """Of those that wait for no answer only what is written twice, or once for one agent and once for any, is sure to
+    fire together. One without `from` is no ambiguity there: a toggle is written as `to: true`, and `from: true, to:
+    false` after it."""
+    seen: dict[Hashable, dict[str | None, Transition]] = {}
+    for each in transitions:
+        if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger):
+            continue
+        event, agent = _event_key(each.trigger)
+        earlier = seen.setdefault((event, value_key(each.from_)), {})
+        together = [other for name, other in earlier.items() if agent is None or name in (agent, None)]
+        first = next((other for other in together if not is_same_value(other.to, each.to)), None)
+        if first is not None:
+            yield first, each
+        earlier.setdefault(agent, each)
+
+
+def _event_key(trigger: StateTrigger) -> tuple[Hashable, str | None]:
+    """The event that it waits for, and the agent, if only one counts."""
+    match trigger:
+        case ToolCallTrigger(tool=tool, agent=agent):
+            return (trigger.type, tool), agent
+        case LifecycleTrigger(event=event, agent=agent):
+            return (trigger.type, event), agent
+        case HandoffTrigger(target=target, source=source):
+            return (trigger.type, target), source
+        case _:
+            return repr(trigger), None
+
+
+def _group_by_tool(transitions: Sequence[Transition]) -> Mapping[str, list[Transition]]:
+    by_tool: dict[str, list[Transition]] = {}
+    for each in transitions:
+        if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger):
+            by_tool.setdefault(each.trigger.tool, []).append(each)
+    return by_tool
+
+
+def _can_collide(first: Transition, second: Transition) -> bool:
+    one, other = first.trigger, second.trigger
+    if not isinstance(one, UiResponseTrigger | ToolResponseTrigger) or not isinstance(
+        other, UiResponseTrigger | ToolResponseTrigger
+    ):
+        return False
+    starts_together = any(isinstance(each.from_, Unset) for each in (first, second)) or is_same_value(
+        first.from_, second.from_
+    )
+    return starts_together and _can_share_event(one, other) and _has_different_targets(first, second)
+
+
+def _can_share_event(
+    first: UiResponseTrigger | ToolResponseTrigger, second: UiResponseTrigger | ToolResponseTrigger
+) -> bool:
+    """Two keys may be those of two kinds of answers, so that a package that is right would be refused."""
+    statuses = {each.status if isinstance(each, ToolResponseTrigger) else "success" for each in (first, second)}
+    if statuses == {"success", "error"}:
+        return False
+    mine, others = first.match or _ANY_ANSWER, second.match or _ANY_ANSWER
+    if first.response_key == second.response_key:
+        return mine.overlaps(others)
+    if first.response_key is None:
+        return _can_contain(mine, second.response_key, others)
+    return second.response_key is None and _can_contain(others, first.response_key, mine)
+
+
+def _can_contain(whole_match: AnswerMatch, key: str | None, key_match: AnswerMatch) -> bool:
+    """Whether an answer that fits `whole` can have a key whose value fits `of_key`."""
+    if whole_match.values is None:
+        return True
+    return any(
+        isinstance(each, Mapping) and key in each and key_match.matches(each[key]) for each in whole_match.values
+    )
+
+
+def _has_different_targets(first: Transition, second: Transition) -> bool:
+    """Without `to` the answer becomes the value, which is what the other one leads to if it fires on nothing else."""
+    free = [each for each in (first, second) if isinstance(each.to, Unset)]
+    if len(free) != 1:
+        keys = {getattr(each.trigger, "response_key", None) for each in (first, second)}
+        return len(keys) > 1 if free else not is_same_value(first.to, second.to)
+    led = second if free[0] is first else first
+    match: AnswerMatch | None = getattr(led.trigger, "match", None)
+    to = AnswerMatch((led.to,))
+    return match is None or match.values is None or match.takes_forms or not all(map(to.matches, match.values))
+
+
+def _target(transition: Transition) -> str:
+    return "the answer" if isinstance(transition.to, Unset) else display(transition.to)
+
+
+def _place_suffix(transition: Transition) -> str:
+    return f" ({transition.place})" if transition.place else ""

@@ -1,0 +1,107 @@
+"""Lines: where in its file a finding stands. Looked up only for people, by composing the file once more."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from workflows.package.files.data_files import read_document
+from workflows.package.files.package_files import WRAPPERS
+from workflows.package.findings import Finding, PackageError
+
+_INDEX = re.compile(r"\[(\d{1,9})\]")
+_NAMES = frozenset({"name", "agent_name", "agent", "id"})
+
+NodeLocation = tuple[int, yaml.Node]
+
+
+def locate_findings(findings: Iterable[Finding], folder: Path) -> tuple[Finding, ...]:
+    """Each with the line that its path leads to, or of what comes nearest to it."""
+    places: dict[str, LineIndex | None] = {}
+    located = []
+    for each in findings:
+        if each.line is None and each.path:
+            if each.file not in places:
+                places[each.file] = _read_line_index(folder / each.file)
+            found = places[each.file]
+            located.append(each if found is None else replace(each, line=found.find_line(each.path)))
+        else:
+            located.append(each)
+    return tuple(located)
+
+
+def _read_line_index(path: Path) -> "LineIndex | None":
+    """None for what is no data file of this package. JSON is read as the YAML that it nearly always is."""
+    try:
+        if path.suffix not in (".yaml", ".yml", ".json") or not path.is_file():
+            return None
+        read_document(path)  # composing recurses without a guard: only what is known to be bounded gets there
+        root = yaml.compose(path.read_bytes().decode("utf-8-sig"), yaml.CSafeLoader)
+    except (OSError, ValueError, PackageError, yaml.YAMLError):
+        return None
+    return None if root is None else LineIndex(root, path.stem)
+
+
+class LineIndex:
+    def __init__(self, root: yaml.Node, stem: str) -> None:
+        self._root = root
+        self._stem = stem
+        self._steps: dict[int, Mapping[str, NodeLocation]] = {}
+
+    def find_line(self, path: str) -> int | None:
+        """`path` as in findings: agents[2].name; names may have dots, entries of a list may be named."""
+        steps = self._steps_of(self._root)
+        wrapped = [steps[key][1] for key in WRAPPERS.get(self._stem, (self._stem,)) if key in steps]
+        starts = [self._root, *wrapped]
+        found = [self._walk(start, path) for start in starts]
+        if isinstance(self._root, yaml.SequenceNode) and "[" in path:  # the file is a bare list
+            found.append(self._walk(self._root, path[path.find("[") :]))
+        line, _ = min(found, key=lambda each: each[1])
+        return line
+
+    def _walk(self, node: yaml.Node, path: str) -> tuple[int | None, int]:
+        """The line of the deepest node on this path, and how much of the path is left there."""
+        line: int | None = None
+        while path:
+            index = _INDEX.match(path)
+            if index is not None:
+                length = index.end()
+                step = _item_step(node, int(index[1]))
+            else:
+                length, step = self._longest_step(node, path)
+            if step is None:
+                break
+            (line, node), path = step, path[length:].removeprefix(".")
+        return line, len(path)
+
+    def _longest_step(self, node: yaml.Node, path: str) -> tuple[int, NodeLocation | None]:
+        steps = self._steps_of(node)
+        ends = [len(path), *(at.start() for at in re.finditer(r"[.\[]", path))]
+        return next(((end, steps[path[:end]]) for end in sorted(ends, reverse=True) if path[:end] in steps), (0, None))
+
+    def _steps_of(self, node: yaml.Node) -> Mapping[str, NodeLocation]:
+        known = self._steps.get(id(node))
+        if known is None:
+            known = self._steps[id(node)] = _named_steps(node)
+        return known
+
+
+def _named_steps(node: yaml.Node) -> dict[str, NodeLocation]:
+    if isinstance(node, yaml.MappingNode):
+        keys = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+        return {key.value: (key.start_mark.line + 1, value) for key, value in keys}
+    steps: dict[str, NodeLocation] = {}
+    for item in node.value if isinstance(node, yaml.SequenceNode) else ():
+        for key, value in item.value if isinstance(item, yaml.MappingNode) else ():
+            if key.value in _NAMES and isinstance(value, yaml.ScalarNode):
+                steps.setdefault(value.value, (item.start_mark.line + 1, item))
+    return steps
+
+
+def _item_step(node: yaml.Node, index: int) -> NodeLocation | None:
+    if not isinstance(node, yaml.SequenceNode) or index >= len(node.value):
+        return None
+    item = node.value[index]
+    return item.start_mark.line + 1, item

@@ -1,0 +1,196 @@
+"""The files of a package on disk: what a run may use, within bounds, and the version that their content is.
+
+Links are followed inside a package, as a mounted ConfigMap needs it, and into `../_shared`; never elsewhere.
+"""
+
+import hashlib
+import os
+import stat
+import threading
+import time
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from workflows.package.files.package_files import SHARED_FOLDER
+from workflows.package.findings import Finding
+
+MAX_FILES = 5_000
+MAX_FOLDER_DEPTH = 30
+MAX_TREE_BYTES = 256 * 1024 * 1024
+# No run uses them. Folders that begin with two dots are skipped too: a mounted ConfigMap links into them.
+SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", ".venv", "node_modules"})
+_MIN_SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system in use
+_MAX_DIGESTS = 50_000
+
+Stamp = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PackageTreeFile:
+    """`name` does not depend on where the package lies."""
+
+    name: str
+    path: Path
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @property
+    def stamp(self) -> Stamp:
+        return (self.name, self.mtime_ns, self.ctime_ns, self.size)  # ctime: a file may become readable, nothing else
+
+
+@dataclass(frozen=True, slots=True)
+class PackageTree:
+    """`problems` is not empty when the files are not all there is."""
+
+    files: tuple[PackageTreeFile, ...]
+    problems: tuple[Finding, ...] = ()
+
+    @property
+    def fingerprint(self) -> tuple[Stamp, ...]:
+        return (*(each.stamp for each in self.files), *((str(each), 0, 0, 0) for each in self.problems))
+
+
+def read_tree(folder: Path) -> PackageTree:
+    """The package and what it shares with its neighbours; a link that leaves them is a problem, not a file."""
+    root = folder.resolve()
+    shared = root.parent / SHARED_FOLDER
+    walk = _TreeWalk((root, shared))
+    files = [
+        *walk.collect_files(root, ""),
+        *_TreeWalk((shared,), count=walk.count).collect_files(shared, f"../{SHARED_FOLDER}/"),
+    ]
+    problem = None
+    if len(files) > MAX_FILES or walk.has_too_many:
+        problem = ("too_many_files", f"holds more than {MAX_FILES} files and folders")
+    elif sum(each.size for each in files) > MAX_TREE_BYTES:
+        problem = ("package_too_large", f"is larger than {MAX_TREE_BYTES >> 20} MB")
+    if problem is not None:
+        message = f"{problem[1]}, with {SHARED_FOLDER} beside it; keep elsewhere what no run needs"
+        return PackageTree((), (Finding("error", problem[0], root.name, "", message),))
+    return PackageTree(tuple(files), tuple(walk.problems))
+
+
+class _TreeWalk:
+    """Each folder once, however many links lead to it; no more entries than a package may have."""
+
+    def __init__(self, roots: tuple[Path, ...], *, count: int = 0) -> None:
+        self.roots = roots
+        self.count = count
+        self.problems: list[Finding] = []
+
+    @property
+    def has_too_many(self) -> bool:
+        return self.count > MAX_FILES
+
+    def collect_files(self, root: Path, prefix: str) -> list[PackageTreeFile]:
+        found: list[PackageTreeFile] = []
+        seen = _root_identity(root)  # links may lead round in circles
+        folders = [(root, prefix)]
+        while folders and not self.has_too_many:
+            folder, prefix = folders.pop()
+            for entry in self._scan_folder(folder, prefix):
+                name = prefix + entry.name
+                facts = self._stat_entry(entry, name)
+                if facts is not None and stat.S_ISDIR(facts.st_mode):
+                    identity = (facts.st_dev, facts.st_ino)
+                    if identity not in seen and self._should_enter(entry.name, name):
+                        folders.append((Path(entry.path), f"{name}/"))
+                        seen.add(identity)
+                elif facts is not None and stat.S_ISREG(facts.st_mode):
+                    times = (facts.st_mtime_ns, facts.st_ctime_ns)
+                    found.append(PackageTreeFile(name, Path(entry.path), facts.st_size, *times))
+        return sorted(found, key=lambda each: each.name)
+
+    def _scan_folder(self, folder: Path, prefix: str) -> list[os.DirEntry[str]]:
+        """In the order of their names: of two ways to one folder, the same one names its files every time."""
+        try:
+            with os.scandir(folder) as listed:
+                entries = sorted(islice(listed, MAX_FILES + 1 - self.count), key=lambda entry: entry.name)
+        except FileNotFoundError:  # there is no _shared, or it is gone since
+            return []
+        except OSError as error:
+            message = f"cannot be read: {error.strerror or error}"
+            self.problems.append(Finding("error", "unreadable", prefix.rstrip("/") or folder.name, "", message))
+            return []
+        self.count += len(entries)
+        return entries
+
+    def _stat_entry(self, entry: os.DirEntry[str], name: str) -> os.stat_result | None:
+        """None for what is no part of the package, and for links to nowhere: whoever needs the file says so."""
+        try:
+            if entry.is_symlink() and not self._is_inside(Path(entry.path).resolve(strict=True), name):
+                return None
+            return entry.stat()
+        except (OSError, RuntimeError):  # gone since, or links in a circle
+            return None
+
+    def _should_enter(self, folder: str, name: str) -> bool:
+        if folder in SKIPPED_FOLDERS or folder.startswith(".."):
+            return False
+        if name.count("/") < MAX_FOLDER_DEPTH:
+            return True
+        message = f"lies more than {MAX_FOLDER_DEPTH} folders deep; keep elsewhere what no run needs"
+        self.problems.append(Finding("error", "too_many_files", name, "", message))
+        return False
+
+    def _is_inside(self, target: Path, name: str) -> bool:
+        if any(target.is_relative_to(root) for root in self.roots):
+            return True
+        message = "is a link out of the package and not followed; copy what it names into the package"
+        self.problems.append(Finding("error", "leaves_package", name, "", message))
+        return False
+
+
+def _root_identity(folder: Path) -> set[tuple[int, int]]:
+    try:
+        facts = folder.stat()
+    except OSError:  # there is no such folder
+        return set()
+    return {(facts.st_dev, facts.st_ino)}
+
+
+def compute_content_version(folder: Path) -> str:
+    """Empty, as no version is, when there is more than can be read."""
+    tree = read_tree(folder)
+    return "" if any(each.level == "error" for each in tree.problems) else compute_version(tree)
+
+
+def compute_version(tree: PackageTree) -> str:
+    """OSError when a file cannot be read."""
+    digest = hashlib.sha256()
+    for each in tree.files:
+        digest.update(each.name.encode(errors="surrogateescape") + b"\0")
+        digest.update(_digests.digest_of(each))
+    return digest.hexdigest()[:16]
+
+
+class _DigestCache:
+    """What each file hashed to, as long as nothing touched it."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[Stamp, bytes]] = {}
+        self._lock = threading.Lock()
+
+    def digest_of(self, file: PackageTreeFile) -> bytes:
+        with self._lock:
+            stamp, digest = self._known.get(file.path, (None, b""))
+        if stamp == file.stamp:
+            return digest
+        with file.path.open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").digest()
+        # A file written a moment ago may be written again without its times moving on.
+        if time.time_ns() - file.ctime_ns > _MIN_SETTLED_NS:
+            self._remember(file, digest)
+        return digest
+
+    def _remember(self, file: PackageTreeFile, digest: bytes) -> None:
+        with self._lock:
+            if len(self._known) >= _MAX_DIGESTS:
+                self._known.clear()
+            self._known[file.path] = (file.stamp, digest)
+
+
+_digests = _DigestCache()

@@ -1,0 +1,54 @@
+"""Names of variables that a Python file surely writes to the context, read off its syntax tree."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from workflows.package.readers.code.parsed_code import MAX_CODE_BYTES, parse_module
+
+_ASKING_CALL = b"use_ui_tool"
+_SHORT_CONTEXT_NAMES = frozenset({"ctx", "cv"})
+_SETTER_METHODS = frozenset({"set", "setdefault"})
+
+
+def find_names_set_without_asking(file: Path) -> frozenset[str]:
+    """Names that the code writes without asking a person; none of a file that asks, or cannot be parsed."""
+    try:
+        with file.open("rb") as source:
+            content = source.read(MAX_CODE_BYTES)
+        tree = parse_module(b"" if _ASKING_CALL in content else content)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    return frozenset(name for node in ast.walk(tree) for name in _iter_set_names(node))
+
+
+def _iter_set_names(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Subscript(value=target, slice=ast.Constant(value=str() as name), ctx=ast.Store()):
+            yield from (name,) if _is_context(target) else ()
+        case ast.Call(
+            func=ast.Name(id="set_context_variable") | ast.Attribute(attr="set_context_variable"),
+            args=[_, ast.Constant(value=str() as name), *_],
+        ):
+            yield name
+        case ast.Call(func=ast.Attribute(attr=method, value=target)) if _is_context(target):
+            yield from _iter_names_set_by_call(method, node)
+
+
+def _iter_names_set_by_call(method: str, call: ast.Call) -> Iterator[str]:
+    if method == "update":
+        given = (key for each in call.args if isinstance(each, ast.Dict) for key in each.keys)
+        yield from (key.value for key in given if isinstance(key, ast.Constant) and isinstance(key.value, str))
+        yield from (each.arg for each in call.keywords if each.arg is not None)
+    elif method in _SETTER_METHODS and call.args:
+        name = getattr(call.args[0], "value", None)
+        yield from (name,) if isinstance(name, str) else ()
+
+
+def _is_context(target: ast.expr) -> bool:
+    """By its name: `context_variables`, `ctx`, `self.context` or `context_variables.data`."""
+    name: str = getattr(target, "id", "") or getattr(target, "attr", "")
+    inner = getattr(target, "value", None)
+    if name == "data" and isinstance(inner, ast.expr):
+        return _is_context(inner)
+    return "context" in name.lower() or name in _SHORT_CONTEXT_NAMES

@@ -1,0 +1,272 @@
+"""What a Python file defines and imports, read off its syntax tree; nothing of it is ever imported."""
+
+import ast
+import hashlib
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from workflows.compat.served_names import FOREIGN_WORKFLOWS, is_served_within
+from workflows.package.readers.code.plain_functions import find_plain_functions
+
+MAX_CODE_BYTES = 1024 * 1024
+MAX_CACHED_FILES = 2048
+ANY_NAME = "*"  # what `from x import *` defines: known only to who imports it
+
+FOREIGN_ROOTS = frozenset({"mozaiks", "mozaiksai", "core", "logs", "factory_app", "autogen"})
+OWN_ROOT = "workflows"  # ours has the same name as the other runtime's folder of packages
+# Importable in a worker, and none of a package's business: its own file of such a name is meant.
+OUR_PACKAGES = frozenset({"accounting", "ops", "triggers", "unattended", "workers"})
+_FOLDERS = frozenset({OWN_ROOT, FOREIGN_WORKFLOWS})  # modules are taken from these, not names
+TOOLS_MODULE = "workflows.tools"
+TOOL_MODULES = (TOOLS_MODULE, "workflows.context")
+_OWN_FOLDER = Path(__file__).resolve().parents[3]
+_IMPORTING_CALLS = frozenset({"import_module", "__import__"})
+_LITERALS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`at_load`: without this module the importing file cannot be loaded at all. A relative one keeps its dots.
+    `called`: by `import_module`, which finds only what Python has installed. `names` are taken from it, and the file
+    cannot be loaded without those that are in `names_at_load`."""
+
+    module: str
+    is_at_load: bool
+    is_by_call: bool = False
+    names: tuple[str, ...] = ()
+    names_at_load: frozenset[str] = frozenset()
+
+    @property
+    def is_relative(self) -> bool:
+        return self.module.startswith(".")
+
+    @property
+    def is_foreign(self) -> bool:
+        """Of another runtime."""
+        root, dot, _ = self.module.partition(".")
+        return root in FOREIGN_ROOTS or (root == OWN_ROOT and bool(dot) and not self._is_tool_module)
+
+    @property
+    def is_missing_here(self) -> bool:
+        """For tools, and no file of ours: asked of the disk, since importing it would run code."""
+        if not self._is_tool_module:
+            return False
+        file = _OWN_FOLDER.joinpath(*self.module.split(".")[1:])
+        return not (file.is_dir() or file.with_suffix(".py").is_file())
+
+    @property
+    def _is_tool_module(self) -> bool:
+        return any(f"{self.module}.".startswith(f"{allowed}.") for allowed in TOOL_MODULES)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedCode:
+    """`names` are what the module defines at its top; `fault` says why it cannot be parsed.
+
+    `extends_path`: it says itself where else Python looks for modules. `ui_tools`: what it asks people for, as far as
+    the names stand there. `plain`: functions that can never be given the context."""
+
+    names: frozenset[str] = frozenset()
+    imports: tuple[Import, ...] = ()
+    fault: str | None = None
+    extends_path: bool = False
+    ui_tools: frozenset[str] = frozenset()
+    plain_functions: frozenset[str] = frozenset()
+
+    def defines(self, name: str) -> bool:
+        return name in self.names or ANY_NAME in self.names
+
+
+class _CodeCache:
+    """By content: packages share files, reload often, and an edit may keep size and time. Safe in threads."""
+
+    def __init__(self) -> None:
+        self._code_by_digest: dict[bytes, ParsedCode] = {}
+        self._lock = threading.Lock()
+
+    def get(self, content: bytes) -> ParsedCode:
+        key = hashlib.sha256(content).digest()
+        with self._lock:  # parsing holds the interpreter anyway
+            code = self._code_by_digest.pop(key, None) or _parse(content)
+            self._code_by_digest[key] = code  # moved to the end: the one used last is dropped last
+            while len(self._code_by_digest) > MAX_CACHED_FILES:
+                del self._code_by_digest[next(iter(self._code_by_digest))]
+        return code
+
+
+_code_cache = _CodeCache()
+_parse_lock = threading.Lock()  # `warnings` is not safe in threads
+
+
+def read_code(file: Path) -> ParsedCode:
+    try:
+        with file.open("rb") as source:
+            content = source.read(MAX_CODE_BYTES + 1)
+    except OSError as error:
+        return ParsedCode(fault=error.strerror or "it cannot be read")
+    if len(content) > MAX_CODE_BYTES:
+        return ParsedCode(fault=f"it is larger than {MAX_CODE_BYTES // 1024 // 1024} MB")
+    return _code_cache.get(content)
+
+
+def read_tool_names(module: str) -> frozenset[str] | None:
+    """What our module for tools has, read off its file. None for any other module."""
+    return read_code(_OWN_FOLDER / "tools.py").names if module == TOOLS_MODULE else None
+
+
+def parse_module(content: bytes) -> ast.Module:
+    """SyntaxError, ValueError, RecursionError or MemoryError for what is no module."""
+    with _parse_lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the author's style: an escape such as \d in a plain string
+        return ast.parse(content)
+
+
+def _parse(content: bytes) -> ParsedCode:
+    try:
+        tree = parse_module(content)
+    except SyntaxError as error:
+        return ParsedCode(fault=f"line {error.lineno}: {error.msg}" if error.lineno else error.msg)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return ParsedCode(fault=str(error) if isinstance(error, ValueError) else "it is nested too deeply")
+    names: set[str] = set()
+    defined: list[tuple[ast.stmt, frozenset[str]]] = []
+    imports: dict[tuple[str, bool], bool] = {}
+    taken: dict[str, dict[str, bool]] = {}  # names by module, and whether the file cannot be loaded without them
+    calls = any(each.encode() in content for each in _IMPORTING_CALLS)  # expressions are far more than statements
+    for statement, top, at_load in _iter_statements(tree):
+        if top:
+            defined.append((statement, frozenset(_iter_defined_names(statement))))
+            names.update(defined[-1][1])
+        named = [(module, False) for module in _iter_imported_modules(statement)]
+        named += _iter_called_imports(statement) if calls else []
+        for each in named:
+            imports[each] = imports.get(each, False) or at_load
+        for module, name in _list_taken_names(statement):
+            of_module = taken.setdefault(module, {})
+            of_module[name] = of_module.get(name, False) or at_load
+    found = tuple(
+        _make_import(module, at_load, called, {} if called else taken.get(module, {}))
+        for (module, called), at_load in imports.items()
+    )
+    asked = frozenset(_iter_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
+    return ParsedCode(
+        frozenset(names),
+        found,
+        extends_path=b"sys.path" in content,
+        ui_tools=asked,
+        plain_functions=frozenset() if ANY_NAME in names else find_plain_functions(defined),
+    )
+
+
+def _make_import(module: str, is_at_load: bool, is_by_call: bool, names: Mapping[str, bool]) -> Import:
+    needed = frozenset(name for name, is_needed in names.items() if is_needed)
+    return Import(module, is_at_load, is_by_call, tuple(names), needed)
+
+
+def _iter_ui_tools(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and "use_ui_tool" in (
+            getattr(node.func, "id", ""),
+            getattr(node.func, "attr", ""),
+        ):
+            given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "tool_id")]
+            yield from (each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str))
+
+
+def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
+    """Every statement, in order; whether it stands in the module's own scope, and whether it runs at load.
+
+    Statements only: imports and definitions are none of an expression's parts, of which there are far more."""
+    waiting: list[tuple[ast.stmt, bool, bool]] = [(each, True, True) for each in reversed(tree.body)]
+    while waiting:
+        statement, top, at_load = waiting.pop()
+        yield statement, top, at_load
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            top = at_load = False
+        elif isinstance(statement, ast.ClassDef):
+            top = False
+        if hasattr(statement, "body") or isinstance(statement, ast.Match):  # most have no blocks
+            for body, runs in reversed(list(_iter_bodies(statement, at_load=at_load))):
+                waiting.extend((each, top, at_load and runs) for each in reversed(body))
+
+
+def _iter_bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.stmt], bool]]:
+    """The blocks inside a statement, and whether each one surely runs, unguarded, when the statement does."""
+    guarded = at_load and isinstance(statement, ast.If) and _is_false_at_load(statement.test)
+    if isinstance(statement, ast.Try | ast.TryStar):
+        guarded = any(_catches_import_errors(handler) for handler in statement.handlers)
+        for handler in statement.handlers:
+            yield handler.body, False
+    elif isinstance(statement, ast.Match):
+        for case in statement.cases:
+            yield case.body, True
+    yield getattr(statement, "body", []), not guarded
+    for name in ("orelse", "finalbody"):
+        yield getattr(statement, name, []), True
+
+
+def _is_false_at_load(test: ast.expr) -> bool:
+    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(test)}
+    return bool(names & {"TYPE_CHECKING", "__name__"})
+
+
+def _catches_import_errors(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    names = {getattr(node, "id", None) for node in ast.walk(handler.type)}
+    return bool(names & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+
+
+def _iter_defined_names(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+    elif isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            if not (isinstance(target, ast.Name) and isinstance(statement.value, _LITERALS)):
+                yield from _iter_target_names(target)
+    elif isinstance(statement, ast.AnnAssign) and not isinstance(statement.value, (*_LITERALS, type(None))):
+        yield from _iter_target_names(statement.target)
+
+
+def _iter_target_names(target: ast.expr) -> Iterator[str]:
+    for node in ast.walk(target):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _iter_imported_modules(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        module = "." * statement.level + (statement.module or "")
+        if module in _FOLDERS or not statement.module:  # what is taken from it are modules themselves
+            within = f"{module}." if statement.module else module
+            yield from (within + alias.name for alias in statement.names)
+        else:
+            served = {alias.name for alias in statement.names if is_served_within(module, alias.name)}
+            yield from (f"{module}.{name}" for name in sorted(served))
+            if len(served) < len(statement.names):
+                yield module
+
+
+def _list_taken_names(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    """The module and the name of each `from module import name`; a star takes what is there."""
+    if isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
+        yield from ((statement.module, alias.name) for alias in statement.names if alias.name != ANY_NAME)
+
+
+def _iter_called_imports(statement: ast.stmt) -> Iterator[tuple[str, bool]]:
+    """`importlib.import_module("a.b")`, as far as the name stands there. `__import__` does what a statement does."""
+    for expression in (each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.expr)):
+        for node in ast.walk(expression):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+            module = getattr(node.args[0], "value", None)
+            if name in _IMPORTING_CALLS and isinstance(module, str) and module and not module.startswith("."):
+                yield module, name == "import_module"

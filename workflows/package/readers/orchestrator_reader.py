@@ -1,0 +1,155 @@
+"""Reads the orchestrator file: how a conversation starts, flows and stops."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from workflows.package.normal_form.package_model import TERMINATE, Limits, Orchestrator, Pattern, StartupMode
+from workflows.package.readers.field_aliases import normalize_speaker, used_field_name
+from workflows.package.readers.orchestrator_inputs import read_inputs
+from workflows.package.readers.section import Section
+from workflows.package.trigger_specs.spec_values import NAME_PATTERN
+
+_PATTERNS: Mapping[str, Pattern] = {name.lower(): name for name in get_args(Pattern)}
+_STARTUP_MODES: Mapping[str, StartupMode] = {name.lower(): name for name in get_args(StartupMode)}
+_NOT_EXECUTED = {
+    "initial_message_to_user": "is a greeting for a user interface; there is none here",
+    "visual_agents": "is for a user interface; there is none here",
+    "outputs": "is not checked; the outcome of a run is its final context",
+    "retry": "is not executed yet; a run is retried by the worker's own policy",
+    "on_failure": "is not executed yet; watch the state of runs instead",
+}
+
+MAX_REQUIRED_NAMES = 100
+MAX_ENVIRONMENT_NAME_CHARACTERS = 200  # characters
+ENVIRONMENT_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_ENVIRONMENT_NAME_CHARACTERS - 1}}}", re.ASCII)
+
+
+def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
+    """`triggers` inside this file is read by the reader of triggers."""
+    section.get("triggers", "metadata", "version", "description")
+    section.text("schema_version")
+    section.flag("entry_point")
+    _report_not_executed(section)
+    orchestrator = Orchestrator(
+        workflow_name=_read_workflow_name(section, folder_name),
+        initial_agent=_read_initial_agent(section),
+        pattern=_read_pattern(section),
+        startup_mode=_read_startup_mode(section),
+        human_in_the_loop=section.flag(used_field_name(section, "human_in_the_loop", "human_in_loop")),
+        initial_message=section.text("initial_message"),
+        failure_message_key=section.text("failure_message_key"),
+        inputs=read_inputs(section),
+        limits=_read_limits(section),
+        required_environment=read_required_environment(section),
+    )
+    section.report_unread()
+    return orchestrator
+
+
+def _read_workflow_name(section: Section, folder_name: str) -> str:
+    name = section.text("workflow_name")
+    if section.get("workflow_name") is None:
+        section.warning("no_workflow_name", "workflow_name", f"is missing; the directory's name {folder_name} is used")
+        name = folder_name
+    if name is not None and not NAME_PATTERN.fullmatch(
+        name
+    ):  # it stands in addresses and in the keys that make runs unique
+        message = "use letters, digits, dots, dashes and underscores, at most 100, a letter or digit first"
+        section.error("wrong_value", "workflow_name", message)
+    return name or folder_name
+
+
+def _read_initial_agent(section: Section) -> str:
+    field = used_field_name(section, "initial_agent", "recipient", "initiating_agent")
+    first = normalize_speaker(section.required_text(field))
+    if first == TERMINATE:
+        section.error("wrong_value", field, "would end the chat before it begins; name an agent, or user")
+        return ""
+    return first
+
+
+def _read_pattern(section: Section) -> Pattern:
+    field = "orchestration_pattern"
+    written = section.text(field)
+    if written is None:
+        return "DefaultPattern"
+    pattern = _PATTERNS.get(written.lower())
+    if pattern is None:
+        section.error("unknown_pattern", field, f"{written} is not one of {_join_names(_PATTERNS.values())}")
+        return "DefaultPattern"
+    return pattern
+
+
+def _read_startup_mode(section: Section) -> StartupMode:
+    modes: dict[str, StartupMode] = {}
+    for field in ("startup_mode", "workflow_startup_mode"):
+        written = section.text(field)
+        mode = _STARTUP_MODES.get((written or "").lower())
+        if mode is not None:
+            modes[field] = mode
+        elif written is not None:
+            section.error("wrong_value", field, f"{written} is not one of {_join_names(_STARTUP_MODES.values())}")
+    if len(set(modes.values())) > 1:
+        message = "says something else than startup_mode, which means the same; keep one of them"
+        section.error("conflicting_fields", "workflow_startup_mode", message)
+    if "UserDriven" in modes.values():
+        place = section.path_of(next(iter(modes)))
+        message = "waits for a user's first message; here the trigger's message, or initial_message, is the first"
+        section.findings.add("info", "starts_without_user", section.file, place, message)
+    return next(iter(modes.values()), "BackendOnly")
+
+
+def _read_limits(section: Section) -> Limits:
+    limits = section.child(section.mapping("limits"), "limits")
+    defaults = Limits()
+    # `max_turns` stands beside `limits` in packages as they exist, and inside it in ours.
+    max_turns = section.integer("max_turns", default=defaults.max_turns)
+    read = Limits(
+        max_turns=limits.integer("max_turns", default=max_turns),
+        wall_clock_s=limits.number("wall_clock_s", default=defaults.wall_clock_s),
+        model_calls=limits.integer("model_calls", default=defaults.model_calls),
+        tool_calls=limits.integer("tool_calls", default=defaults.tool_calls),
+        tokens=limits.integer("tokens", default=0) or None,
+        usd=limits.number("usd", default=0) or None,
+    )
+    limits.report_unread(f"is not a limit; use one of {_join_names(Limits.__slots__)}")
+    return read
+
+
+def _report_not_executed(section: Section) -> None:
+    for field, why in _NOT_EXECUTED.items():
+        if section.get(field):
+            section.report_ignored(field, why)
+    if section.get("runtime_extensions"):
+        message = "is code for a server; a worker never runs it; start it where that server runs"
+        section.warning("ignored_in_worker", "runtime_extensions", message)
+    fields: list[Any] = list(section.body)
+    for field in (name for name in fields if isinstance(name, str) and name.startswith("ui_")):
+        if section.get(field):
+            section.report_ignored(field, "is for a user interface; there is none here")
+
+
+def _join_names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def read_required_environment(section: Section) -> tuple[str, ...]:
+    """An entry that is no name is never repeated: an author may have written the value."""
+    if section.get("requires") is None:
+        return ()
+    requires = section.child(section.mapping("requires"), "requires")
+    names: list[str] = []
+    for index, each in enumerate(requires.sequence("env")[: MAX_REQUIRED_NAMES + 1]):
+        place = f"env[{index}]"
+        if index == MAX_REQUIRED_NAMES:
+            requires.error(
+                "wrong_value", place, f"is one too many; a package may require {MAX_REQUIRED_NAMES} variables"
+            )
+        elif isinstance(each, str) and ENVIRONMENT_NAME.fullmatch(each):
+            names.append(each)
+        else:
+            message = "is not the name of an environment variable; write its name only, such as SLACK_WEBHOOK_URL"
+            requires.error("wrong_value", place, message)
+    requires.report_unread("cannot be required; write env: with the names of environment variables")
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,54 @@
+"""The order in which the rules of a source are asked, and the rules that are never reached in it."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from workflows.package.normal_form.package_model import Rule
+from workflows.package.readers.section import Section
+
+
+def order_rules(ranked_rules: Sequence[tuple[Rule, float]], *, is_strict: bool) -> tuple[Rule, ...]:
+    """By priority; `strict`: the first rule that holds is taken, with or without a condition."""
+    if all(priority == math.inf for _, priority in ranked_rules):
+        return tuple(rule for rule, _ in ranked_rules)
+    ranked = sorted(ranked_rules, key=lambda each: each[1])
+    if is_strict:
+        return tuple(rule for rule, _ in ranked)
+    # Of several rules without a condition the last one is taken: so the lowest priority goes to the end.
+    unconditional = sorted((each for each in ranked_rules if _is_unconditional(each[0])), key=lambda each: -each[1])
+    conditional = [each for each in ranked if not _is_unconditional(each[0])]
+    return tuple(rule for rule, _ in [*conditional, *unconditional])
+
+
+def report_unreachable(rules: Sequence[Rule], section: Section, *, is_strict: bool) -> None:
+    for source in dict.fromkeys(rule.source for rule in rules):
+        certain: Rule | None = None
+        for rule in _evaluation_order([rule for rule in rules if rule.source == source], is_strict=is_strict):
+            if certain is not None:
+                _report_rule(rule, certain, section, is_strict=is_strict)
+            elif rule.condition in (None, "True"):
+                certain = rule
+
+
+def _evaluation_order(rules: Iterable[Rule], *, is_strict: bool) -> list[Rule]:
+    """A model judges during the reply, so what it judges hides no rule and is hidden by none."""
+    plain = [rule for rule in rules if rule.judgement is None]
+    before = [rule for rule in plain if rule.scope == "pre"]
+    after = [rule for rule in plain if rule.scope == "post"]
+    if is_strict:
+        return [*before, *after]
+    fallbacks = [rule for rule in after if _is_unconditional(rule)]
+    return [*before, *(rule for rule in after if not _is_unconditional(rule)), *reversed(fallbacks)]
+
+
+def _report_rule(rule: Rule, certain: Rule, section: Section, *, is_strict: bool) -> None:
+    if not is_strict and _is_unconditional(rule) and _is_unconditional(certain):
+        message = f"is never taken: of the rules of {rule.source} without a condition {certain.place} is; keep one"
+        section.findings.add("warning", "shadowed_rule", section.file, rule.place, message)
+    else:
+        message = f"is never reached: {certain.place} always holds and is asked before; write that one after this one"
+        section.findings.add("warning", "unreachable_rule", section.file, rule.place, message)
+
+
+def _is_unconditional(rule: Rule) -> bool:
+    return rule.condition is None and rule.judgement is None

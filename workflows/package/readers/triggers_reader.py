@@ -1,0 +1,149 @@
+"""Reads triggers: aliases to one type name, then the strict spec with its own checks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from workflows.package.findings import Findings
+from workflows.package.readers.section import Section
+from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.spec_problems import list_problems
+from workflows.package.trigger_specs.trigger_spec import (
+    CHAT_TYPES,
+    CRON_FIELDS,
+    SPEC_BY_TYPE,
+    UNSUPPORTED_TYPES,
+    TriggerSpec,
+)
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
+
+_ADDRESS_FIELDS = ("endpoint", "path", "method")
+
+
+def read_triggers(
+    entries: Any, *, file: str, findings: Findings, path: str = "", siblings: frozenset[str] = frozenset()
+) -> dict[str, TriggerSpec]:
+    """By their places, such as triggers[1]. `entries` are at `path`, or in the mapping there under `triggers`."""
+    written_out = isinstance(entries, Mapping) and not ("type" in entries and "triggers" not in entries)
+    body = entries if written_out else {"triggers": entries}
+    root = Section(body, file=file, path=path, findings=findings, siblings=siblings)
+    specs: dict[str, TriggerSpec] = {}
+    for index, entry in enumerate(_read_list(root)):
+        section = root.child(entry, f"triggers[{index}]")
+        spec = _read_trigger(section, index=index) if isinstance(entry, Mapping) else None
+        if spec is None:
+            continue
+        if any(spec.name == other.name for other in specs.values()):
+            section.error("duplicate_trigger", "", f"the name {spec.name} is used twice; rename one")
+        specs[section.path] = spec
+    return specs
+
+
+def _read_list(root: Section) -> list[Any]:
+    entries = root.get("triggers")
+    root.get("schema_version", "version", "description")
+    root.report_unread("is not read here; write a list under triggers")
+    if entries is None or isinstance(entries, list):
+        return entries or []
+    root.error("wrong_type", "triggers", "must be a list of triggers, each with a dash before it")
+    return []
+
+
+def _read_trigger(section: Section, *, index: int) -> TriggerSpec | None:
+    kind = _read_kind(section)
+    if kind in CHAT_TYPES:
+        message = f"a {kind} trigger needs a person in the chat; it starts nothing here"
+        section.findings.add("info", "not_ours", section.file, section.path, message)
+        return None
+    if kind in UNSUPPORTED_TYPES:
+        section.warning("unsupported_trigger", "", f"{UNSUPPORTED_TYPES[kind]}; as it is, it starts nothing")
+        return None
+    model = SPEC_BY_TYPE.get(kind)
+    if model is None:
+        known = ", ".join(sorted(SPEC_BY_TYPE))
+        section.error("unknown_trigger", "type", f"{kind or 'nothing'} is not one of {known}")
+        return None
+    spec = _validate_spec(section, model, index=index)
+    if spec is not None:
+        _report_ineffective(spec, section)
+    return spec
+
+
+def _read_kind(section: Section) -> str:
+    """Triggers of domain events and of endpoints may go without a type."""
+    written = section.get("type")
+    if written is None:
+        written = next((field for field in ("event", "endpoint") if section.get(field) is not None), "")
+    if not isinstance(written, str):
+        return "what is no text"
+    kind = written.strip().lower()
+    # An address alone is how other runtimes say what starts by hand; ours have a signature to verify.
+    return "manual" if kind == "endpoint" and section.get("verify") is None else kind
+
+
+def _validate_spec(section: Section, model: type[TriggerSpec], *, index: int) -> TriggerSpec | None:
+    canonical = str(model.model_fields["type"].default)
+    # null is how authors leave out
+    given = {field: value for field, value in section.body.items() if value is not None}
+    cron = _merge_cron_fields(section, given) if model is ScheduleSpec else "cron"
+    if model is WebhookSpec:
+        _report_addresses(section, given)
+    try:
+        return model.model_validate({"name": f"{canonical}-{index}", **given, "type": canonical})
+    except ValidationError as error:
+        _report_validation(error, section, model, cron)
+        return None
+
+
+def _merge_cron_fields(section: Section, fields: dict[str, Any]) -> str:
+    """The name that its author gave it."""
+    written = [field for field in CRON_FIELDS if field in fields]
+    for second in written[1:]:
+        if fields[second] != fields[written[0]]:
+            section.error("bad_trigger", second, f"says something else than {written[0]}; keep one of them")
+    values = [fields.pop(field) for field in written]
+    if values:
+        fields["cron"] = values[0]
+    return written[0] if written else "cron"
+
+
+def _report_addresses(section: Section, fields: dict[str, Any]) -> None:
+    for field in _ADDRESS_FIELDS:
+        if field in fields:
+            del fields[field]
+            section.report_ignored(field, "every webhook is a POST to /hooks/APP/WORKFLOW/NAME; leave it out")
+
+
+def _report_validation(error: ValidationError, section: Section, model: type[TriggerSpec], cron_field: str) -> None:
+    for problem in list_problems(error):
+        message = problem.message
+        if problem.is_unknown_field:
+            near = section.findings.suggest_name(problem.place, model.model_fields.keys() - section.body.keys())
+            message = message if near is None else f"is not a field of this trigger; did you mean {near}?"
+        section.error("bad_trigger", cron_field if problem.place == "cron" else problem.place, message)
+
+
+def _report_ineffective(spec: TriggerSpec, section: Section) -> None:
+    needs_apps = not isinstance(spec, RunFinishedSpec)  # the run that has ended has one
+    if needs_apps and not spec.apps and spec.app_id is None:
+        section.warning("inactive_trigger", "", "names no apps, so it starts nothing; add apps: [...]")
+    if isinstance(spec, WebhookSpec):
+        _report_dedupe(spec, section)
+        _report_unverified(spec, section)
+
+
+def _report_dedupe(spec: WebhookSpec, section: Section) -> None:
+    scheme = spec.verify.scheme
+    if spec.dedupe is not None and scheme in ("standard", "svix"):
+        message = f"never applies: deliveries of the scheme {scheme} carry an id, and it is used; leave dedupe out"
+        section.warning("dedupe_never_applies", "dedupe", message)
+
+
+def _report_unverified(spec: WebhookSpec, section: Section) -> None:
+    if spec.verify.scheme == "none":
+        again = (
+            "" if spec.verify.even_in_production else "; in production it is refused unless even_in_production: true"
+        )
+        section.warning("unverified", "verify.scheme", f"anybody who knows the address can start runs{again}")

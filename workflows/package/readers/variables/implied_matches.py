@@ -1,0 +1,72 @@
+"""Implied matches: a transition on an answer that has `to` and no `match` fires only if the answer is its `to`."""
+
+import reprlib
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workflows.context.observers.tool_response import ToolResponseTrigger
+from workflows.context.observers.ui_response import UiResponseTrigger
+from workflows.context.state.answer_values import AnswerMatch
+from workflows.context.state.state_transitions import UNSET, StateTrigger, Transition, Unset
+from workflows.context.values.value_types import ValueType, value_key
+from workflows.package.findings import Findings
+
+_MATCH_FORMS = "match: {equals: …}, {in: [...]} or {any: true}"
+
+
+def add_implied_match(trigger: StateTrigger, to: Any, declared_type: ValueType) -> StateTrigger:
+    """Without `to` the answer itself becomes the value, so that any answer fires."""
+    if not isinstance(trigger, UiResponseTrigger | ToolResponseTrigger) or isinstance(to, Unset):
+        return trigger
+    if trigger.match is not None or trigger.response_key is None:
+        return trigger
+    return replace(trigger, match=AnswerMatch((to,), declared_type, takes_forms=True))
+
+
+def report_missing_match(findings: Findings, file: str, place: str, trigger: StateTrigger, to: Any) -> None:
+    if not isinstance(trigger, UiResponseTrigger | ToolResponseTrigger):
+        return
+    if trigger.match is not None and trigger.match.is_implied:
+        message = (
+            f"is missing: it fires only if {trigger.response_key} is {reprlib.repr(to)}, its `to`, though a form's data"
+            f" may fire it too; say which answers do with {_MATCH_FORMS}"
+        )
+    elif trigger.match is None and trigger.response_key is None and isinstance(trigger, UiResponseTrigger):
+        message = (
+            f"is missing, and so is response_key: any answer fires it, a no too; add response_key, and {_MATCH_FORMS}"
+        )
+    else:
+        return
+    findings.add("warning", "needs_match", file, f"{place}.match", message)
+
+
+def restrict_form_matches(transitions: Sequence[Transition]) -> tuple[Transition, ...]:
+    """A mapping or a list says nothing about which of several transitions it is meant for: then it fires none."""
+    answers = [each for each in transitions if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger)]
+    of_key = Counter(map(_answer_key, answers))
+    of_state = Counter((_answer_key(each), value_key(each.from_)) for each in answers)
+
+    def is_alone(transition: Transition) -> bool:
+        key = _answer_key(transition)
+        if isinstance(transition.from_, Unset):  # fires from every state
+            return of_key[key] == 1
+        return of_state[key, value_key(transition.from_)] == 1 and of_state[key, value_key(UNSET)] == 0
+
+    return tuple(each if is_alone(each) else _exclude_forms(each) for each in transitions)
+
+
+def _answer_key(transition: Transition) -> Hashable:
+    return getattr(transition.trigger, "tool", None), getattr(transition.trigger, "response_key", None)
+
+
+def _exclude_forms(transition: Transition) -> Transition:
+    trigger = transition.trigger
+    if (
+        not isinstance(trigger, UiResponseTrigger | ToolResponseTrigger)
+        or trigger.match is None
+        or not trigger.match.takes_forms
+    ):
+        return transition
+    return replace(transition, trigger=replace(trigger, match=replace(trigger.match, takes_forms=False)))

@@ -1,0 +1,44 @@
+"""The end of another run as a trigger: whose, and how it has to end."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from workflows.outcome import OutcomeKind
+from workflows.package.trigger_specs.base_trigger import BaseTrigger, is_expression
+from workflows.package.trigger_specs.spec_values import Expression, Name, SpecFieldError
+
+STATES = ("succeeded", "failed", "cancelled", "parked")
+ANY_OUTCOME = "any"
+_NON_FINAL_OUTCOME = "needs_human"  # such a run goes on when it is answered
+OUTCOMES = tuple(
+    dict.fromkeys((*STATES, *(kind.value for kind in OutcomeKind if kind.value != _NON_FINAL_OUTCOME), ANY_OUTCOME))
+)
+
+
+class RunFinishedSpec(BaseTrigger):
+    """A run starts for the app whose run has ended; `apps` narrows it to some of them."""
+
+    type: Literal["run_finished"] = "run_finished"
+    workflow: Name
+    outcome: tuple[str, ...] = Field(default=("succeeded",), min_length=1, description="States or kinds of outcome")
+    when: Expression | None = None
+
+    @field_validator("outcome", mode="before")
+    @classmethod
+    def _wrap_single_outcome(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("outcome")
+    @classmethod
+    def _check_outcomes(cls, outcomes: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [each for each in outcomes if each not in OUTCOMES]
+        if unknown:
+            raise ValueError(f"{unknown[0]} is not one of {', '.join(OUTCOMES)}")
+        return outcomes
+
+    @model_validator(mode="after")
+    def _check_app_id(self) -> "RunFinishedSpec":
+        if is_expression(self.app_id):
+            raise SpecFieldError("app_id", "a chain stays in the app of the run that has ended; leave app_id out")
+        return self

@@ -1,0 +1,32 @@
+"""The kinds of triggers by the names that authors give them."""
+
+from workflows.package.trigger_specs.change_spec import ChangeSpec
+from workflows.package.trigger_specs.form_spec import FormSpec
+from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
+from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
+from workflows.package.trigger_specs.webhook_spec import WebhookSpec
+
+TriggerSpec = ScheduleSpec | ChangeSpec | WebhookSpec | FormSpec | RunFinishedSpec
+
+SPEC_BY_TYPE: dict[str, type[TriggerSpec]] = {
+    "schedule": ScheduleSpec,
+    "scheduled": ScheduleSpec,
+    "cron": ScheduleSpec,
+    "cron_schedule": ScheduleSpec,
+    "database_condition": ChangeSpec,
+    "change_stream": ChangeSpec,
+    "db": ChangeSpec,
+    "webhook": WebhookSpec,
+    "http": WebhookSpec,
+    "endpoint": WebhookSpec,
+    "form_submit": FormSpec,
+    "form": FormSpec,
+    "run_finished": RunFinishedSpec,
+}
+CHAT_TYPES = {"chat", "chat_start", "user"}
+CRON_FIELDS = ("cron", "cron_schedule", "schedule", "expression")
+UNSUPPORTED_TYPES = {
+    "manual": "nobody calls its endpoint here: start runs with `unattended enqueue`, or declare a webhook",
+    "event": "events inside of an application do not reach a worker: declare a webhook or a database_condition",
+    "threshold": "nobody measures what its condition names: declare a schedule, or a database_condition",
+}
