@@ -19,7 +19,8 @@ def describe_missing_library(provider: str) -> str | None:
     module = LIBRARY_MODULES.get(provider)
     if module is None or _is_installed(module):
         return None
-    return f"the library of provider {provider} is not installed; install Unattended with the extra: {install_command(provider)}"
+    command = install_command(provider)
+    return f"the library of provider {provider} is not installed; install Unattended with the extra: {command}"
 
 
 def install_command(provider: str) -> str:

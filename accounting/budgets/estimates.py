@@ -42,7 +42,6 @@ RETENTION = timedelta(days=30)
 ESTIMATE_INDEXES = (IndexModel([("at", DESCENDING)], name="by_time"),)
 
 Document = dict[str, Any]
-ObservationsByKey = Mapping[EstimateKey, Sequence[Observation]]
 
 log = logging.getLogger(__name__)
 
@@ -185,6 +184,9 @@ def _get_or_add(
 
 def _estimate_prompt_tokens(planned: PlannedCall) -> int:
     return -(-planned.prompt_characters // CHARACTERS_PER_TOKEN)
+
+
+ObservationsByKey = Mapping[EstimateKey, Sequence[Observation]]
 
 
 class EstimateStore:

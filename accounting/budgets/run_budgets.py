@@ -163,8 +163,8 @@ class RunBudgets:
         model = f"{planned.provider}/{planned.model}"
         if effective.is_enforced and not self._service.fails_open:
             raise BudgetExhaustedError(
-                f"no price is known for {model}, and the budget {effective.budget.id} counts USD; add a price for it to "
-                "`prices` in the models file"
+                f"no price is known for {model}, and the budget {effective.budget.id} counts USD; add a price for it "
+                "to `prices` in the models file"
             )
         self._service.log_missing_price(effective.budget, model)
         return False

@@ -23,8 +23,6 @@ from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
 from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 
-ShareCommand = tuple[BudgetWindow, ProcessShare, Pipeline]
-
 COLLECTION = "budget_windows"
 STORE_WITHIN_S = 5.0  # a command that takes longer is not waited for, and not carried out later
 
@@ -172,6 +170,9 @@ class WindowUsage:
     def has_room(self, limit: int) -> bool:
         """For somebody who has not begun yet. What is reserved may be left over, which is seen when it is settled."""
         return self.spent + self.reserved < limit
+
+
+ShareCommand = tuple[BudgetWindow, ProcessShare, Pipeline]
 
 
 class WindowStore:

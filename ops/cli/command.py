@@ -62,7 +62,7 @@ class DeferredCommand(click.Command):
     """Stands in a group for a command whose libraries take longer to import than the command to run."""
 
     def __init__(self, name: str, target: str, summary: str) -> None:
-        """`place`: module and attribute, as ops.cli.key_commands:keys. `first_words`: the first sentence of its help."""
+        """`target`: module and attribute, as ops.cli.key_commands:keys. `summary`: the first sentence of its help."""
         super().__init__(name, help=summary)
         self.target = target
 

@@ -42,7 +42,10 @@ APP_SELECTOR = 'app=~"$app"'
 # A budget for all apps or workflows together has an empty label.
 BUDGET_SELECTOR = 'app=~"$app|", workflow=~"$workflow|"'
 BUDGET_LABELS = "app, workflow, window, unit"
-BUDGET_SHARE = f"max by ({BUDGET_LABELS}) (unattended_budget_used{{{BUDGET_SELECTOR}}} / (unattended_budget_limit{{{BUDGET_SELECTOR}}} > 0))"
+BUDGET_SHARE = (
+    f"max by ({BUDGET_LABELS}) "
+    f"(unattended_budget_used{{{BUDGET_SELECTOR}}} / (unattended_budget_limit{{{BUDGET_SELECTOR}}} > 0))"
+)
 BUDGET_NAME = "{{app}} {{workflow}} {{window}}, {{unit}}"
 LEDGER_TEXT = "Out of the ledger, which has every call: the same numbers as `unattended usage`."
 

@@ -66,7 +66,8 @@ def _summary_panels() -> list[Panel]:
     )
     total = f"({store_increase(RUNS, where=APPS_SELECTOR)} or vector(0))"
     cost = f"{store_increase(COST, where=APPS_SELECTOR)} / ({store_increase(RUNS, where=APPS_SELECTOR)} > 0)"
-    turns = f"{increase('unattended_turns_total', where=WORKFLOW_SELECTOR)} / ({increase(f'{DURATION}_count', where=WORKFLOW_SELECTOR)} > 0)"
+    finished = increase(f"{DURATION}_count", where=WORKFLOW_SELECTOR)
+    turns = f"{increase('unattended_turns_total', where=WORKFLOW_SELECTOR)} / ({finished} > 0)"
     half, most = (quantile(share, DURATION, "", WORKFLOW_SELECTOR, over="$__range") for share in (0.5, 0.95))
     lasted = f"from the first start of a run to its end, with all waiting in between. {ALL_APPS_TEXT}"
     return [

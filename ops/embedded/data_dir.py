@@ -97,7 +97,8 @@ def check_format(path: Path) -> None:
         )
     if found > FORMAT:
         raise EmbeddedError(
-            f"{path} has format {found}, written by a newer unattended (this one knows {FORMAT}); upgrade, or {_OTHER_DIR_ADVICE}"
+            f"{path} has format {found}, written by a newer unattended (this one knows {FORMAT}); "
+            f"upgrade, or {_OTHER_DIR_ADVICE}"
         )
 
 

@@ -130,7 +130,8 @@ class EmbeddedServer:
         if "address already in use" in log_text.lower():
             return PortTakenError(log_text)
         return EmbeddedError(
-            f"{self.spec.name} did not start ({end_text}: {last_error_line(log_text)}); see {self.spec.log}; {self.spec.advice}"
+            f"{self.spec.name} did not start ({end_text}: {last_error_line(log_text)}); "
+            f"see {self.spec.log}; {self.spec.advice}"
         )
 
 

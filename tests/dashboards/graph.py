@@ -100,7 +100,8 @@ def _grid(panel: Mapping[str, Any], scale: Scale) -> str:
         y = scale.y(value)
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{scale.width - RIGHT}"/>')
         parts.append(
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(format_value(round(value, 9), unit))}</text>'
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{escape(format_value(round(value, 9), unit))}</text>"
         )
         value += step
     every = next(each for each in _SPANS_S[2:] if (scale.end - scale.start) / each <= scale.width / 90)

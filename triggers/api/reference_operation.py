@@ -124,4 +124,5 @@ def _responses_html(operation: Operation, schemas: Schemas) -> Iterator[str]:
     head = '<tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">When</th></tr>'
     yield f'<h4>Answers</h4><div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
     if told:
-        yield f"<details><summary>Fields of the answer</summary>{_fields_table('Answer', list(told.values()))}</details>"
+        table = _fields_table("Answer", list(told.values()))
+        yield f"<details><summary>Fields of the answer</summary>{table}</details>"

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 MAX_EVENT_ID_LENGTH = 200
 PAUSED_RETRY_AFTER_S = 60
 STORE_TIMEOUT_S = 8.0  # GitHub hangs up after 10
-ResultT = TypeVar("Computed")
+ResultT = TypeVar("ResultT")
 EXPRESSIONS_FAILED = "the trigger's expressions cannot be computed from this body"
 
 

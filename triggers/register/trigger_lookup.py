@@ -24,7 +24,7 @@ CACHE_TTL_S = 1.0
 MAX_CACHED = 10_000
 STORE_TIMEOUT_S = 8.0  # GitHub hangs up after 10
 
-SpecT = TypeVar("Called", WebhookSpec, FormSpec)
+SpecT = TypeVar("SpecT", WebhookSpec, FormSpec)
 
 
 @dataclass(frozen=True, slots=True)

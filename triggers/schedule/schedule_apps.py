@@ -25,7 +25,7 @@ MAX_REMEMBERED_APPS = 100_000  # names, to tell which came before; beyond that t
 READ_TIMEOUT_MS = 20_000
 
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
-ItemT = TypeVar("Each")
+ItemT = TypeVar("ItemT")
 
 
 class AppsUnreadableError(Exception):

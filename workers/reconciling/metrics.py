@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from accounting.ledger import ledger_retention as ledger_retention
+from accounting.ledger import ledger_retention
 from accounting.totals import roll_up
 from workers.reconciling import reclaim, republish, retention
 from workers.store.run import HoldKind

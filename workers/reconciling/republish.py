@@ -56,7 +56,7 @@ NOT_CLAIMED = Question(
 
 
 class Tickets(Protocol):
-    async def waiting(self) -> int | None:
+    async def count_waiting(self) -> int | None:
         """How many wake-ups wait for a worker; None while the broker does not answer."""
 
 
@@ -97,7 +97,7 @@ class Republish:
     async def _replace_lost(self, counts: Counter[str]) -> None:
         if await self._runs.find_one(NOT_CLAIMED.query, {"_id": 1}, hint=NOT_CLAIMED.index) is None:
             return
-        waiting = await self._tickets.waiting()
+        waiting = await self._tickets.count_waiting()
         if waiting is None:
             return  # who cannot be asked cannot be told either
         ready = await self._runs.count_documents({"lane": {"$gte": ""}}, limit=ENOUGH, hint="by_lane")

@@ -26,7 +26,7 @@ class BrokerTickets:
         self._asking: asyncio.Future[int | None] | None = None
         self._silent = False
 
-    async def waiting(self) -> int | None:
+    async def count_waiting(self) -> int | None:
         """With those that are about to be sent. Some may be counted twice, being sent meanwhile: then the next pass
         sees more clearly."""
         unsent = self._wakeups.count_unsent()

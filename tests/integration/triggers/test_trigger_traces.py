@@ -7,7 +7,7 @@ from ulid import ULID
 
 from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from tests.unit.workers.tracing.span_bench import span_bench as span_bench
+from tests.unit.workers.tracing.span_bench import span_bench
 from triggers.acceptance import Acceptance
 from workers.control.replaying import replay
 from workers.store.ownership import Ownership

@@ -77,7 +77,7 @@ def answer(value: Any, **options: Any) -> ExternalAnswer:
 
 
 def text(body: bytes, kind: str = "text/plain") -> ExternalAnswer:
-    return ExternalAnswer(response_body, headers={"content-type": kind})
+    return ExternalAnswer(body, headers={"content-type": kind})
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ async def test_an_answer_that_gives_the_secret_back_is_refused(body: bytes, capl
     bearer = Authorization("bearer", "env:KEY")
 
     with pytest.raises(NoValueError) as caught:
-        await read(ExternalAnswer(response_body), authorization=bearer, select="other || `1`")
+        await read(ExternalAnswer(body), authorization=bearer, select="other || `1`")
 
     assert str(caught.value) == "its answer holds the secret that it was asked with"
     assert SECRET not in caplog.text

@@ -187,7 +187,8 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
         f"A condition or an expression has at most {routing_conditions.MAX_LENGTH:,} characters",
         f"An expression of a trigger has at most {jmespath_problems.MAX_DEPTH} levels",
         f"a pattern {MAX_PATTERN_LENGTH:,}; it sees {MAX_MATCHED_LENGTH:,} characters",
-        f"of more than {storable_values.MAX_BYTES // megabyte} MB the first {storable_values.MAX_TEXT_CHARACTERS:,} characters",
+        f"of more than {storable_values.MAX_BYTES // megabyte} MB the first "
+        f"{storable_values.MAX_TEXT_CHARACTERS:,} characters",
         f"| `max_turns` | {limits.max_turns} |",
         f"| `wall_clock_s` | {limits.wall_clock_s:g} |",
         f"| `model_calls` | {limits.model_calls} |",

@@ -14,16 +14,16 @@ WELL = ConsumerStatus(is_connected=True, since_tick_s=1.0, since_answer_s=0.5, s
 
 def test_one_that_ticks_and_is_answered_consumes() -> None:
     assert find_problems(WELL) == []
-    assert find_problems(replace(WELL, ticked_s=None, answered_s=None)) == []  # a transport that tells neither
+    assert find_problems(replace(WELL, since_tick_s=None, since_answer_s=None)) == []  # a transport that tells neither
 
 
 @pytest.mark.parametrize(
     ("changed", "word"),
     [
-        ({"connected": False}, "not connected"),
-        ({"ticked_s": 16.0}, "stood still for 16 s"),
-        ({"answered_s": 11.0}, "has not answered the consumer for 11 s"),
-        ({"took_s": 16.0}, "takes nothing from a queue that waits, for 16 s"),
+        ({"is_connected": False}, "not connected"),
+        ({"since_tick_s": 16.0}, "stood still for 16 s"),
+        ({"since_answer_s": 11.0}, "has not answered the consumer for 11 s"),
+        ({"since_take_s": 16.0}, "takes nothing from a queue that waits, for 16 s"),
     ],
 )
 def test_each_sign_alone_is_enough(changed: dict[str, Any], word: str) -> None:
@@ -34,8 +34,8 @@ def test_each_sign_alone_is_enough(changed: dict[str, Any], word: str) -> None:
 
 
 def test_a_thread_that_waits_for_a_broker_is_not_stuck() -> None:
-    assert find_stuck_problems(replace(WELL, connected=False, ticked_s=1_000.0)) == ()
-    assert find_stuck_problems(replace(WELL, ticked_s=1_000.0))
+    assert find_stuck_problems(replace(WELL, is_connected=False, since_tick_s=1_000.0)) == ()
+    assert find_stuck_problems(replace(WELL, since_tick_s=1_000.0))
 
 
 class Consumer:

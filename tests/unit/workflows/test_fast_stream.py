@@ -39,8 +39,8 @@ from ag2.utils import CONTEXT_OPTION_NAME
 from workflows.chat.model_call.fast_stream import FastStream, _DirectCall
 
 UPGRADE = (
-    "AG2 is another one than workflows/chat/model_call/fast_stream.py was written for: read ag2/stream.py, make FastStream fit "
-    "what its docstring says it relies on, or let it be MemoryStream itself: slower, and right"
+    "AG2 is another one than workflows/chat/model_call/fast_stream.py was written for: read ag2/stream.py, make "
+    "FastStream fit what its docstring says it relies on, or let it be MemoryStream itself: slower, and right"
 )
 _CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}|subtask-[0-9a-f]{8}")
 

@@ -55,7 +55,7 @@ _VALUE_PROMPT = _PROMPT.replace("one JSON object", "one JSON value")
 
 
 class OutputSchema(ResponseProto[str]):
-    """AG2 passes it on; answers are read by `workflows.chat.model_call.structured_replies`, which gives a second chance."""
+    """AG2 passes it on; `workflows.chat.model_call.structured_replies` reads answers and gives a second chance."""
 
     def __init__(self, models: Mapping[str, OutputModel], root: str, provider: ModelProvider) -> None:
         model = models[root]

@@ -2,7 +2,8 @@
 
 Before an agent replies its pre-scope rules are asked; a match skips the reply. After the reply the other
 conditions are asked in file order, then the last rule without one. An `ag2_network` package asks all of its
-rules in strict file order. What a model judges is offered to it during the reply: see `workflows.chat.routing.transfers`.
+rules in strict file order. A condition judged by a model is offered to it during the reply: see
+`workflows.chat.routing.transfers`.
 """
 
 from collections.abc import Mapping, Sequence

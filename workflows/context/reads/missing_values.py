@@ -46,4 +46,4 @@ def raise_for_missing(missing: Iterable[MissingValue], *, run_id: str) -> None:
             log.warning("context_value_missing", extra=extra)
     if needed:
         text = "; ".join(map(str, needed))
-        raise ContextUnavailableError(text) if all(each.passing for each in needed) else ContextError(text)
+        raise ContextUnavailableError(text) if all(each.is_transient for each in needed) else ContextError(text)

@@ -28,7 +28,8 @@ def check_triggers(package: Package, findings: Findings) -> None:
         supplied = frozenset(_supplied_names(spec))
         missing = tuple(name for name in required if name not in supplied)
         if missing:
-            message = f"{spec.name} never supplies {join_names(missing)}, which every run needs: its runs fail; add to `input`"
+            names = join_names(missing)
+            message = f"{spec.name} never supplies {names}, which every run needs: its runs fail; add to `input`"
             findings.add("warning", "missing_input", file, place, message)
         _check_answers(spec, package, findings, file, f"{place}.ui_responses")
 

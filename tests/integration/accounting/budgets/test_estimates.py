@@ -159,8 +159,8 @@ async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
     monkeypatch.setattr(estimates, "STORE_WITHIN_S", 0.3)
     nowhere: AsyncMongoClient[Any] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
     process = await open_process(store)
-    estimates = process.keeper._estimate_store
-    there, estimates._estimates = estimates._estimates, nowhere["nowhere"][ESTIMATES]
+    estimate_store = process.keeper._estimate_store
+    there, estimate_store._estimates = estimate_store._estimates, nowhere["nowhere"][ESTIMATES]
     await process.keeper.shared_estimates.load()
     assert "budget_estimates_not_read" in caplog.text
 
@@ -168,7 +168,7 @@ async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
     await process.keeper.shared_estimates.flush()
     assert (reserved_amount(process), process.keeper.estimates.has_unsaved) == (TOKENS, True)
 
-    estimates._estimates = there
+    estimate_store._estimates = there
     await process.close()
     assert len(await calls_of(store, WRITER)) == 1
     await nowhere.close()

@@ -1,4 +1,4 @@
-"""The ways that a pattern opens where no rule applies: who may be next by it, as `workflows.chat.routing.next_speaker` decides."""
+"""The next speakers that a pattern allows where no rule applies, as `workflows.chat.routing.next_speaker` decides."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
