@@ -32,29 +32,29 @@ def _unsent(settings: Settings) -> BrokerTickets:
 
 async def test_what_was_sent_waits_until_it_is_taken_or_lost(stage: Stage) -> None:
     tickets = BrokerTickets(stage.app, stage.wakeups)
-    assert await tickets.waiting() == 0
+    assert await tickets.count_waiting() == 0
 
     for number in range(3):
         stage.wakeups.send(f"run_{number}")
-    waiting = await tickets.waiting()
+    waiting = await tickets.count_waiting()
     assert waiting is not None  # on their way, maybe seen there and again in the broker
     assert 3 <= waiting <= 6
     await stage.wakeups.wait_until_published()
-    assert await tickets.waiting() == 3
+    assert await tickets.count_waiting() == 3
 
     with stage.app.connection_for_write() as connection:
         connection.default_channel.queue_purge(stage.settings.queue)
-    assert await tickets.waiting() == 0
+    assert await tickets.count_waiting() == 0
 
 
 async def test_a_redis_that_refuses_is_known_to_be_silent(settings: Settings) -> None:
-    assert await _unsent(replace(settings, redis_url="redis://127.0.0.1:1/0")).waiting() is None
+    assert await _unsent(replace(settings, redis_url="redis://127.0.0.1:1/0")).count_waiting() is None
 
 
 async def test_a_frozen_redis_delays_no_call_for_long(silent_redis: Settings) -> None:
     tickets = _unsent(silent_redis)
 
     began = time.monotonic()
-    assert await tickets.waiting() is None
+    assert await tickets.count_waiting() is None
 
     assert time.monotonic() - began < 4
