@@ -88,7 +88,7 @@ def _glance() -> list[Panel]:
         stat_of(106, "Last good repair pass", repaired, SINCE_REPAIRED_S, unit="s")
         .decimals(0)
         .thresholds(bad_from(30, 60))
-        .links([runbook("Nobody reconciles")]),
+        .links([runbook("No scheduler reconciles")]),
     ]
 
 
@@ -215,7 +215,7 @@ def _repairs() -> list[Panel]:
         .with_target(query(quantile(0.95, passed), "95 %", ref="B")),
         graph(134, "Failed steps of repair passes", faults, unit=PER_SECOND, width=12)
         .with_target(query(rate("unattended_reconcile_faults_total", "step"), "{{step}}"))
-        .links([runbook("Nobody reconciles")]),
+        .links([runbook("No scheduler reconciles")]),
     ]
 
 
