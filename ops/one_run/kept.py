@@ -7,7 +7,7 @@ from typing import Any
 
 from accounting.usage import ModelCall
 from ops.one_run.plan import Plan
-from workers.steps.turn_record import stored
+from workers.steps.turn_record import turn_document
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
@@ -29,7 +29,7 @@ class Kept:
         self.calls.append(call)
 
     def commit(self, plan: Plan, turn: Turn, checkpoint: Checkpoint) -> Mapping[str, Any]:
-        document, state = stored(turn, checkpoint)
+        document, state = turn_document(turn, checkpoint)
         document["errors"] = plan.around.redactor.data(document["errors"])
         self.writes.extend(
             writes_of_turn(

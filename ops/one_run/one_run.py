@@ -18,7 +18,7 @@ from ops.one_run.report import RunReport, call_report, turn_report, write_report
 from ops.one_run.request import Watch
 from workers.steps.failures import outcome_of
 from workers.steps.retry_policy import Finish, decide
-from workers.steps.turn_record import OwedAtSuccess, owed_at_success
+from workers.steps.turn_record import PendingWrites, writes_on_success
 from workers.store.run import RunState
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.agents import BuiltPackage
@@ -164,17 +164,17 @@ class OneRun:
         succeeded = self._state is RunState.SUCCEEDED
         if succeeded:
             try:
-                owed_at_success(chat, before, self._plan.key_facts)
+                writes_on_success(chat, before, self._plan.key_facts)
             except WriteRefusedError as error:
                 return await close(chat, outcome_of(error, {}))
         closed = await close(chat, outcome)
         if succeeded:
-            owed = owed_at_success(chat, before, self._plan.key_facts)
+            owed = writes_on_success(chat, before, self._plan.key_facts)
             self._kept.writes.extend(owed.writes)
             self._note_states(owed)
         return closed
 
-    def _note_states(self, owed: OwedAtSuccess) -> None:
+    def _note_states(self, owed: PendingWrites) -> None:
         if owed.states:
             names = ", ".join(sorted(each.place.variable for each in owed.states))
             self._note(f"no state is kept here; a worker would keep {names} for later runs")

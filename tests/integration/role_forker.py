@@ -22,7 +22,7 @@ EAGER = (
     "triggers.role",
     "triggers.schedule.serve",
     "workers.process.worker",
-    "workers.run_loop",
+    "workers.process.wakeup_handler",
     "workers.serve",
 )
 

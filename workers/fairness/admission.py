@@ -23,8 +23,8 @@ from workers.fairness.caps import Caps
 from workers.fairness.held import Head, HeldRuns
 from workers.fairness.letting_go import LettingGo
 from workers.fairness.rates import Rates
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.ordering import order_key_of
-from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunState, labels
 from workers.store.run_store import RunStore
 from workers.waking import Wake
@@ -37,7 +37,7 @@ class Admission:
         self,
         caps: Caps,
         store: RunStore,
-        ownership: Ownership,
+        ownership: MongoRunRepository,
         wakeups: Wake,
         *,
         budgets: BudgetDoor | None = None,

@@ -6,7 +6,7 @@ from typing import Any
 
 from accounting.budgets.keeper import Keeper
 from accounting.usage import UsageTotals
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, Hold, HoldKind, RunState, labels
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
@@ -17,7 +17,7 @@ class BudgetDoor:
     def __init__(
         self,
         budgets: Keeper,
-        ownership: Ownership,
+        ownership: MongoRunRepository,
         on_refused: Callable[[Mapping[str, Any], RunState], None],
     ) -> None:
         self._budgets = budgets

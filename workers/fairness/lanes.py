@@ -27,7 +27,7 @@ from typing import Protocol
 from pymongo import ASCENDING, DESCENDING
 
 from workers.fairness.admission import Admission
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import ALONE, Claim
 from workers.store.run_store import RunStore
 
@@ -96,7 +96,7 @@ class Lanes:
     def __init__(
         self,
         store: RunStore,
-        ownership: Ownership,
+        ownership: MongoRunRepository,
         admission: Admission,
         stopping: Callable[[], bool],
         *,

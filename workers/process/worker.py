@@ -20,10 +20,9 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.holder import Holder
 from accounting.budgets.keeper import Keeper
-from accounting.grouped import Grouped
+from accounting.budgets.of_run import RunBudgets
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
-from accounting.totals.reading import totals_of_runs
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
 from workers.fairness.admission import Admission
@@ -40,13 +39,14 @@ from workers.process.package_builds import PackageBuilds
 from workers.process.watchdog import Watchdog, end_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
+from workers.steps.run_services import RunServices
 from workers.store.documents import Documents
 from workers.store.kept_states import KeptStates
-from workers.store.ownership import Ownership, found_within_s
+from workers.store.mongo_repository import MongoRunRepository, found_within_s
 from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
-from workflows.chat.agents import AgentShop, BuiltPackage
+from workflows.chat.agents import AgentShop
 from workflows.chat.forked_copies import in_each_copy
 from workflows.chat.models import Models
 from workflows.chat.tool_threads import ToolThreads
@@ -118,9 +118,28 @@ class WorkerProcess:
         self._opened.callback(self.heartbeat.stop)
         drops = (self.heartbeat.drop, self.alone.drop)
         self._opened.callback(in_each_copy(partial(drop_all, drops)))
+        self.services = self._services()
         self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=end_process)
         self.watchdog.start()
         self._opened.callback(self.watchdog.stop)
+
+    def _services(self) -> RunServices:
+        return RunServices(
+            repository=self.repository,
+            get_package=self._builds.get,
+            context_sources=self._context_sources,
+            ledger=self.ledger,
+            events=self.metrics,
+            lease=self.heartbeat,
+            shutdown=self,
+            redactor=self.redactor,
+            prices=self._prices,
+            open_budgets=partial(RunBudgets, self.budgets),
+            tracing=self.tracing,
+            max_attempts=self.settings.max_attempts,
+            lease_s=self.settings.lease_s,
+            verbose_debug=self.settings.verbose_debug,
+        )
 
     async def _open(self, prices: PriceTable) -> None:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)
@@ -128,24 +147,24 @@ class WorkerProcess:
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self._open_accounting(database, prices)
         states = KeptStates(database, keep=timedelta(days=self.settings.retention_days.ledger))
-        self.ownership = Ownership(
+        self.repository = MongoRunRepository(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions, states=states
         )
         self.wakeups = wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
         self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
-        self.alone = AloneProcesses(self.settings, self.store, self.ownership, self.metrics, places=self._places_alone)
+        self.alone = AloneProcesses(self.settings, self.store, self.repository, self.metrics, places=self._places_alone)
         self._opened.callback(self.alone.close)
         self.admission = Admission(
             self.settings.caps,
             self.store,
-            self.ownership,
+            self.repository,
             wakeups,
-            budgets=BudgetDoor(self.budgets, self.ownership, self.metrics.finished),
+            budgets=BudgetDoor(self.budgets, self.repository, self.metrics.finished),
             on_held=self.metrics.held,
             on_fenced=self.metrics.fenced,
         )
-        self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
+        self.lanes = Lanes(self.store, self.repository, self.admission, self.stopping, alone=self.alone)
         self._open_context_sources(database, states)
         self._open_package_databases(database)
         await self.store.ensure_indexes()
@@ -174,7 +193,7 @@ class WorkerProcess:
             allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret
         )
         self._opened.callback(lambda: self.submit(external.close()).result(timeout=5))
-        self.context_sources = ContextSources(
+        self._context_sources = ContextSources(
             environment=self.settings.context_environment(),
             production=self.settings.production,
             include_schema=self.settings.include_schema,
@@ -185,13 +204,12 @@ class WorkerProcess:
         )
 
     def _open_accounting(self, database: AsyncDatabase[dict[str, Any]], prices: PriceTable) -> None:
-        self.prices = prices
+        self._prices = prices
         holder, fails_open = Holder(), self.settings.budgets_fail == "open"
         self.budgets = Keeper(database, prices, holder, fails_open=fails_open)
         self._opened.callback(lambda: self.submit(self.budgets.close()).result(timeout=5))
         self.ledger = Ledger(database, prices, holder=lambda: holder.id, begins_closed=not fails_open)
         self._opened.callback(lambda: self.submit(self.ledger.drained(within_s=DRAINED_WITHIN_S)).result(timeout=5))
-        self.totals = Grouped(partial(totals_of_runs, database))
 
     def _learn(self, packages: Mapping[str, Package]) -> None:
         self.metrics.learn(packages)
@@ -202,9 +220,6 @@ class WorkerProcess:
 
     def _versions(self) -> Mapping[str, str]:
         return self._builds.versions()
-
-    async def built(self, workflow: str, *, version: str | None) -> BuiltPackage:
-        return await self._builds.get(workflow, version=version)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:

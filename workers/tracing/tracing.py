@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from workers.settings import Settings
+from workers.store.repository import LinkedRuns
 from workers.store.run import Accepted, Claim, RunRequest, RunState
-from workers.store.run_store import RunStore
 from workers.tracing.wanted import endpoint_of
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome
@@ -44,7 +44,7 @@ class Tracing(Protocol):
     def run(self, claim: Claim) -> AbstractContextManager[None]:
         """Around all that one owner does to a run."""
 
-    async def link(self, claim: Claim, store: RunStore) -> None:
+    async def link(self, claim: Claim, runs: LinkedRuns) -> None:
         """To the runs that this one follows or replays."""
 
     def chat(self, claim: Claim) -> Spans: ...
@@ -77,7 +77,7 @@ class NoTracing:
     def run(self, claim: Claim) -> AbstractContextManager[None]:  # noqa: ARG002 -- the protocol's
         return nullcontext()
 
-    async def link(self, claim: Claim, store: RunStore) -> None: ...
+    async def link(self, claim: Claim, runs: LinkedRuns) -> None: ...
 
     def chat(self, claim: Claim) -> Spans:  # noqa: ARG002 -- the protocol's
         return NO_SPANS

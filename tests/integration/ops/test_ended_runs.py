@@ -14,7 +14,7 @@ from ops.exporter.ended_runs import MARGIN, EndedRuns, RunLabels
 from workers.control.cancelling import discard
 from workers.control.replaying import replay
 from workers.reconciling.retention import PRUNED, ROLLUPS, Retention
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
@@ -69,7 +69,7 @@ async def ended(store: RunStore, number: int, at: datetime, **changes: Any) -> N
 
 async def parked(store: RunStore) -> str:
     run_id = (await store.insert(request(1))).run_id
-    ownership = Ownership(store, owner="w", lease_s=30)
+    ownership = MongoRunRepository(store, owner="w", lease_s=30)
     claim = await ownership.claim(run_id)
     assert claim is not None
     await ownership.finish(claim, RunState.PARKED, {"outcome": {"kind": "timeout", "reason": "slow", "error": None}})

@@ -10,7 +10,7 @@ from tests.integration.triggers.waiting import until
 from tests.unit.workers.tracing.span_bench import bench as span_bench
 from triggers.acceptance import Acceptance
 from workers.control.replaying import replay
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.tracing.ids import from_traceparent, ids_of
@@ -47,7 +47,7 @@ async def test_each_event_of_a_bunch_begins_a_trace_of_its_own(bench: Bench) -> 
 
 
 async def claimed(store: RunStore, run_id: str) -> Claim:
-    claim = await Ownership(store, owner="me", lease_s=30).claim(run_id)
+    claim = await MongoRunRepository(store, owner="me", lease_s=30).claim(run_id)
     assert claim is not None
     return claim
 

@@ -18,7 +18,7 @@ from workers.fairness.lanes import Lanes
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import TERMINAL, Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.documents import DocumentWrite
@@ -108,7 +108,7 @@ class Worker:
     def __init__(self, world: World, name: str, *, honest: bool = False) -> None:
         self.honest = honest
         self.world, self.store, self.dice = world, world.store, world.dice
-        self.ownership = Ownership(world.store, owner=name, lease_s=60)
+        self.ownership = MongoRunRepository(world.store, owner=name, lease_s=60)
         self.admission = Admission(
             CAPS, world.store, self.ownership, world, on_held=lambda _: None, on_fenced=lambda: None
         )

@@ -15,7 +15,7 @@ from workers.control.naming import whole_run_id
 from workers.control.replaying import ReplayOptions, replay, replays_of
 from workers.control.retrying import retry_now
 from workers.store.matching import Matching
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.together import together
@@ -40,8 +40,8 @@ async def queued(store: RunStore, event_id: str = "1", **fields: Any) -> str:
     return (await store.insert(RunRequest("acme", "Digest", event, **fields))).run_id
 
 
-def ownership(store: RunStore) -> Ownership:
-    return Ownership(store, owner="w", lease_s=30)
+def ownership(store: RunStore) -> MongoRunRepository:
+    return MongoRunRepository(store, owner="w", lease_s=30)
 
 
 async def claimed(store: RunStore, event_id: str = "1", **fields: Any) -> Claim:

@@ -13,7 +13,7 @@ from tests.integration.stage import Document, Stage, relay, until
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
 from workers.fairness.lanes import FIRST_OF_EACH, Lanes
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
@@ -112,7 +112,7 @@ class NoWakeups:
 
 
 def lanes_of(store: RunStore, owner: str) -> Lanes:
-    ownership = Ownership(store, owner=owner, lease_s=30)
+    ownership = MongoRunRepository(store, owner=owner, lease_s=30)
     admission = Admission(Caps(), store, ownership, NoWakeups(), on_held=lambda _: None, on_fenced=lambda: None)
     return Lanes(store, ownership, admission, lambda: False)
 
@@ -138,7 +138,7 @@ class Process:
     """What a worker process does with its tickets, without working."""
 
     def __init__(self, store: RunStore, owner: str, caps: Caps, tasks: asyncio.TaskGroup) -> None:
-        self.ownership = Ownership(store, owner=owner, lease_s=30)
+        self.ownership = MongoRunRepository(store, owner=owner, lease_s=30)
         self.admission = Admission(caps, store, self.ownership, self, on_held=lambda _: None, on_fenced=lambda: None)
         self.lanes = Lanes(store, self.ownership, self.admission, lambda: False)
         self.tasks = tasks

@@ -28,7 +28,7 @@ from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
 from workers.store.losses import MAX_LOSSES
 from workers.store.ordering import as_head, as_held
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
@@ -52,7 +52,7 @@ async def accepted(store: RunStore, *events: str, **more: Any) -> list[str]:
 
 
 async def claimed(store: RunStore, run_id: str) -> Claim:
-    claim = await Ownership(store, owner="w1", lease_s=60).claim(run_id)
+    claim = await MongoRunRepository(store, owner="w1", lease_s=60).claim(run_id)
     assert claim is not None
     return claim
 
@@ -60,7 +60,7 @@ async def claimed(store: RunStore, run_id: str) -> Claim:
 async def ended(store: RunStore, claim: Claim, state: RunState = RunState.SUCCEEDED) -> None:
     """As a worker that dies right after: nobody is let go."""
     question = {"question": {"number": 1, "kind": "message"}} if state is RunState.NEEDS_HUMAN else {}
-    await Ownership(store, owner="w1", lease_s=60).finish(claim, state, {**OUTCOME, **question})
+    await MongoRunRepository(store, owner="w1", lease_s=60).finish(claim, state, {**OUTCOME, **question})
 
 
 async def run_of(store: RunStore, run_id: str) -> Document:
@@ -93,7 +93,7 @@ async def test_only_the_first_of_a_key_may_start_and_the_others_wait_in_order(st
     assert set(await heads(store)) == {first.run_id, *(each.run_id for each in elsewhere)}
     held = await run_of(store, second.run_id)
     assert (held["hold"], held["held_by"], "lane" in held) == ("concurrency", "order:acme/doc", False)
-    assert await Ownership(store, owner="w1", lease_s=60).claim(second.run_id) is None
+    assert await MongoRunRepository(store, owner="w1", lease_s=60).claim(second.run_id) is None
 
 
 @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED, RunState.PARKED, RunState.NEEDS_HUMAN])
@@ -110,7 +110,7 @@ async def test_whatever_a_head_becomes_the_next_one_is_let_go(store: RunStore, s
 
 async def test_a_head_that_is_retried_or_handed_back_keeps_its_turn(store: RunStore) -> None:
     first, second = await accepted(store, "1", "2")
-    ownership = Ownership(store, owner="w1", lease_s=60)
+    ownership = MongoRunRepository(store, owner="w1", lease_s=60)
     for delay in (timedelta(0), timedelta(hours=1)):
         claim = await claimed(store, first)
         await ownership.requeue(claim, delay=delay, counts_as_attempt=True, reason="429")

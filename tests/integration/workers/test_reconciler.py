@@ -18,7 +18,7 @@ from workers.reconciling.reconciler import Reconciler
 from workers.reconciling.republish import NOT_CLAIMED, NOT_LISTED
 from workers.settings import Settings
 from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, WorkerLosses
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.together import together
@@ -71,7 +71,7 @@ async def _queued(store: RunStore, number: int = 0, **changes: Any) -> str:
 
 async def _abandoned(store: RunStore, **changes: Any) -> Claim:
     """A run whose worker died: claimed, and the lease ran out."""
-    claim = await Ownership(store, owner="dead", lease_s=30).claim(await _queued(store))
+    claim = await MongoRunRepository(store, owner="dead", lease_s=30).claim(await _queued(store))
     assert claim is not None
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"lease.until": PAST, **changes}})
     return claim
@@ -144,9 +144,9 @@ async def test_what_is_not_due_held_or_finished_is_left_alone(
 async def test_a_retry_whose_time_has_come_is_ready_and_gets_a_ticket(
     store: RunStore, reconciler: Reconciler, broker: Broker
 ) -> None:
-    claim = await Ownership(store, owner="w", lease_s=30).claim(await _queued(store))
+    claim = await MongoRunRepository(store, owner="w", lease_s=30).claim(await _queued(store))
     assert claim is not None
-    await Ownership(store, owner="w", lease_s=30).requeue(
+    await MongoRunRepository(store, owner="w", lease_s=30).requeue(
         claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429"
     )
     assert await reconciler.run_pass() == {}
@@ -191,7 +191,7 @@ async def test_runs_that_an_older_worker_left_in_their_lanes_are_taken_out(
 async def test_a_run_that_was_handed_back_is_published_at_once(
     store: RunStore, reconciler: Reconciler, broker: Broker
 ) -> None:
-    ownership = Ownership(store, owner="w", lease_s=30)
+    ownership = MongoRunRepository(store, owner="w", lease_s=30)
     claim = await ownership.claim(await _queued(store))
     assert claim is not None
     await ownership.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="stopping")
@@ -285,13 +285,13 @@ async def test_a_run_of_a_dead_worker_is_queued_and_published_and_its_next_token
     assert await reconciler.run_pass() == {"reclaim": {"queued": 1}, "republish": {"given_back": 1}}
 
     assert broker.run_ids == [dead.run_id]
-    claim = await Ownership(store, owner="next", lease_s=30).claim(dead.run_id)
+    claim = await MongoRunRepository(store, owner="next", lease_s=30).claim(dead.run_id)
     assert claim is not None
     assert claim.token > dead.token
     assert claim.attempt == 1
     assert claim.document["worker_losses"] == 1
     with pytest.raises(LeaseLostError):
-        await Ownership(store, owner="dead", lease_s=30).pin_package(dead, "stale")
+        await MongoRunRepository(store, owner="dead", lease_s=30).pin_package(dead, "stale")
 
 
 async def test_a_run_that_loses_workers_for_ever_is_parked_with_the_reason_and_what_it_used(
@@ -390,7 +390,7 @@ async def test_a_run_that_lost_two_workers_is_in_the_lane_of_those_that_run_alon
 async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore) -> None:
     """As the worker charges them that has seen the process end."""
     run_id = await _queued(store, lane="alone!acme", worker_losses=2)
-    ownership, losses = Ownership(store, owner="here", lease_s=30), WorkerLosses(store)
+    ownership, losses = MongoRunRepository(store, owner="here", lease_s=30), WorkerLosses(store)
     states = []
     for number in range(1, MAX_LOSSES_ALONE + 1):
         claim = await ownership.claim_first("alone!acme")
@@ -414,7 +414,7 @@ async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore
 
 
 async def test_a_live_lease_is_left_alone(store: RunStore, reconciler: Reconciler) -> None:
-    claim = await Ownership(store, owner="alive", lease_s=30).claim(await _queued(store))
+    claim = await MongoRunRepository(store, owner="alive", lease_s=30).claim(await _queued(store))
     assert claim is not None
 
     assert await reconciler.run_pass() == {}

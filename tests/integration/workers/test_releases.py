@@ -18,7 +18,7 @@ from workers.fairness.letting_go import LettingGo
 from workers.fairness.rates import Rates
 from workers.fairness.releases import MAX_RELEASED, Releases
 from workers.settings import Settings
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, HoldKind
 from workers.store.run_store import RunStore, connect
 
@@ -156,7 +156,7 @@ async def test_a_rate_without_starts_keeps_its_runs_where_they_are(store: RunSto
 async def test_a_run_that_waits_for_two_limits_gets_its_turn_at_the_one_that_others_wait_for(store: RunStore) -> None:
     """The workflow is always full of others: whenever the app has room the workflow has none."""
     caps = parse_caps("app:a=1,workflow:Relay=1")
-    door = Admission(caps, store, Ownership(store, owner="w", lease_s=30), Sent(), **TOLD)
+    door = Admission(caps, store, MongoRunRepository(store, owner="w", lease_s=30), Sent(), **TOLD)
     runs_there, runs_here = (await flood(store, ["b"])), (await flood(store, ["a"], workflow="Other"))
     there, here = [await claimed(store, run_id) for run_id in (*runs_there, *runs_here)]
     [waits] = await hold(store, "app:a", ["a"])
@@ -208,7 +208,7 @@ async def test_a_run_that_has_started_waits_for_no_rate(store: RunStore) -> None
 async def test_a_run_that_is_held_at_its_first_claim_is_pinned_by_the_next(store: RunStore) -> None:
     await flood(store, ["acme"], state="running")
     [run_id] = await flood(store, ["acme"])
-    ownership = Ownership(store, owner="w", lease_s=30, versions=lambda: {"Relay": "v1", "Other": "v9"})
+    ownership = MongoRunRepository(store, owner="w", lease_s=30, versions=lambda: {"Relay": "v1", "Other": "v9"})
     door = Admission(parse_caps("app=1"), store, ownership, Sent(), **TOLD)
     claim = await ownership.claim(run_id)
     assert claim is not None
@@ -254,7 +254,7 @@ async def test_who_comes_does_not_take_the_place_of_who_was_let_go(store: RunSto
 
 
 async def claimed(store: RunStore, run_id: str) -> Claim:
-    claim = await Ownership(store, owner="w", lease_s=30).claim(run_id)
+    claim = await MongoRunRepository(store, owner="w", lease_s=30).claim(run_id)
     assert claim is not None
     return claim
 
@@ -264,7 +264,7 @@ def admission(store: RunStore, caps: str, noted: list[HoldKind] | None = None) -
     return Admission(
         parse_caps(caps),
         store,
-        Ownership(store, owner="w", lease_s=30),
+        MongoRunRepository(store, owner="w", lease_s=30),
         Sent(),
         on_held=seen.append,
         on_fenced=lambda: None,
@@ -349,7 +349,7 @@ async def test_who_comes_later_waits_behind_those_that_a_rate_holds(store: RunSt
 
 
 async def test_a_rate_counts_starts_and_not_attempts(store: RunStore) -> None:
-    door, ownership = admission(store, "rate=1/h"), Ownership(store, owner="w", lease_s=30)
+    door, ownership = admission(store, "rate=1/h"), MongoRunRepository(store, owner="w", lease_s=30)
     first, second = await flood(store, ["acme", "acme"])
     claim = await claimed(store, first)
     assert await door.admitted(claim)
@@ -379,7 +379,12 @@ async def test_side_by_side_a_rate_gives_no_start_twice(store: RunStore) -> None
 async def test_a_run_that_leaves_is_followed_by_one_of_each_of_its_limits(store: RunStore) -> None:
     caps, sent = parse_caps("app=1,workflow:Relay=1"), Sent()
     door = Admission(
-        caps, store, Ownership(store, owner="w", lease_s=30), sent, on_held=lambda _: None, on_fenced=lambda: None
+        caps,
+        store,
+        MongoRunRepository(store, owner="w", lease_s=30),
+        sent,
+        on_held=lambda _: None,
+        on_fenced=lambda: None,
     )
     [leaving] = await flood(store, ["acme"])
     claim = await claimed(store, leaving)

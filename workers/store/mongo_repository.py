@@ -1,4 +1,4 @@
-"""Ownership: claim a run, keep it, write to it, let go of it. Every write here carries the fencing token.
+"""The run repository in MongoDB: every write of an owner carries the fencing token of its claim.
 
 1. `claim` makes a queued run ours for the length of a lease and gives us a token higher than any before.
 2. `commit_turn` first writes the turn, then moves the run on. The run document is the commit point: a turn
@@ -10,8 +10,9 @@
 Lease times are the database's clock ($$NOW): workers' clocks may differ, one server's does not.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +21,8 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
 from accounting.grouped import Grouped, each_written
-from accounting.totals.reading import run_totals
+from accounting.totals.reading import run_totals, totals_of_runs
+from accounting.usage import UsageTotals
 from workers.landmarks import passed
 from workers.store.documents import Documents
 from workers.store.kept_states import KeptStates
@@ -73,7 +75,7 @@ def version_by_workflow(versions: Mapping[str, str]) -> Document | None:
     return {"$switch": {"branches": known, "default": None}}
 
 
-class Ownership:
+class MongoRunRepository:
     def __init__(
         self,
         store: RunStore,
@@ -92,6 +94,7 @@ class Ownership:
         )
         self._states = states or KeptStates(store.database)
         self._turns = Grouped(self._write_turns)
+        self._usage = Grouped(partial(totals_of_runs, store.database))
         self._owner = owner
         self._lease_s = lease_s
 
@@ -247,6 +250,23 @@ class Ownership:
             "last_requeue": {"reason": literal(reason), "at": "$$NOW"},
         }
         return await self._give_up(claim, RunState.QUEUED, queued)
+
+    async def find(self, run_id: str, *, app_id: str | None = None) -> Document | None:
+        return await self._store.find(run_id, app_id=app_id)
+
+    async def find_linked(self, run_ids: Collection[str]) -> Sequence[Document]:
+        """Returns the trace and the newest token of each run that exists."""
+        found = self._store.runs.find({"_id": {"$in": list(run_ids)}}, {"traceparent": 1, "lease.token": 1})
+        return await found.to_list(None)
+
+    async def committed_turns(self, run_id: str, *, up_to: int) -> Sequence[Document]:
+        return await self._store.committed_turns(run_id, up_to=up_to)
+
+    async def open_turn(self, run_id: str, *, number: int) -> Document | None:
+        return await self._store.open_turn(run_id, number=number)
+
+    async def usage_totals(self, run_id: str) -> UsageTotals:
+        return await self._usage.do(run_id)
 
     async def _give_up(self, claim: Claim, state: RunState, left: Document) -> RunState:
         """A run that somebody has asked to cancel ends instead, and says what it used up to here."""

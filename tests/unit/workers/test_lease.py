@@ -1,9 +1,9 @@
-"""What a run's task hears of a cancellation that is over."""
+"""The cancellation count of a task that goes on with another run."""
 
 import asyncio
 import contextlib
 
-from workers.run_loop import heard
+from workers.steps.lease import clear_cancellation
 
 
 async def test_what_a_library_has_swallowed_does_not_make_the_next_run_look_cancelled() -> None:
@@ -15,7 +15,7 @@ async def test_what_a_library_has_swallowed_does_not_make_the_next_run_look_canc
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
         before = task.cancelling()
-        heard()
+        clear_cancellation()
         return before, task.cancelling()
 
     assert await asyncio.create_task(swallowing()) == (2, 0)
