@@ -26,7 +26,7 @@ from accounting.usage import UsageTotals
 from workers.landmarks import passed
 from workers.store.documents import Documents
 from workers.store.kept_states import KeptStates
-from workers.store.run import ALONE, AT_REST, Claim, Hold, LeaseLostError, RunState
+from workers.store.run import ALONE, AT_REST, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import (
     ENDED_IF_CANCELLED,
     LET_GO,
@@ -84,9 +84,12 @@ class MongoRunRepository:
         lease_s: int,
         versions: Callable[[], Mapping[str, str]] = dict,
         states: KeptStates | None = None,
+        run_format: int = RUN_FORMAT,
     ) -> None:
         """`versions` are those of the packages as this process has them now: a run is pinned by its first claim.
-        `states` keeps what a run that succeeds leaves to later ones."""
+        `states` keeps what a run that succeeds leaves to later ones. `run_format`: runs of a newer one are left to
+        newer workers."""
+        self._format = run_format
         self._store = store
         self._versions = versions
         self._documents = Documents(
@@ -131,9 +134,10 @@ class MongoRunRepository:
             "package_version": {"$ifNull": ["$package_version", version_by_workflow(self._versions())]},
             "claimed_at": "$$NOW",
             "started_at": {"$ifNull": ["$started_at", "$$NOW"]},
+            "format": {"$max": ["$format", self._format]},
         }
         document = await self._store.runs.find_one_and_update(
-            claimable,
+            {**claimable, "format": {"$not": {"$gt": self._format}}},  # or none: runs of an older version
             [{"$set": taken}],
             sort=sort,
             hint="by_lane" if sort else None,  # else a plan might be kept that sorts the backlog
