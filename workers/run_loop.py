@@ -1,6 +1,6 @@
 """The engine: the main path of a run, as a list of steps, the same for workers, `unattended run` and tests."""
 
-from workers.steps.execution import Ending, RunExecution
+from workers.steps.execution import RunExecution
 from workers.steps.failures import failure_as_outcome
 from workers.steps.finalize import finalize
 from workers.steps.lease import under_lease
@@ -11,12 +11,12 @@ from workers.steps.turns import chat_time, take_turns
 from workers.store.run import Claim
 
 
-async def execute(claim: Claim, services: RunServices) -> Ending | None:
+async def execute(claim: Claim, services: RunServices) -> RunExecution:
     """claim → load package → load context → resume transcript → take turns → outcome → release
 
     A turn asks, records usage, derives and routes (`workflows.chat.conversation`); its checkpoint is written here.
-    Whatever fails becomes the outcome, and the last step releases the run in a state that says so. Returns the ending
-    that was written; None when the run was cut off, and handed back, or belongs to another owner.
+    Whatever fails becomes the outcome, and the last step releases the run in a state that says so. It has no
+    `released` ending when it was cut off, and handed back, or belongs to another owner.
     """
     run = RunExecution(claim, services)
     async with under_lease(run):
@@ -28,4 +28,4 @@ async def execute(claim: Claim, services: RunServices) -> Ending | None:
             await take_turns(run)
         await finalize(run)
         await release(run)
-    return run.released
+    return run

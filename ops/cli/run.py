@@ -19,8 +19,8 @@ from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
 
 if TYPE_CHECKING:
-    from ops.one_run.report import RunReport
-    from ops.one_run.request import Request
+    from workers.local_run.report import RunReport
+    from workers.local_run.request import Request
 
 SAID_NO, WRONG_USE, INTERRUPTED = 1, 2, 130
 _FILE = click.Path(path_type=Path)
@@ -61,7 +61,7 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **given: Any) -> No
     With --script no key is needed. Its file has an entry for each call of an agent's model:
       answers: {Clerk: [{text: REFUND}], Writer: [{text: Dear customer.}]}
     """
-    from ops.one_run.request import NotStartedError, WrongUseError
+    from workers.local_run.request import NotStartedError, WrongUseError
 
     try:
         raise SystemExit(_run(workflow, given, as_json=as_json, verbose=verbose))
@@ -74,10 +74,10 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **given: Any) -> No
 
 
 def _run(workflow: str, given: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
-    from ops.one_run.chosen import chosen_package
-    from ops.one_run.live_view import LiveView
-    from ops.one_run.request import NobodyWatches
-    from ops.one_run.run import one_run, with_flags
+    from ops.cli.live_view import LiveView
+    from workers.local_run.chosen import chosen_package
+    from workers.local_run.request import NobodyWatches
+    from workers.local_run.run import open_local_run, with_flags
 
     request = _request(given)
     settings = with_flags(load_settings(models=given["models"]), production=given["production"])
@@ -87,7 +87,7 @@ def _run(workflow: str, given: dict[str, Any], *, as_json: bool, verbose: bool) 
 
     async def work(out: TextIO) -> None:
         view = NobodyWatches(_note) if as_json else LiveView(out, note=_note, verbose=verbose)
-        async with one_run(package, request, settings, watch=view, redactor=redactor) as run:
+        async with open_local_run(package, request, settings, watch=view, redactor=redactor) as run:
             try:
                 await run.work()
             finally:  # also of a run that was cut off
@@ -108,7 +108,7 @@ def _run(workflow: str, given: dict[str, Any], *, as_json: bool, verbose: bool) 
 
 
 def _request(given: dict[str, Any]) -> "Request":
-    from ops.one_run.request import Request, WrongUseError
+    from workers.local_run.request import Request, WrongUseError
 
     if given["script"] is not None and given["models"] is not None:
         raise WrongUseError("--script answers for every model; leave --models out")
@@ -154,7 +154,7 @@ def _configure_logging(settings: Settings, redactor: Redactor, *, verbose: bool)
     configure_logging(role="run", log_format=settings.log_format, log_level=settings.log_level if asked else "warning")
     hide_in_logs(redactor)
     if settings.verbose_debug and not asked:
-        logging.getLogger("ops.one_run.context_log").setLevel(logging.INFO)
+        logging.getLogger("workers.steps.context_log").setLevel(logging.INFO)
     if not (asked or verbose):
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: record.levelno >= logging.ERROR or not record.exc_info)

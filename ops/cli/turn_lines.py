@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ops.cli.verdicts import printable
 
 if TYPE_CHECKING:
-    from ops.one_run.report import TurnReport
+    from workers.local_run.report import TurnReport
 
 MAX_VALUE = 200
 GOOD, BAD, DIM = "green", "red", "dim"

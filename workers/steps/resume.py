@@ -48,7 +48,7 @@ async def load_run_context(run: RunExecution) -> None:
         recompute(package, values, chat.suppressed)  # of what may just have been purged
     take_out(values, chat.suppressed, services.redactor, fixed=facts.base_values())
     chat.context = values
-    if sources.include_schema:
+    if sources.include_schema and services.refresh_context:
         keys = key_facts_of(package, run.claim)
         readers = Readers(facts.app_id, keys, sources.read_document, sources.read_external)
         chat.read_again = partial(read_again, readers, run_id=run.claim.run_id)

@@ -125,20 +125,41 @@ class NoBudgets:
         del call
 
 
+class NoEvents:
+    """Counts nothing; a subclass notices one event of them."""
+
+    def started(self, run: Mapping[str, Any]) -> None: ...
+
+    def turn(self, workflow: str, turn: Turn) -> None: ...
+
+    def model_call(self, workflow: str, call: ModelCall) -> None: ...
+
+    def tool_call(self, workflow: str, tool: str, seconds: float, failed: bool) -> None: ...
+
+    def retried(self, workflow: str, reason: OutcomeKind) -> None: ...
+
+    def held(self, kind: HoldKind) -> None: ...
+
+    def finished(self, run: Mapping[str, Any], state: RunState) -> None: ...
+
+    def fenced(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunServices:
     repository: RunRepository
     get_package: GetPackage
     context_sources: ContextSources
     ledger: UsageLedger
-    events: RunEvents
     lease: LeaseRenewal
     shutdown: Shutdown
+    events: RunEvents = field(default_factory=NoEvents)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
     prices: PriceTable = field(default_factory=PriceTable)
     open_budgets: OpenBudgets = NoBudgets
     tracing: Tracing = NO_TRACING
     load_context: LoadContext = load_context
+    refresh_context: bool = True  # reads variables again before the turns of agents that see them
     random: Callable[[], float] = random.random
     max_attempts: int = 5
     lease_s: float = 30.0

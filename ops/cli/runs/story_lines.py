@@ -8,8 +8,8 @@ from ops.cli.runs.lines import clock, held_by, lasting
 from ops.cli.runs.question_lines import answer_lines, answering_command, question_lines
 from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, turn_lines
 from ops.cli.verdicts import printable
-from ops.one_run.report import turn_report
 from workers.control.questions import waiting_questions
+from workers.local_run.report import turn_report
 from workers.store.run import HoldKind, RunState
 
 WARN = "yellow"

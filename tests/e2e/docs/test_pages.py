@@ -33,7 +33,7 @@ from tests.e2e.docs.readers import new_reader
 from tests.e2e.docs.scraping import assert_roles_are_found_again, be_impatient, files_of_up
 from tests.e2e.product import until
 from tests.unit.docs.test_docs import ROOT
-from tests.unit.ops.test_one_run_guide import write_guide
+from tests.unit.ops.test_run_guide import write_guide
 from workflows.package.catalog import LIBRARY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

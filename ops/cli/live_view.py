@@ -11,7 +11,7 @@ from rich.text import Text
 from ops.cli.output import plain_or_coloured, usd
 from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, turn_lines
 from ops.cli.verdicts import printable
-from ops.one_run.report import RunReport, TurnReport
+from workers.local_run.report import RunReport, TurnReport
 from workers.store.run import RunState
 
 MAX_TEXT = 4_000

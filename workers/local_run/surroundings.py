@@ -13,9 +13,9 @@ from typing import Any
 from pymongo import AsyncMongoClient
 
 from accounting.prices import PriceTable
-from ops.one_run.presets import no_database
-from ops.one_run.request import WrongUseError
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
+from workers.local_run.presets import no_database
+from workers.local_run.request import WrongUseError
 from workers.settings import Settings
 from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import connect

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from ops.one_run.report import TurnReport
+from workers.local_run.report import TurnReport
 from workflows.package.trigger_specs.problems import problems_of
 from workflows.package.ui_responses import Answers
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.one_run.chosen import chosen_package
-from ops.one_run.report import TurnReport
-from ops.one_run.request import NotStartedError, Request, WrongUseError
-from ops.one_run.run import one_run, run_package_async
 from tests.unit.workflows.packages import rule, write_package, write_tool
 from unattended import run_package
+from workers.local_run.chosen import chosen_package
+from workers.local_run.report import TurnReport
+from workers.local_run.request import NotStartedError, Request, WrongUseError
+from workers.local_run.run import open_local_run, run_package_async
 from workers.settings import load_settings
 from workers.store.run import RunState
 from workflows.context.redaction import Redactor
@@ -165,7 +165,7 @@ async def test_after_the_last_attempt_the_run_is_parked(tmp_path: Path, monkeypa
 async def test_without_a_script_an_attempt_waits_as_a_worker_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ops.one_run.one_run.random.random", lambda: 0.0)
+    monkeypatch.setattr("workers.local_run.local_run.random.random", lambda: 0.0)
     answers = {"answers": {"A": [{"error": {"status": 429, "retry_after_s": 0.05}}]}, **DONE}
     (tmp_path / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
     models = tmp_path / "models.yaml"
@@ -353,7 +353,7 @@ async def test_a_cancelled_run_ends_as_cancelled_and_says_so_to_whoever_cancelle
     script = {"answers": {"A": [{"text": "one"}], "B": [{"text": "late", "delay_s": 600}]}}
     small = chosen_package(package(tmp_path), settings)
 
-    async with one_run(small, Request(script=script), settings, watch=watch) as run:
+    async with open_local_run(small, Request(script=script), settings, watch=watch) as run:
         task = asyncio.create_task(run.work())
         await watch.taken.wait()
         task.cancel()
@@ -519,7 +519,9 @@ async def test_a_verbose_log_of_a_run_shows_no_hidden_value(tmp_path: Path, capl
     folder = package(tmp_path, context_variables={"definitions": {"note": {"type": "string", "source": source}}})
     settings = load_settings({"CONTEXT_VERBOSE_DEBUG": "1"})
     request = Request(script=DONE)
-    async with one_run(chosen_package(folder, settings), request, settings, redactor=Redactor(["secret-value"])) as run:
+    async with open_local_run(
+        chosen_package(folder, settings), request, settings, redactor=Redactor(["secret-value"])
+    ) as run:
         await run.work()
 
     loaded = next(each for each in caplog.records if each.getMessage() == "context_loaded")

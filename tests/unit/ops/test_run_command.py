@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 
 from ops.cli import run
 from ops.cli.explained import explained
+from ops.cli.live_view import LiveView
 from ops.cli.main import cli
 from ops.cli.turn_lines import failure_lines, turn_lines
-from ops.one_run.live_view import LiveView
-from ops.one_run.report import RunReport, ToolCallReport, TurnReport, turn_report
-from tests.unit.ops.test_one_run import DONE, PAIR, READ, calls, package, with_tool
+from tests.unit.workers.test_local_run import DONE, PAIR, READ, calls, package, with_tool
+from workers.local_run.report import RunReport, ToolCallReport, TurnReport, turn_report
 from workers.store.run import RunState
 from workflows.operator_file import OperatorFileError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
@@ -43,7 +43,7 @@ def log_of_command(_own_logging: None, monkeypatch: pytest.MonkeyPatch) -> Itera
     """The log as the command configures it, until the test is over."""
     monkeypatch.setattr("ops.cli.run._configure_logging", CONFIGURE_LOGGING)
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    root, verbose = logging.getLogger(), logging.getLogger("ops.one_run.context_log")
+    root, verbose = logging.getLogger(), logging.getLogger("workers.steps.context_log")
     level, handlers = root.level, list(root.handlers)
     yield
     root.handlers[:] = handlers

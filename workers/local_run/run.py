@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from ops.one_run.chosen import chosen_package
-from ops.one_run.one_run import OneRun
-from ops.one_run.plan import plan_of
-from ops.one_run.report import RunReport
-from ops.one_run.request import LOCAL_APP, NobodyWatches, Request, Watch, WrongUseError
-from ops.one_run.surroundings import surroundings
+from workers.local_run.chosen import chosen_package
+from workers.local_run.local_run import LocalRun
+from workers.local_run.plan import plan_of
+from workers.local_run.report import RunReport
+from workers.local_run.request import LOCAL_APP, NobodyWatches, Request, Watch, WrongUseError
+from workers.local_run.surroundings import surroundings
 from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
@@ -63,7 +63,7 @@ async def run_package_async(workflow: str | Path, **options: Unpack[Options]) ->
         chat_id=options.get("chat_id"),
     )
     package = chosen_package(workflow, settings)
-    async with one_run(package, request, settings) as run:
+    async with open_local_run(package, request, settings) as run:
         await run.work()
         return run.report()
 
@@ -73,13 +73,15 @@ def with_flags(settings: Settings, *, production: bool) -> Settings:
 
 
 @asynccontextmanager
-async def one_run(
+async def open_local_run(
     package: Package,
     request: Request,
     settings: Settings,
     *,
     watch: Watch | None = None,
     redactor: Redactor | None = None,
-) -> AsyncIterator[OneRun]:
+) -> AsyncIterator[LocalRun]:
     async with surroundings(package, request.script, settings, redactor or Redactor()) as around:
-        yield OneRun(plan_of(package, request, around), watch or NobodyWatches())
+        run = LocalRun(plan_of(package, request, around), watch or NobodyWatches())
+        await run.open()
+        yield run

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ops.one_run.request import NotStartedError, WrongUseError
+from workers.local_run.request import NotStartedError, WrongUseError
 from workers.settings import Settings
 from workflows.package.catalog import LIBRARY, Catalog, folders_in, package_directories
 from workflows.package.loader import Inspection, inspect_package

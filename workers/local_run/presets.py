@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ops.one_run.request import WrongUseError
+from workers.local_run.request import WrongUseError
 from workers.settings import Settings
 from workers.store.storable import NotStorableError, check_storable
 from workflows.context.documents import DocumentRead, ReadRefusedError

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ops.one_run.run import run_package_async
 from tests.unit.docs.test_docs import ROOT, Block, blocks
+from workers.local_run.run import run_package_async
 from workflows.chat.script import read_script
 
 GUIDE = ROOT / "docs" / "testing-packages.md"

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ops.one_run.run import run_package_async
-from tests.unit.ops.test_one_run import PAIR, package, with_tool
+from tests.unit.workers.test_local_run import PAIR, package, with_tool
+from workers.local_run.run import run_package_async
 
 JUDGED = {
     "handoff_rules": [

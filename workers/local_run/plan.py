@@ -1,18 +1,16 @@
-"""The plan of a run: the package, what was asked for, and whose run it is."""
+"""The plan of a local run: the package, and what is asked of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any
 
-from ops.one_run.presets import with_presets
-from ops.one_run.request import Request, WrongUseError
-from ops.one_run.surroundings import Surroundings
-from workers.store.run import new_run_id
+from workers.local_run.presets import with_presets
+from workers.local_run.request import Request, WrongUseError
+from workers.local_run.surroundings import Surroundings
+from workers.store.run import RunRequest, TriggerEvent
 from workers.store.storable import NotStorableError, check_storable
-from workflows.context.facts import RunFacts
-from workflows.context.writes import key_facts
 from workflows.package.checks.triggers import accepted_inputs, names_that_ask
 from workflows.package.models import MANAGER, Package
 
@@ -25,9 +23,7 @@ class Plan:
 
     package: Package
     as_loaded: Package
-    request: Request
-    facts: RunFacts
-    key_facts: Mapping[str, Any]
+    run_request: RunRequest
     around: Surroundings
     notes: tuple[str, ...]
 
@@ -38,17 +34,16 @@ def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
     except NotStorableError as error:
         raise WrongUseError(str(error)) from None
     as_loaded, notes = with_presets(package, request.context, around.settings)
-    run_id = new_run_id()
-    facts = RunFacts(
-        run_id=run_id,
+    run_request = RunRequest(
         app_id=request.app_id,
-        user_id=None,
-        chat_id=request.chat_id or run_id,
         workflow=package.name,
-        trigger={"type": "manual", "name": "run"},
+        trigger=TriggerEvent("manual", "run", id="1", fired_at=datetime.now(UTC)),
+        input=request.input,
+        message=request.message,
+        chat_id=request.chat_id,
+        ui_responses=request.ui_responses,
     )
-    keys = key_facts(package, request.input, facts.base_values())
-    return Plan(package, as_loaded, request, facts, keys, around, (*notes, *_of_no_use(package, request, around)))
+    return Plan(package, as_loaded, run_request, around, (*notes, *_of_no_use(package, request, around)))
 
 
 def _of_no_use(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
