@@ -13,7 +13,6 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from accounting.budgets.asking import BudgetHoldError, PlannedCall
 from tests.unit.workers.engine_bench import OVERLOADED, Bench, bench_of
 from tests.unit.workflows.packages import write_package, write_tool
-from workers.store.memory_repository import MemoryRunRepository
 from workers.store.run import Claim
 from workflows.chat.errors import PackageDefect
 from workflows.context.documents import WriteRefusedError, WriteTooSlowError
@@ -36,7 +35,7 @@ WINDOW_END = datetime(2026, 3, 2, tzinfo=UTC)
 class FaultyRepository:
     """Raises `error` from one method, `times` over, and passes everything else on."""
 
-    def __init__(self, inner: MemoryRunRepository, method: str, error: Exception, *, times: int = 1) -> None:
+    def __init__(self, inner: Any, method: str, error: Exception, *, times: int = 1) -> None:
         self._inner = inner
         self._method, self._error, self.left = method, error, times
 
