@@ -84,8 +84,10 @@ def trigger_names(_begun: str) -> Iterator[Name]:
 
 
 def apps(_begun: str) -> Iterator[Name]:
-    with _database() as database:  # by an index that begins with the app: one step for each
-        yield from ((app_id, "") for app_id in database["runs"].distinct("app_id"))
+    from workers.store.completions import app_ids
+
+    with _database() as database:
+        yield from ((app_id, "") for app_id in app_ids(database))
 
 
 def runs(*states: str) -> Find:
@@ -96,8 +98,10 @@ def runs(*states: str) -> Find:
         if states:
             wanted["state"] = {"$in": list(states)}
         shown = ("app_id", "workflow", "state")
+        from workers.store.completions import newest_runs
+
         with _database() as database:
-            for run in database["runs"].find(wanted, dict.fromkeys(shown, 1)).sort("created_at", -1).limit(MOST):
+            for run in newest_runs(database, wanted, shown, limit=MOST):
                 yield run["_id"], " ".join(str(run[name]) for name in shown)
 
     return find

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pymongo import ASCENDING
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,6 +22,7 @@ from triggers.api.run_reading import newest_runs
 from triggers.control.listing import Wanted, made_query
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
+from workers.store.run_listing import RunListing
 from workers.store.run_store import RunStore
 from workers.together import together
 
@@ -108,7 +108,7 @@ async def _together(*asked_for: Awaitable[Any]) -> list[Any]:
 
 async def _count(store: RunStore, matching: Matching) -> int:
     """At most one more than are counted: how many there are beyond a thousand, Prometheus knows."""
-    return await store.runs.count_documents(matching.query(), limit=MOST_COUNTED + 1)
+    return await RunListing(store).count(matching, up_to=MOST_COUNTED + 1)
 
 
 def _shown(tile: Tile, count: int) -> Mapping[str, Any]:
@@ -118,7 +118,6 @@ def _shown(tile: Tile, count: int) -> Mapping[str, Any]:
 
 async def _longest_waiting(store: RunStore, app_id: str | None, now: datetime) -> list[dict[str, Any]]:
     """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
-    query = {**Matching(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
     shown = (
         "app_id",
         "workflow",
@@ -128,8 +127,8 @@ async def _longest_waiting(store: RunStore, app_id: str | None, now: datetime) -
         "question.title",
         "questions.number",
     )
-    found = store.runs.find(query, dict.fromkeys(shown, 1)).sort("finished_at", ASCENDING).limit(MAX_WAITING)
-    return [_waiting_row(run, now) async for run in found]
+    found = await RunListing(store).longest_waiting(app_id, shown, limit=MAX_WAITING)
+    return [_waiting_row(run, now) for run in found]
 
 
 def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:

@@ -29,8 +29,9 @@ from ops.free_ports import free_address
 from ops.roles import role_children
 from ops.supervisor import Supervisor
 from workers.settings import Settings, load_settings
+from workers.store.matching import Matching
 from workers.store.run import AT_REST, TERMINAL, RunState
-from workers.store.run_store import connect
+from workers.store.run_store import RunStore, connect
 
 PATIENCE_S = 120.0
 POLL_S = 0.15
@@ -149,7 +150,7 @@ async def _ended_runs(database: Any, *, since: datetime) -> Sequence[Mapping[str
     found: list[Mapping[str, Any]] = []
 
     async def all_ended() -> bool:
-        found[:] = await database["runs"].find({"created_at": {"$gte": since}}).sort("created_at", 1).to_list(None)
+        found[:] = reversed(await RunStore(database).list(Matching(since=since)))
         kinds = {run["trigger"]["type"] for run in found if run["state"] in ENDED}
         return kinds >= set(EXPECTED) and all(run["state"] in ENDED for run in found)
 
@@ -163,7 +164,7 @@ async def _live_view(database: Any) -> AsyncIterator[None]:
     shown: set[str] = set()
 
     async def show_new() -> None:
-        for turn in await database["turns"].find({}, {"events": 0}).to_list(None):
+        for turn in await RunStore(database).newest_turns():
             if turn["_id"] not in shown:
                 shown.add(turn["_id"])
                 text = " ".join(turn["text"].split())

@@ -10,10 +10,10 @@ from accounting.billing.outbox import OutboxState
 from ops.exporter.budget_metrics import budget_families
 from ops.exporter.families import Counters, Counts, Labels, gauge, gauge_by
 from ops.exporter.ledger import LedgerState
-from ops.exporter.queue import Queue
 from ops.exporter.snapshot import Snapshot
 from ops.exporter.triggers import Triggers
 from ops.exporter.usage_metrics import usage_families
+from workers.store.queue_counts import Queue
 
 
 class StoreCollector(Collector):

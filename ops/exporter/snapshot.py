@@ -18,11 +18,11 @@ from accounting.billing.outbox import OutboxState, outbox_state
 from accounting.one_moment import at_one_moment
 from accounting.usage import UsageTotals
 from ops.exporter.budgets import BudgetLook, look_at_budgets
-from ops.exporter.ended_runs import EndedRuns, RunLabels
 from ops.exporter.ledger import LedgerState, look_at_ledger
-from ops.exporter.queue import Queue, QueueLook
 from ops.exporter.triggers import Triggers, look_at_triggers
 from ops.exporter.usage import Change, UsageCounts
+from workers.store.ended_counts import EndedRuns, RunLabels
+from workers.store.queue_counts import Queue, QueueLook
 
 Counted = tuple[Mapping[RunLabels, int], Change, Queue]
 

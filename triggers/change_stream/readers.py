@@ -12,7 +12,8 @@ from triggers.change_stream.loop_guard import LoopGuards
 from triggers.change_stream.plan import by_stream, plan_of
 from triggers.change_stream.starting import Starting
 from triggers.run_finished.intake import EndedRunsIntake
-from triggers.run_finished.plan import RUNS, ended_runs_plan
+from triggers.run_finished.plan import ended_runs_plan
+from workers.store.run_store import RunStore
 
 
 class Readers:
@@ -33,6 +34,6 @@ class Readers:
             for stream, watches in by_stream(known.watches, own_database=own_database).items()
         ]
         if known.chains:
-            intake = EndedRunsIntake(known.chains, self._starting, self._database[RUNS])
+            intake = EndedRunsIntake(known.chains, self._starting, RunStore(self._database))
             readers.append(Reader(ended_runs_plan(known.chains, own_database=own_database), intake))
         return readers

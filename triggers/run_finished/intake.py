@@ -5,8 +5,6 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pymongo.asynchronous.collection import AsyncCollection
-
 from triggers.change_stream.intake import Event, happened_at
 from triggers.change_stream.known import Chain
 from triggers.change_stream.plain import plain
@@ -14,13 +12,14 @@ from triggers.change_stream.starting import Starting, Wish
 from triggers.payload import PayloadError, holds
 from triggers.run_finished.links import event_id_of, request_of, stopped_by, waits_for
 from workers.store.run_document import as_json
+from workers.store.run_store import RunStore
 from workers.together import together
 
 log = logging.getLogger(__name__)
 
 
 class EndedRunsIntake:
-    def __init__(self, chains: Sequence[Chain], starting: Starting, runs: AsyncCollection[dict[str, Any]]) -> None:
+    def __init__(self, chains: Sequence[Chain], starting: Starting, runs: RunStore) -> None:
         self._chains = chains
         self._starting = starting
         self._runs = runs
@@ -37,7 +36,7 @@ class EndedRunsIntake:
         run_id = event["documentKey"]["_id"]
         state = event["updateDescription"]["updatedFields"]["state"]
         # Without it the run was too large to come with its event, or is gone.
-        run = event.get("fullDocument") or await self._runs.find_one({"_id": run_id})
+        run = event.get("fullDocument") or await self._runs.find(run_id)
         if run is None:
             self._say_gone(run_id, state)
             return []

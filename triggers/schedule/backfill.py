@@ -26,6 +26,7 @@ from triggers.schedule.schedules import app_source, spec_of
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
+from workers.store.trigger_runs import TriggerRuns
 from workers.together import together
 
 MOST_RUNS = 10_000
@@ -79,8 +80,7 @@ async def plan_backfill(
     times = _times(trigger, start, end, most=MOST_RUNS // max(len(apps), 1))
     there = 0
     for some in in_portions(_requests(trigger, times, apps, overlap="allow"), AT_ONCE):
-        keys = [request.dedupe_key for request in some]
-        there += await store.runs.count_documents({"dedupe_key": {"$in": keys}})
+        there += await TriggerRuns(store).count_known([request.dedupe_key for request in some])
     return BackfillPlan(trigger, times, apps, there)
 
 

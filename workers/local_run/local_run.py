@@ -166,13 +166,13 @@ class LocalRun:
     def show_newest_turn(self) -> None:
         run = self._document
         number, ended = run["turn"], run["progress"]["ended"]
-        self._watch.turn(number, self._turn_report(self._store.turns[f"{self._run_id}:{number}"]))
+        self._watch.turn(number, self._turn_report(self._store.turn(self._run_id, number)))
         if ended is None and run["next_agent"] is not None:
             self._watch.speaking(run["next_agent"])
 
     @property
     def _document(self) -> Document:
-        return self._store.runs[self._run_id]
+        return self._store.document(self._run_id)
 
     def _turn_report(self, document: Document) -> TurnReport:
         return turn_report({**document, "errors": self._plan.around.redactor.data(document["errors"])})
@@ -184,9 +184,7 @@ class LocalRun:
 
     def report(self) -> RunReport:
         plan, run = self._plan, self._document
-        turns = tuple(
-            self._turn_report(self._store.turns[f"{self._run_id}:{number}"]) for number in range(1, run["turn"] + 1)
-        )
+        turns = tuple(self._turn_report(self._store.turn(self._run_id, number)) for number in range(1, run["turn"] + 1))
         state = RunState(run["state"])
         return RunReport(
             run_id=self._run_id,

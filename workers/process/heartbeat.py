@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pymongo
-from pymongo import MongoClient, UpdateOne
 from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
-from pymongo.write_concern import WriteConcern
 
 from workers.process.watchdog import end_process
-from workers.store.mongo_repository import BEATS_PER_LEASE, lease_extension, owned
+from workers.store.lease_renewals import LeaseRenewals
+from workers.store.mongo_repository import BEATS_PER_LEASE
 from workers.store.run import Claim, RunState, labels
 
 log = logging.getLogger(__name__)
@@ -63,19 +62,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         timeout_ms = int(max(self._interval_s / 2, 0.25) * 1000)
-        self._client: MongoClient[dict[str, Any]] = MongoClient(
-            url,
-            readPreference="primary",  # a secondary may show an owner from before our claim: taken over, we would think
-            serverSelectionTimeoutMS=timeout_ms,
-            connectTimeoutMS=timeout_ms,
-            socketTimeoutMS=timeout_ms,
-            retryWrites=False,  # the next beat is the retry
-            appname="unattended-heartbeat",
-        )
-        # Explicit, whatever the URL or the server's default says: an old primary that nobody follows any more must not
-        # tell us that a lease is renewed.
-        majority = WriteConcern(w="majority", j=True, wtimeout=timeout_ms)
-        self._runs = self._client[database].get_collection("runs", write_concern=majority)
+        self._leases = LeaseRenewals(url=url, database=database, lease_s=lease_s, timeout_ms=timeout_ms)
         self._thread = threading.Thread(target=self._beat_to_the_end, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -88,7 +75,7 @@ class Heartbeat:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join(timeout=self._interval_s * 2)
-        self._client.close()
+        self._leases.close()
 
     def drop(self) -> None:
         """In a forked copy of this process, whose leases these are not."""
@@ -179,10 +166,8 @@ class Heartbeat:
         return True
 
     def _extend(self, kept: list[_LeasedRun], began: float) -> None:
-        until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
-        written = self._runs.bulk_write([UpdateOne(owned(each.claim), until) for each in kept], ordered=False)
         taken: set[tuple[str, int]] = set()
-        if written.matched_count < len(kept):
+        if self._leases.extend([each.claim for each in kept]) < len(kept):
             taken = self._taken_over(kept)
         for each in kept:
             if (each.claim.run_id, each.claim.token) not in taken:
@@ -194,23 +179,21 @@ class Heartbeat:
         """Whose token is not the newest, or who was given up meanwhile: queued again, parked, and then maybe cancelled.
         One that left under its own token, while its owner was about to write just that, is not lost: it has not heard
         the answer."""
-        found = self._runs.find({"_id": {"$in": [each.claim.run_id for each in kept]}}, {"lease.token": 1, "state": 1})
-        now = {document["_id"]: (document["lease"]["token"], document["state"]) for document in found}
+        now = self._leases.owners([each.claim.run_id for each in kept])
         return {
             (each.claim.run_id, each.claim.token)
             for each in kept
-            if (state := now.get(each.claim.run_id)) is None
-            or state[0] != each.claim.token
-            or (state[1] != RunState.RUNNING.value and not each.is_finishing)
+            if (owner := now.get(each.claim.run_id)) is None
+            or owner[0] != each.claim.token
+            or (owner[1] != RunState.RUNNING.value and not each.is_finishing)
         }
 
     def _tell_cancelled(self, kept: list[_LeasedRun]) -> None:
         ours = {(each.claim.run_id, each.claim.token): each for each in kept if not each.lost and not each.is_finishing}
-        query = {"_id": {"$in": [run_id for run_id, _ in ours]}, "cancel_requested": {"$type": "object"}}
-        for document in self._runs.find(query, {"lease.token": 1, "cancel_requested": 1}):
-            each = ours.get((document["_id"], document["lease"]["token"]))
+        for key, by in self._leases.cancel_requests([run_id for run_id, _ in ours]).items():
+            each = ours.get(key)
             if each is not None:
-                each.loop.call_soon_threadsafe(self._cancel, each, document["cancel_requested"]["by"])
+                each.loop.call_soon_threadsafe(self._cancel, each, by)
 
     @staticmethod
     def _cancel(kept: _LeasedRun, by: str) -> None:

@@ -26,8 +26,9 @@ from accounting.prices import PriceTable
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
 from workers.fairness.admission import Admission
-from workers.fairness.budget_door import BudgetDoor
 from workers.fairness.lanes import Lanes
+from workers.fairness.limits.all_limits import AllLimits
+from workers.fairness.limits.budget_limit import BudgetAdmission
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import hide_in_logs, hiding_in_streams
 from workers.process.alone import PLACES_ALONE, AloneProcesses
@@ -156,15 +157,15 @@ class WorkerProcess:
         self.alone = AloneProcesses(self.settings, self.store, self.repository, self.metrics, places=self._places_alone)
         self._opened.callback(self.alone.close)
         self.admission = Admission(
-            self.settings.caps,
-            self.store,
+            AllLimits(self.settings.caps, self.store, budgets=BudgetAdmission(self.budgets)),
             self.repository,
             wakeups,
-            budgets=BudgetDoor(self.budgets, self.repository, self.metrics.finished),
+            has_caps=bool(self.settings.caps),
             on_held=self.metrics.held,
             on_fenced=self.metrics.fenced,
+            on_refused=self.metrics.finished,
         )
-        self.lanes = Lanes(self.store, self.repository, self.admission, self.stopping, alone=self.alone)
+        self.lanes = Lanes(self.repository, self.admission, self.stopping, alone=self.alone)
         self._open_context_sources(database, states)
         self._open_package_databases(database)
         await self.store.ensure_indexes()

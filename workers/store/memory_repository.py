@@ -56,6 +56,10 @@ class MemoryRunRepository:
                 return self._claim(run, owner)
         return self._claim(runs[0], owner) if runs else None
 
+    async def ready_lanes(self) -> Mapping[str, int]:
+        lanes = {run["lane"] for run in self._store.runs.values() if "lane" in run}
+        return {lane: max(r["priority"] for r in self._store.runs.values() if r.get("lane") == lane) for lane in lanes}
+
     def _ready_in(self, lane: str) -> Iterator[Document]:
         """The most urgent first, then the oldest."""
         found = [run for run in self._store.runs.values() if run.get("lane") == lane and self._is_claimable(run)]
@@ -169,13 +173,14 @@ class MemoryRunRepository:
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> RunState:
         run, now = self._owned(claim, to=RunState.QUEUED), self._store.clock()
+        due = now + timedelta(milliseconds=int(delay.total_seconds() * 1000))
         add_history(run, "retry" if counts_as_attempt else "handed_back", reason, now)
         if delay:
-            run["not_before"] = now + delay
+            run["not_before"] = due
         else:
             make_ready(run, now)
         queued = {
-            "wake_at": now + delay,
+            "wake_at": due,
             "wakes": 0,
             "attempt": run["attempt"] + int(counts_as_attempt),
             "last_requeue": {"reason": reason, "at": now},

@@ -52,12 +52,23 @@ class MemoryRuns:
         write_documents: WriteDocuments = _write_nothing,
         republish_after: timedelta = timedelta(seconds=15),
     ) -> None:
-        self.clock = clock
+        self._clock = clock
         self.usage_totals = usage_totals
         self.write_documents = write_documents
         self._republish_after = republish_after
         self.runs: dict[str, Document] = {}
         self.turns: dict[str, Document] = {}
+
+    def clock(self) -> datetime:
+        """The time in whole milliseconds, as BSON keeps it."""
+        now = self._clock()
+        return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+    def document(self, run_id: str) -> Document:
+        return as_stored(self.runs[run_id])
+
+    def turn(self, run_id: str, number: int) -> Document:
+        return as_stored(self.turns[f"{run_id}:{number}"])
 
     async def insert(self, request: RunRequest) -> Accepted:
         """A second request for the same event gets the first one's run."""

@@ -31,6 +31,9 @@ class RunRepository(LinkedRuns, Protocol):
     async def claim_first(self, lane: str, *, preferred: str | None = None, urgency: int = 0) -> Claim | None:
         """Claims the next run of this lane; the preferred one where it is at least so urgent."""
 
+    async def ready_lanes(self) -> Mapping[str, int]:
+        """Returns the lanes that have ready runs, and the priority of the first run of each."""
+
     async def claim_of(self, run_id: str, token: int) -> Claim | None:
         """Returns a claim that another process made for this one; None when its lease is gone."""
 

@@ -18,7 +18,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 REAL = Path(sys.executable).parent / "unattended"
-EAGER = ("workers.process.wakeup_handler", "workers.local_run.run", "ops.doctor.examine", "triggers.role", "triggers.schedule.kind")
+EAGER = (
+    "workers.process.wakeup_handler",
+    "workers.local_run.run",
+    "ops.doctor.examine",
+    "triggers.role",
+    "triggers.schedule.kind",
+)
 STAY = ("up", "demo", "gateway", "scheduler", "watcher", "worker", "exporter")
 COMMAND = """#!{python} -ISE
 import json, os, socket, sys

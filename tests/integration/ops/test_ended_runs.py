@@ -9,14 +9,15 @@ import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from accounting.one_moment import at_one_moment
-from ops.exporter import ended_runs
-from ops.exporter.ended_runs import MARGIN, EndedRuns, RunLabels
 from workers.control.cancelling import discard
 from workers.control.replaying import replay
-from workers.reconciling.retention import PRUNED, ROLLUPS, Retention
+from workers.reconciling.retention import PRUNED, Retention
+from workers.store import ended_counts
+from workers.store.ended_counts import MARGIN, EndedRuns, RunLabels
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
+from workers.store.run_pruning import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -169,7 +170,7 @@ async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore
 
 
 async def test_a_large_store_is_counted_in_parts(store: RunStore, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_runs, "AT_ONCE", 3)
+    monkeypatch.setattr(ended_counts, "AT_ONCE", 3)
     for number in range(10):
         state = "queued" if number in (0, 4, 5, 6) else "succeeded"
         await ended(store, number, NOW - timedelta(minutes=number), state=state)
@@ -182,7 +183,7 @@ async def test_now_and_then_everything_is_counted_anew(store: RunStore, look: Lo
     await look.at(NOW)
     await ended(store, 2, NOW - timedelta(days=2))  # put back by hand
     before = await look.at(NOW)
-    clock[0] = ended_runs.RECOUNTED_EVERY_S
+    clock[0] = ended_counts.RECOUNTED_EVERY_S
 
     assert before[COMPLETED] == 1
     assert (await look.at(NOW))[COMPLETED] == 2
@@ -192,7 +193,7 @@ async def test_a_look_reads_only_what_ended_lately(store: RunStore) -> None:
     for number in range(50):
         await ended(store, number, NOW - timedelta(minutes=number))
 
-    pipeline = ended_runs.since(NOW - timedelta(minutes=2), NOW)
+    pipeline = ended_counts.since(NOW - timedelta(minutes=2), NOW)
     command = {"aggregate": "runs", "pipeline": pipeline, "cursor": {}}
     explained: dict[str, Any] = await store.database.command("explain", command, verbosity="executionStats")
 

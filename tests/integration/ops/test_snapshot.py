@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from ops.exporter import queue
-from ops.exporter.ended_runs import RunLabels
 from ops.exporter.ledger import look_at_ledger
-from ops.exporter.queue import (
+from ops.exporter.snapshot import Snapshot, Snapshots
+from workers.store import queue_counts
+from workers.store.ended_counts import RunLabels
+from workers.store.queue_counts import (
     AppWorkflow,
     Queue,
     due_pipeline,
@@ -19,9 +20,8 @@ from ops.exporter.queue import (
     running_query,
     since_pipeline,
 )
-from ops.exporter.snapshot import Snapshot, Snapshots
-from workers.reconciling.retention import ROLLUPS
 from workers.store.run import RunRequest, TriggerEvent
+from workers.store.run_pruning import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -124,7 +124,7 @@ async def test_of_a_long_queue_the_run_that_waits_longest_is_found(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among those that were accepted first; unless all of those became ready only now."""
-    monkeypatch.setattr(queue, "OLDEST", 3)
+    monkeypatch.setattr(queue_counts, "OLDEST", 3)
     for number in range(6):
         await made(store, number, ready=True, created_at=NOW - timedelta(minutes=60 - number))
 

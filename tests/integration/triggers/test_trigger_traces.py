@@ -68,7 +68,7 @@ async def test_a_run_points_to_the_one_it_follows_and_to_the_one_it_replays(stor
     for run_id in (after.run_id, again.new_run_id):
         claim = await claimed(store, str(run_id))
         with made.tracing.run(claim):
-            await made.tracing.link(claim, store)
+            await made.tracing.link(claim, MongoRunRepository(store, owner="me", lease_s=30))
         [link] = made.spans[-1].links
         links[str(dict(link.attributes or {})["unattended.link"])] = link.context
 

@@ -10,13 +10,14 @@ from tests.integration.stage import Stage, relay
 from workers.control.cancelling import _end, cancel, discard
 from workers.control.changed import seen
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.many import Selection, to_each
+from workers.control.many import to_each
 from workers.control.naming import whole_run_id
 from workers.control.replaying import ReplayOptions, replay, replays_of
 from workers.control.retrying import retry_now
 from workers.store.matching import Matching
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore
 from workers.together import together
 

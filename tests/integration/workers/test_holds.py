@@ -12,9 +12,9 @@ import pytest
 from tests.integration.stage import Stage, relay, until
 from tests.integration.workers.test_fairness import all_ended, flood, furthest_apart, hold, started
 from workers.fairness.caps import parse_caps
-from workers.fairness.rates import EARLY_S
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
+from workers.store.start_rates import EARLY_S
 
 pytestmark = pytest.mark.integration
 

@@ -19,8 +19,8 @@ import pytest
 from tests.integration.workers.life import Life
 from tests.integration.workers.life_of_workers import LONG_AGO, Document, Worker, World
 from tests.integration.workers.life_rules import faults_of, later_faults, turns_faults
-from workers.reconciling.retention import ROLLUPS
 from workers.settings import Settings
+from workers.store.run_pruning import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

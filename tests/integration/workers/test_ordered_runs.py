@@ -20,15 +20,15 @@ from workers.control.errors import RefusedError
 from workers.control.replaying import replay
 from workers.control.retrying import retry_now
 from workers.control.story import story_of
-from workers.fairness.held import HeldRuns
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.orders import Orders
 from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
+from workers.store.held_runs import HeldRuns
 from workers.store.losses import MAX_LOSSES
-from workers.store.ordering import as_head, as_held
 from workers.store.mongo_repository import MongoRunRepository
+from workers.store.ordering import as_head, as_held
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
@@ -382,7 +382,7 @@ async def test_limits_do_not_read_who_waits_in_order(store: RunStore) -> None:
     await store.runs.insert_one({**_document("y", as_held, "3"), "held_by": "workflow:Relay"})
     await store.database.command("profile", 2)
 
-    limits = await HeldRuns(store).limits()
+    limits = [str(limit) for limit in await HeldRuns(store).limits()]
 
     await store.database.command("profile", 0)
     assert limits == ["app:acme", "workflow:Relay"]

@@ -1,5 +1,6 @@
 """The reconciler against a real MongoDB: what it brings back, and that only one of several does it."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,15 +12,16 @@ from pymongo.errors import PyMongoError
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
-from workers.reconciling.batches import BATCH, Question
 from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.reclaim import EXPIRED_LEASE, Reclaim
+from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.reconciler import Reconciler
-from workers.reconciling.republish import NOT_CLAIMED, NOT_LISTED
 from workers.settings import Settings
+from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED
+from workers.store.expired_leases import EXPIRED_LEASE
 from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, WorkerLosses
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_store import RunStore
 from workers.together import together
 
@@ -507,7 +509,7 @@ async def test_what_was_done_is_counted_by_its_reason(
 
 
 @pytest.mark.parametrize("question", [EXPIRED_LEASE, NOT_LISTED, NOT_CLAIMED], ids=lambda each: each.index)
-async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, question: Question) -> None:
+async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, question: RunQuery) -> None:
     await together(_queued(store, number) for number in range(20))
     overdue_but_listed = {"wake_at": PAST} if question is NOT_LISTED else {}
     await store.runs.update_many({}, {"$set": {"workflow": "Digest", **overdue_but_listed}})
@@ -519,12 +521,9 @@ async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, que
     assert "'SORT'" not in str(plan["queryPlanner"]["winningPlan"])
 
 
-async def test_a_locked_run_is_waited_for_once_in_a_pass(
-    store: RunStore, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_locked_run_is_waited_for_once_in_a_pass(store: RunStore, caplog: pytest.LogCaptureFixture) -> None:
     """What a worker leaves that is killed while it writes back, first in line before more than one batch of others."""
-    monkeypatch.setattr("workers.reconciling.batches.BATCH", 2)
-    monkeypatch.setattr("workers.reconciling.reclaim.LOCKED_AFTER_S", 0.5)
+    reclaim = Reclaim(store, locked_after_s=0.5, batch_size=2)
     run_ids = [await _queued(store, number) for number in range(8)]
     lost = {"state": "running", "lease": {"owner": "dead", "token": 1, "until": PAST}}
     await store.runs.update_many({}, {"$set": lost, "$unset": {"lane": ""}})
@@ -534,11 +533,12 @@ async def test_a_locked_run_is_waited_for_once_in_a_pass(
     async with store.database.client.start_session() as dead:
         await dead.start_transaction()
         await store.runs.update_one({"_id": locked}, {"$set": {"turn": 1}}, session=dead)
-        reconciled = await reconciler.run_pass()
+        counts: Counter[str] = Counter()
+        await reclaim.run_pass(counts)
         await dead.abort_transaction()
 
-    assert reconciled["reclaim"] == {"queued": len(run_ids) - 1}
+    assert counts == {"queued": len(run_ids) - 1}
     put_off = [record for record in caplog.records if record.getMessage() == "reclaim_put_off"]
     assert [vars(record)["run_id"] for record in put_off] == [locked]
-    await reconciler.run_pass()
+    await reclaim.run_pass(counts)
     assert (await _find(store, locked))["state"] == "queued"

@@ -13,13 +13,13 @@ from accounting.budgets.standing import Standing
 from accounting.budgets.window_store import ever_id
 from accounting.usage import UsageTotals
 from ops.exporter.budgets import BudgetLook, Scope, scope_of_ever
-from ops.exporter.ended_runs import RunLabels
 from ops.exporter.ledger import LedgerState
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.queue import AppWorkflow, PersonWait, Queue
 from ops.exporter.snapshot import Snapshot, busiest_first
 from ops.exporter.triggers import Triggers
 from ops.exporter.usage import Change
+from workers.store.ended_counts import RunLabels
+from workers.store.queue_counts import AppWorkflow, PersonWait, Queue
 
 TODAY = datetime(2026, 3, 1, tzinfo=UTC)
 Series = dict[tuple[str, tuple[str, ...]], float]

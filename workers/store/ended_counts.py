@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
-from workers.reconciling.retention import ROLLUPS
 from workers.store.run import TERMINAL, RunState
+from workers.store.run_pruning import ROLLUPS
 
 # One that waits for a person goes on, and is counted when it ends.
 ENDED = sorted(state.value for state in TERMINAL | {RunState.PARKED})

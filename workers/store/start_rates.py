@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from pymongo import ReturnDocument
 from pymongo.asynchronous.database import AsyncDatabase
 
-from workers.fairness.caps import Rate
+from workers.store.rate import Rate
 from workers.store.run_document import Document
 
 # Held runs are let go once a second; without this, what became due in between would be lost to the app.
@@ -23,11 +23,11 @@ EARLY_S = 1.0
 _NOW_MS: Document = {"$toDouble": {"$toLong": "$$NOW"}}
 
 
-class Rates:
+class StartRates:
     def __init__(self, database: AsyncDatabase[Document]) -> None:
         self._rates = database["rates"]
 
-    async def take(self, app_id: str, rate: Rate) -> bool:
+    async def try_acquire(self, app_id: str, rate: Rate) -> bool:
         """One start, if there is one."""
         interval_ms, early_ms = rate.interval_s * 1000, EARLY_S * 1000
         due = {"$max": [{"$ifNull": ["$due_ms", 0]}, _NOW_MS]}
