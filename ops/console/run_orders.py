@@ -74,7 +74,7 @@ def allowed_orders(run: Story, visitor: Visitor) -> list[Order]:
 
 
 def possible_orders(run: Story) -> list[Order]:
-    orders = list(_BY_STATE[run["state"]])
+    orders = list(_BY_STATE.get(run["state"], ()))  # a newer version may know other states
     if run["state"] == RunState.QUEUED and run.get("not_before") and not run.get("hold"):
         orders.insert(0, _RETRY)
     return orders

@@ -45,13 +45,13 @@ def story_lines(story: Story) -> Iterator[Line]:
 
 
 def _outcome(story: Story) -> Iterator[Line]:
-    state, outcome = RunState(story["state"]), story["outcome"]
+    state, outcome = story["state"], story["outcome"]  # maybe a state that only a newer version knows
     style = WARN if outcome and outcome.get("stranded") else _STYLES.get(state, "")
     if outcome is None or waiting_questions(story):  # the questions say it, once
-        yield style, state.value
+        yield style, printable(state)
         return
     stranded = " (stranded)" if outcome.get("stranded") else ""
-    yield style, printable(f"{state.value}, {outcome['kind']}{stranded}: {outcome['reason']}")
+    yield style, printable(f"{state}, {outcome['kind']}{stranded}: {outcome['reason']}")
     error = outcome.get("error")
     if error:
         tool = f" of the tool {error['tool']}" if error.get("tool") else ""
