@@ -34,10 +34,8 @@ from tests.integration.workflows.leaks import leaving_nothing
 from tests.unit.workflows.chats import Chat, Kept
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.agents import build_package
-from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.models import Models
 from workflows.chat.tool_threads import ToolThreads
-from workflows.chat.transcript import Turn
 from workflows.models_file import OpenAIModel
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -341,7 +339,7 @@ class SlowlyKept(Kept):
         await asyncio.sleep(0)
         await super().record(call)
 
-    async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
+    async def commit(self, number: int, turn: Any, checkpoint: Any) -> None:
         await asyncio.sleep(0)
         await super().commit(number, turn, checkpoint)
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.unit.workflows.chats import Chat, Kept, built, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.checkpoint import VERSION, Checkpoint, CheckpointError, Counters, read_progress
-from workflows.chat.conversation import converse
 from workflows.chat.incidents import Incident
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
@@ -143,7 +142,7 @@ async def to_its_end(chat: Chat, *, stop: bool) -> tuple[Outcome, Kept, Counters
         count_as_the_ledger(conversation, last)
         turns = len(kept.saved)
         stopping = (lambda before=turns: len(kept.saved) > before) if stop else never
-        outcome = await converse(conversation, commit=kept.commit, stopping=stopping)
+        outcome = await chat.take_turns(conversation, kept, stopping=stopping)
         last = conversation.counters
         if outcome.kind is not OutcomeKind.HANDED_BACK and not outcome.transient:
             return outcome, kept, last

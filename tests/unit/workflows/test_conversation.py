@@ -17,8 +17,6 @@ from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.conversation import converse
 from workflows.chat.errors import PackageChanged, PackageDefect
-from workflows.chat.live import Conversation
-from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
@@ -395,9 +393,9 @@ async def test_a_cancelled_chat_stops_at_once_and_every_call_is_recorded(
     waiting = chat(tmp_path, {"answers": {"A": [entry]}}, tools=tools)
     listen(waiting, Ringing(asked_at))
     kept = Held(reached) if at == "commit" else Kept()
-    meter = RunMeter(kept.record)
-    conversation = Conversation(waiting.built, ContextVariables({"reached": reached}), frozenset(), meter, "Begin.")
-    task = asyncio.create_task(converse(conversation, commit=kept.commit, stopping=never))
+    conversation = waiting.conversation(kept)
+    conversation.context = ContextVariables({"reached": reached})
+    task = asyncio.create_task(waiting.take_turns(conversation, kept))
     async with asyncio.timeout(5):
         await (asked_at.wait() if at == "model" else reached.wait())
 

@@ -19,13 +19,10 @@ from accounting.budgets.asking import (
 )
 from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall
-from tests.unit.workflows.chats import Chat, Kept, built, never
+from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat import reserving
-from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.conversation import converse
 from workflows.chat.loops import ROUNDS_OVER, SAME_ROUNDS, SAME_TURNS, TURNS_OVER
-from workflows.chat.transcript import Turn
 from workflows.outcome import Outcome, OutcomeKind
 
 ROUND = {"handoff_rules": [rule("A", "B"), rule("B", "A")]}
@@ -104,7 +101,7 @@ async def test_money(tmp_path: Path, usd: float, calls: int) -> None:
     conversation = chat.conversation(kept)
     conversation.meter.prices = PriceTable([Price("*", "*", Decimal(1), Decimal(2))])  # 5 micro-dollars a call
 
-    outcome = await converse(conversation, commit=kept.commit, stopping=never)
+    outcome = await chat.take_turns(conversation, kept)
 
     assert "USD" in stopped(outcome, OutcomeKind.BUDGET_EXHAUSTED, "AB"[calls % 2], calls + 1)
     assert len(kept.calls) == calls
@@ -144,14 +141,15 @@ async def test_time_worked_is_kept_and_runs_on_in_the_next_attempt(tmp_path: Pat
 
 
 async def test_time_that_is_over_between_two_turns_is_said_of_who_would_be_next(tmp_path: Path) -> None:
-    chat, kept = guarded(tmp_path, handoffs=ROUND), Kept()
+    class LateOnce(Kept):
+        async def commit(self, number: int, turn: Any, checkpoint: Any) -> None:
+            await super().commit(number, turn, checkpoint)
+            object.__setattr__(conversation.clock, "limit_s", 0)
+
+    chat, kept = guarded(tmp_path, handoffs=ROUND), LateOnce()
     conversation = chat.conversation(kept)
 
-    async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        await kept.commit(number, turn, checkpoint)
-        object.__setattr__(conversation.clock, "limit_s", 0)
-
-    outcome = await converse(conversation, commit=commit, stopping=never)
+    outcome = await chat.take_turns(conversation, kept)
 
     stopped(outcome, OutcomeKind.TIMEOUT, "B", 2)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built, never
+from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat import lifecycle, package_steps
-from workflows.chat.conversation import MAX_EXPLANATION, close, converse
+from workflows.chat.conversation import MAX_EXPLANATION, close
 from workflows.chat.errors import PackageDefect
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
@@ -458,7 +458,7 @@ async def test_who_is_cancelled_can_still_close_the_chat(tmp_path: Path) -> None
 
     async def run() -> Outcome:
         try:
-            return await converse(conversation, commit=Kept().commit, stopping=never)
+            return await cancelled.take_turns(conversation, Kept())
         except asyncio.CancelledError:
             return await close(conversation, Outcome(OutcomeKind.CANCELLED, "cancelled by somebody"))
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built, never
+from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import ORCHESTRATOR, faults, load, rule, write_tool
 from workflows.chat.asking import Exchange
-from workflows.chat.conversation import close, converse
+from workflows.chat.conversation import close
 from workflows.outcome import Outcome, OutcomeKind
 
 CODE = """
@@ -485,7 +485,7 @@ async def test_a_chat_closed_again_ends_in_the_same_state(tmp_path: Path) -> Non
 
     for _ in range(2):  # its worker is lost while it closes
         conversation = closing.conversation(kept)
-        outcome = await converse(conversation, commit=kept.commit, stopping=never)
+        outcome = await closing.take_turns(conversation, kept)
         await close(conversation, outcome)
         assert (outcome.kind, conversation.kept()["count"]) == (OutcomeKind.COMPLETED, 1)
 
