@@ -20,6 +20,7 @@ async def execute(claim: Claim, services: RunServices) -> RunExecution:
     """
     run = RunExecution(claim, services)
     async with under_lease(run):
+        await services.tracing.link(claim, services.repository)
         with failure_as_outcome(run):
             await load_package(run)
             async with chat_time(run):

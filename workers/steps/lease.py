@@ -33,8 +33,7 @@ async def under_lease(run: RunExecution) -> AsyncIterator[None]:
         cut_off: list[str] = []
         with _cut_off(run, cut_off), services.lease.renew_while(claim), services.shutdown.interruptible():
             try:
-                await services.tracing.link(claim, services.repository)
-                yield
+                yield  # nothing before this may await: what fails there would not be handed back
             except asyncio.CancelledError:
                 # A lost lease may be nobody else's yet: then the run is handed back as well.
                 if services.lease.is_lost(claim):

@@ -13,7 +13,9 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from accounting.budgets.asking import BudgetHoldError, PlannedCall
 from tests.unit.workers.engine_bench import OVERLOADED, Bench, bench_of
 from tests.unit.workflows.packages import write_package, write_tool
+from workers.store.repository import LinkedRuns
 from workers.store.run import Claim
+from workers.tracing.tracing import NoTracing
 from workflows.chat.errors import PackageDefect
 from workflows.context.documents import WriteRefusedError, WriteTooSlowError
 
@@ -303,6 +305,19 @@ async def test_a_run_goes_back_when_the_store_is_back(tmp_path: Path, method: st
     assert done.released is None
     assert (bench.state, bench.run["attempt"]) == ("queued", 1)
     assert bench.run["last_requeue"]["reason"] == "store unavailable: AutoReconnect"
+
+
+async def test_a_store_that_is_away_for_the_trace_hands_the_run_back_as_well(tmp_path: Path) -> None:
+    class FaultyTracing(NoTracing):
+        async def link(self, claim: Claim, runs: LinkedRuns) -> None:
+            del claim, runs
+            raise AutoReconnect("away")
+
+    bench = await bench_of(tmp_path, TWO_TURNS)
+
+    await bench.execute(bench.services(tracing=FaultyTracing()))
+
+    assert (bench.state, bench.asked) == ("queued", [])
 
 
 async def test_a_hand_back_is_tried_until_the_store_answers(tmp_path: Path) -> None:
