@@ -23,7 +23,7 @@ class LocalLease:
         try:
             yield
         finally:
-            self._task = None
+            self._task, self.is_finishing = None, False  # another attempt may follow
 
     def is_lost(self, claim: Claim) -> bool:
         del claim

@@ -135,14 +135,13 @@ class LocalRun:
     async def _cancel(self, work: "asyncio.Task[None]") -> None:
         for _ in range(PATIENCE_WITH_CANCELLED_S):  # again: a library under a chat may swallow a cancellation
             if self._lease.is_finishing:
+                await asyncio.wait({work}, timeout=CLOSING_S)
                 break
             if not self._lease.cancel(by=CALLER):
                 work.cancel()  # between two attempts
             await asyncio.wait({work}, timeout=1)
             if work.done():
                 break
-        if self._lease.is_finishing:
-            await asyncio.wait({work}, timeout=CLOSING_S)
         work.cancel()
         await self._store.request_cancel(self._run_id, by=CALLER)
 

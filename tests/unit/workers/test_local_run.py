@@ -14,7 +14,7 @@ from tests.unit.workflows.packages import rule, write_package, write_tool
 from unattended import run_package
 from workers.local_run.chosen import chosen_package
 from workers.local_run.report import TurnReport
-from workers.local_run.request import NotStartedError, Request, WrongUseError
+from workers.local_run.request import NobodyWatches, NotStartedError, Request, WrongUseError
 from workers.local_run.run import open_local_run, run_package_async
 from workers.settings import load_settings
 from workers.store.run import RunState
@@ -364,6 +364,52 @@ async def test_a_cancelled_run_ends_as_cancelled_and_says_so_to_whoever_cancelle
     assert (report.state, report.outcome.kind) == ("cancelled", "cancelled")
     assert report.speakers == ["A"]
     assert watch.speakers == ["A", "B"]
+
+
+@dataclass
+class SecondAttempt(FirstTurn):
+    """Tells when it begins."""
+
+    def speaking(self, agent: str) -> None:
+        super().speaking(agent)
+        if self.speakers == ["A", "A"]:
+            self.taken.set()
+
+
+async def test_a_run_is_cancelled_in_a_later_attempt_as_in_the_first(tmp_path: Path) -> None:
+    settings, watch = load_settings({}), SecondAttempt()
+    script = {"answers": {"A": [FAST_FAIL, {"text": "late", "delay_s": 600}]}}
+    small = chosen_package(package(tmp_path), settings)
+
+    async with asyncio.timeout(20), open_local_run(small, Request(script=script), settings, watch=watch) as run:
+        task = asyncio.create_task(run.work())
+        await watch.taken.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        report = run.report()
+
+    assert (report.state, report.attempts, report.turns) == ("cancelled", 2, ())
+
+
+async def test_a_run_is_cancelled_while_it_waits_for_its_next_attempt(tmp_path: Path) -> None:
+    answers = {"answers": {"A": [FAST_FAIL]}, **DONE}
+    (tmp_path / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
+    models = tmp_path / "models.yaml"
+    models.write_text("models: {default: {provider: script, file: answers.json}}", encoding="utf-8")
+    settings, noted = load_settings({}, models=models), asyncio.Event()
+    small = chosen_package(package(tmp_path), settings)
+
+    watch = NobodyWatches(lambda _: noted.set())
+    async with asyncio.timeout(20), open_local_run(small, Request(), settings, watch=watch) as run:
+        task = asyncio.create_task(run.work())
+        await noted.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        report = run.report()
+
+    assert (report.state, report.outcome.kind, report.attempts) == ("cancelled", "cancelled", 1)
 
 
 @pytest.mark.parametrize(
