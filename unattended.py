@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ops.one_run.run import run_package, run_package_async
+    from workers.local_run.run import run_package, run_package_async
 
 __all__ = ["main", "run_package", "run_package_async"]
 
@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
     if name not in ("run_package", "run_package_async"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     bind_packages()
-    from ops.one_run import run
+    from workers.local_run import run
 
     return getattr(run, name)
 

@@ -13,7 +13,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.write_concern import WriteConcern
 from ulid import ULID
 
-from workers.fairness.caps import Rate
+from workers.store.rate import Rate
 
 KEY_PREFIX = "ua_"
 _RANDOM_BYTES = 32

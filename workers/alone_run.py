@@ -15,7 +15,7 @@ from workers.celery import configure
 from workers.logs import configure_logging
 from workers.process.shutdown import CUT_OFF, HANDED_BACK, ShutdownDeadline, end_process
 from workers.process.worker import WorkerProcess
-from workers.run_loop import own
+from workers.run_loop import execute
 from workers.settings import Settings, SettingsError
 from workflows.models_file import ModelsFileError
 from workflows.operator_file import OperatorFileError
@@ -60,11 +60,11 @@ class AloneRun:
             worker.stop()
 
     async def _work(self, worker: WorkerProcess, run_id: str, token: int) -> None:
-        claim = await worker.ownership.claim_of(run_id, token)
+        claim = await worker.repository.claim_of(run_id, token)
         if claim is None or self._draining:
             return
         self._report_begun()
-        await own(claim, worker)
+        await execute(claim, worker.services)
         released = await worker.admission.release_after(claim)
         if released is not None:
             worker.wakeups.send(released)

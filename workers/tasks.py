@@ -24,11 +24,11 @@ from workers.process.consumer_watch import ConsumerWatch, create_consumer_step
 from workers.process.memory_watch import MemoryWatch
 from workers.process.metrics_server import MetricsServer, serve_metrics
 from workers.process.shutdown import ShutdownDeadline
+from workers.process.wakeup_handler import handle_wakeup
 from workers.process.watchdog import EXIT_CODE
 from workers.process.worker import WorkerProcess
 from workers.process.worker_health import BrokerProbe, WorkerHealth
 from workers.process.worker_metrics import WorkerMetrics
-from workers.run_loop import execute
 from workers.settings import Settings, SettingsError
 from workflows.chat.package_code.forked_copies import add_child_hook
 from workflows.models_file import ModelsFileError
@@ -124,7 +124,7 @@ def run(message: dict[str, Any]) -> None:
     worker = process.get_worker()
     with process.track_run():
         try:
-            worker.submit(execute(message["run_id"], worker)).result()
+            worker.submit(handle_wakeup(message["run_id"], worker)).result()
         except CancelledError:
             # It was cut off and has handed its run back; a second cancellation came on top.
             log.info("run_task_cancelled", extra={"run_id": message["run_id"]})

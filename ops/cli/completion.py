@@ -115,8 +115,10 @@ def find_trigger_names(_prefix: str) -> Iterator[Candidate]:
 
 
 def find_apps(_prefix: str) -> Iterator[Candidate]:
-    with _open_database() as database:  # by an index that begins with the app: one step for each
-        yield from ((app_id, "") for app_id in database["runs"].distinct("app_id"))
+    from workers.store.completions import app_ids
+
+    with _open_database() as database:
+        yield from ((app_id, "") for app_id in app_ids(database))
 
 
 def find_runs(*states: str) -> FindNames:
@@ -127,8 +129,10 @@ def find_runs(*states: str) -> FindNames:
         if states:
             wanted["state"] = {"$in": list(states)}
         shown = ("app_id", "workflow", "state")
+        from workers.store.completions import newest_runs
+
         with _open_database() as database:
-            for run in database["runs"].find(wanted, dict.fromkeys(shown, 1)).sort("created_at", -1).limit(MAX_NAMES):
+            for run in newest_runs(database, wanted, shown, limit=MAX_NAMES):
                 yield run["_id"], " ".join(str(run[name]) for name in shown)
 
     return find

@@ -74,7 +74,7 @@ def allowed_run_actions(run: Story, visitor: Visitor) -> list[ConsoleAction]:
 
 
 def possible_run_actions(run: Story) -> list[ConsoleAction]:
-    orders = list(_ACTIONS_BY_STATE[run["state"]])
+    orders = list(_ACTIONS_BY_STATE.get(run["state"], ()))  # a newer version may know other states
     if run["state"] == RunState.QUEUED and run.get("not_before") and not run.get("hold"):
         orders.insert(0, _RETRY_NOW)
     return orders

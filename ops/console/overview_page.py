@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pymongo import ASCENDING
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,6 +23,7 @@ from triggers.api.run_queries import find_newest_runs
 from triggers.control.trigger_listing import TriggerFilter, runtime_query
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
+from workers.store.run_listing import RunListing
 from workers.store.run_store import RunStore
 
 RECENT_PERIOD = timedelta(hours=24)
@@ -118,7 +118,7 @@ async def _gather(*awaitables: Awaitable[Any]) -> list[Any]:
 
 async def _count_runs(store: RunStore, run_filter: Matching) -> int:
     """At most one more than are counted: how many there are beyond a thousand, Prometheus knows."""
-    return await store.runs.count_documents(run_filter.query(), limit=MAX_COUNTED + 1)
+    return await RunListing(store).count(run_filter, up_to=MAX_COUNTED + 1)
 
 
 def _tile_fields(tile: Tile, count: int) -> Mapping[str, Any]:
@@ -128,7 +128,6 @@ def _tile_fields(tile: Tile, count: int) -> Mapping[str, Any]:
 
 async def _find_longest_waiting(store: RunStore, app_id: str | None, now: datetime) -> list[dict[str, Any]]:
     """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
-    query = {**Matching(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
     shown = (
         "app_id",
         "workflow",
@@ -138,8 +137,8 @@ async def _find_longest_waiting(store: RunStore, app_id: str | None, now: dateti
         "question.title",
         "questions.number",
     )
-    found = store.runs.find(query, dict.fromkeys(shown, 1)).sort("finished_at", ASCENDING).limit(MAX_WAITING)
-    return [_waiting_row(run, now) async for run in found]
+    found = await RunListing(store).longest_waiting(app_id, shown, limit=MAX_WAITING)
+    return [_waiting_row(run, now) for run in found]
 
 
 def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ops.one_run.report import TurnReport, turn_report
+from workers.local_run.report import TurnReport, turn_report
 
 MIN_WIDTH_PERCENT = 0.6  # per cent: what took no time is seen all the same
 

@@ -29,8 +29,9 @@ from ops.free_ports import find_free_address
 from ops.processes.role_processes import role_children
 from ops.processes.supervisor import Supervisor
 from workers.settings import Settings, load_settings
+from workers.store.matching import Matching
 from workers.store.run import AT_REST, TERMINAL, RunState
-from workers.store.run_store import connect
+from workers.store.run_store import RunStore, connect
 
 TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.15
@@ -154,7 +155,7 @@ async def _wait_ended_runs(database: Any, *, since: datetime) -> Sequence[Mappin
     found: list[Mapping[str, Any]] = []
 
     async def all_ended() -> bool:
-        found[:] = await database["runs"].find({"created_at": {"$gte": since}}).sort("created_at", 1).to_list(None)
+        found[:] = reversed(await RunStore(database).list(Matching(since=since)))
         kinds = {run["trigger"]["type"] for run in found if run["state"] in ENDED_STATES}
         return kinds >= set(EXPECTED_TRIGGER_TYPES) and all(run["state"] in ENDED_STATES for run in found)
 
@@ -168,7 +169,7 @@ async def _show_turns(database: Any) -> AsyncIterator[None]:
     shown: set[str] = set()
 
     async def show_new() -> None:
-        for turn in await database["turns"].find({}, {"events": 0}).to_list(None):
+        for turn in await RunStore(database).newest_turns():
             if turn["_id"] not in shown:
                 shown.add(turn["_id"])
                 text = " ".join(turn["text"].split())

@@ -13,10 +13,10 @@ from accounting.budgets.budget_status import BudgetStatus
 from ops.exporter.budget_state import BudgetScope, BudgetState
 from ops.exporter.ledger_state import LedgerState
 from ops.exporter.metric_families import Counts, Labels, MonotonicCounters, gauge_family, labelled_gauge_family
-from ops.exporter.queue_state import QueueState
 from ops.exporter.store_snapshot import Snapshot
 from ops.exporter.trigger_state import TriggerState
 from ops.exporter.usage_metrics import usage_families
+from workers.store.queue_counts import Queue
 
 BUDGET_LABELS = ("app", "workflow", "window", "unit")
 ALL_APPS_LABEL = ALL_WORKFLOWS_LABEL = ""  # of all of them together
@@ -74,7 +74,7 @@ class StoreCollector(Collector):
         yield self._counters.family("unattended_runs_stranded", text, names, stranded)
 
 
-def _queue_families(queue: QueueState) -> Iterator[Metric]:
+def _queue_families(queue: Queue) -> Iterator[Metric]:
     by_hold: Counts = {(hold,): count for hold, count in queue.queued.items()}
     yield labelled_gauge_family("unattended_runs_queued", "Runs that wait and are due", ["hold"], by_hold)
     yield gauge_family("unattended_runs_in_progress", "Runs a worker holds", queue.in_progress)
@@ -87,7 +87,7 @@ def _person_wait_families(snapshot: Snapshot) -> Iterator[Metric]:
     """Apps without a label of their own together: all of their runs, and the age of the oldest."""
     counts: dict[Labels, float] = {}
     ages: dict[Labels, float] = {}
-    for owner, waiting in snapshot.queue.waiting_for_person.items():
+    for owner, waiting in snapshot.queue.for_person.items():
         labels = (snapshot.apps.label(owner.app), owner.workflow)
         counts[labels] = counts.get(labels, 0) + waiting.count
         ages[labels] = max(ages.get(labels, 0.0), waiting.oldest_age_s)

@@ -18,20 +18,20 @@ from accounting.billing.outbox import OutboxState, read_outbox_state
 from accounting.infra.snapshot_read import snapshot_read
 from accounting.usage import UsageTotals
 from ops.exporter.budget_state import BudgetState, read_budget_state
-from ops.exporter.ended_runs import EndedRunCounter, RunLabels
 from ops.exporter.ledger_state import LedgerState, read_ledger_state
-from ops.exporter.queue_state import QueueReader, QueueState
 from ops.exporter.trigger_state import TriggerState, read_trigger_state
 from ops.exporter.usage_counts import UsageChange, UsageCounts
+from workers.store.ended_counts import EndedRuns, RunLabels
+from workers.store.queue_counts import Queue, QueueLook
 
-SnapshotCounts = tuple[Mapping[RunLabels, int], UsageChange, QueueState]
+SnapshotCounts = tuple[Mapping[RunLabels, int], UsageChange, Queue]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     runs: Mapping[RunLabels, int] = field(default_factory=dict)
     usage: Sequence[UsageTotals] = ()
-    queue: QueueState = field(default_factory=QueueState)
+    queue: Queue = field(default_factory=Queue)
     triggers: TriggerState = field(default_factory=TriggerState)
     ledger: LedgerState = field(default_factory=LedgerState)
     budgets: BudgetState = field(default_factory=BudgetState)
@@ -42,7 +42,7 @@ class Snapshot:
 class SnapshotReader:
     def __init__(self, database: AsyncDatabase[dict[str, Any]], *, max_app_labels: int = 100) -> None:
         self._database = database
-        self._ended_runs = EndedRunCounter(database)
+        self._ended_runs = EndedRuns(database)
         self._usage = UsageCounts(database)
         self._apps = AppLabelStore(database, max_apps=max_app_labels)
 
@@ -50,7 +50,7 @@ class SnapshotReader:
         runs, change, queue = await snapshot_read(self._database, self._read_counts)
         budgets = await read_budget_state(self._database)
         limited = [each.app_id for each in budgets.standings if each.app_id is not None]
-        waiting = [owner.app for owner in queue.waiting_for_person]
+        waiting = [owner.app for owner in queue.for_person]
         apps = await self._apps.register([*apps_by_use(runs, change), *limited, *waiting])
         return Snapshot(
             runs=runs,
@@ -65,8 +65,8 @@ class SnapshotReader:
 
     async def _read_counts(self, session: AsyncClientSession) -> SnapshotCounts:
         now = await self._read_store_time()
-        runs = await self._ended_runs.count(session, now)
-        queue = await QueueReader(self._database, session, now).read()
+        runs = await self._ended_runs.look(session, now)
+        queue = await QueueLook(self._database, session, now).look()
         return runs, await self._usage.read_change(session), queue
 
     async def _read_store_time(self) -> datetime:

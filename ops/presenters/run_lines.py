@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ops.cli.output import format_exact_usd
-from ops.one_run.report import turn_report
 from ops.presenters.printable_text import to_printable
 from ops.presenters.question_lines import answer_command_line, answer_lines, question_lines
 from ops.presenters.times import describe_hold, format_duration, format_utc
 from ops.presenters.turn_lines import BAD, DIM, GOOD, Line, error_lines, turn_lines
 from workers.control.questions import waiting_questions
+from workers.local_run.report import turn_report
 from workers.store.run import HoldKind, RunState
 
 WARNING = "yellow"
@@ -45,13 +45,13 @@ def run_lines(story: Story) -> Iterator[Line]:
 
 
 def _outcome_lines(story: Story) -> Iterator[Line]:
-    state, outcome = RunState(story["state"]), story["outcome"]
+    state, outcome = story["state"], story["outcome"]  # maybe a state that only a newer version knows
     style = WARNING if outcome and outcome.get("stranded") else _STYLES.get(state, "")
     if outcome is None or waiting_questions(story):  # the questions say it, once
-        yield style, state.value
+        yield style, to_printable(state)
         return
     stranded = " (stranded)" if outcome.get("stranded") else ""
-    yield style, to_printable(f"{state.value}, {outcome['kind']}{stranded}: {outcome['reason']}")
+    yield style, to_printable(f"{state}, {outcome['kind']}{stranded}: {outcome['reason']}")
     error = outcome.get("error")
     if error:
         tool = f" of the tool {error['tool']}" if error.get("tool") else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ops.presenters.printable_text import to_printable
 
 if TYPE_CHECKING:
-    from ops.one_run.report import TurnReport
+    from workers.local_run.report import TurnReport
 
 MAX_VALUE_CHARACTERS = 200
 GOOD, BAD, DIM = "green", "red", "dim"

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.e2e.product import COMMAND, descendants, environment, is_alive, one_line, unattended, wait_until
-from tests.unit.ops.test_one_run_guide import write_guide
+from tests.unit.ops.test_run_guide import write_guide
 from tests.unit.workflows.packages import rule, write_package, write_tool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -322,7 +322,7 @@ def test_the_guides_tests_pass_under_pytest(tmp_path: Path) -> None:
 def test_other_commands_do_not_load_agents(tmp_path: Path) -> None:
     code = (
         "import sys, unattended; unattended.bind_packages(); import ops.cli.main; "
-        "print([name for name in ('ag2', 'openai', 'workflows.chat', 'ops.one_run.run') if name in sys.modules])"
+        "print([name for name in ('ag2', 'openai', 'workflows.chat', 'workers.local_run.run') if name in sys.modules])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

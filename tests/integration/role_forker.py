@@ -22,7 +22,7 @@ EAGER = (
     "triggers.role_context",
     "triggers.schedule.scheduler_role",
     "workers.process.worker",
-    "workers.run_loop",
+    "workers.process.wakeup_handler",
     "workers.worker_role",
 )
 

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
-from pymongo import ASCENDING, DESCENDING
 from pymongo.asynchronous.cursor import AsyncCursor
 
 from accounting.totals.usage_query import run_totals
@@ -13,14 +12,15 @@ from triggers.api.access import Caller, Reader
 from triggers.api.field_types import Moment, Name
 from triggers.api.json_responses import api_response
 from triggers.api.paging import Paging, Position, invalid_cursor, page_response
-from workers.control.changed import of_app
 from workers.control.errors import RunNotFoundError
 from workers.control.questions import waiting_questions
 from workers.control.replaying import replays_of
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json
-from workers.store.run_store import WITHOUT_STEPS, RunStore
+from workers.store.run_listing import RunListing
+from workers.store.run_reads import RunReads
+from workers.store.run_store import RunStore
 from workflows.outcome import OutcomeKind
 
 Document = Mapping[str, Any]
@@ -72,25 +72,21 @@ async def runs_page_response(store: RunStore, run_filter: Matching, paging: Pagi
 
 def find_newest_runs(store: RunStore, run_filter: Matching, paging: Paging) -> AsyncCursor[dict[str, Any]]:
     """The newest first, from where the last page ended; one more than a page has, where there is one."""
-    query, after = run_filter.query(), paging.start_after(int, str)
-    if after is not None:
-        query["$and"] = [_accepted_before(after)]
-    newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]
-    return store.runs.find(query, dict.fromkeys(_SUMMARY_FIELDS, 1)).sort(newest_first).limit(paging.limit + 1)
+    after = paging.start_after(int, str)
+    before = None if after is None else _accepted_at(after)
+    return RunListing(store).newest(run_filter, _SUMMARY_FIELDS, limit=paging.limit + 1, before=before)
 
 
 def run_position(run: Document) -> Position:
     return [(run["created_at"] - _EPOCH) // timedelta(milliseconds=1), run["_id"]]
 
 
-def _accepted_before(position: Position) -> Document:
+def _accepted_at(position: Position) -> tuple[datetime, str]:
     milliseconds, run_id = position
     try:
-        at = _EPOCH + timedelta(milliseconds=int(milliseconds))
+        return _EPOCH + timedelta(milliseconds=int(milliseconds)), str(run_id)
     except OverflowError:
         raise invalid_cursor() from None
-    same_time = {"created_at": at, "_id": {"$lt": run_id}}
-    return {"created_at": {"$lte": at}, "$or": [{"created_at": {"$lt": at}}, same_time]}
 
 
 async def run_details_response(store: RunStore, caller: Caller, run_id: str) -> Response:
@@ -105,16 +101,13 @@ async def run_details_response(store: RunStore, caller: Caller, run_id: str) -> 
 
 async def turns_page_response(store: RunStore, caller: Caller, run_id: str, paging: Paging) -> Response:
     """Only turns the run counts: one that was written by an owner that then lost the run is none."""
-    run = await store.runs.find_one(of_app(run_id, caller.scope), {"turn": 1})
+    reads = RunReads(store)
+    run = await reads.find_fields(run_id, ("turn",), app_id=caller.scope)
     if run is None:
         raise RunNotFoundError(run_id)
     after = paging.start_after(int)
-    numbers = {"$lte": run["turn"], "$gt": 0 if after is None else after[0]}
-    found = (
-        store.turns.find({"run_id": run_id, "number": numbers}, WITHOUT_STEPS)
-        .sort("number", ASCENDING)
-        .limit(paging.limit + 1)
-    )
+    last = 0 if after is None else int(after[0])
+    found = reads.turns_after(run_id, after=last, up_to=run["turn"], limit=paging.limit + 1)
     return await page_response(paging, found, lambda turn: [turn["number"]], _visible_turn)
 
 

@@ -16,8 +16,9 @@ from triggers.change_stream.stream_plan import group_by_stream, plan_stream
 from triggers.change_stream.stream_reader import StreamReader, Subscription
 from triggers.change_stream.watched_triggers import TriggerSnapshot, WatchedTriggers
 from triggers.run_finished.ended_runs_intake import EndedRunsIntake
-from triggers.run_finished.ended_runs_plan import RUNS_COLLECTION, plan_ended_runs_stream
+from triggers.run_finished.ended_runs_plan import plan_ended_runs_stream
 from triggers.service_loop import repeat
+from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +113,6 @@ class SubscriptionBuilder:
             for stream, watches in group_by_stream(snapshot.change_triggers, own_database=own_database).items()
         ]
         if snapshot.chains:
-            intake = EndedRunsIntake(snapshot.chains, self._starter, self._database[RUNS_COLLECTION])
+            intake = EndedRunsIntake(snapshot.chains, self._starter, RunStore(self._database))
             readers.append(Subscription(plan_ended_runs_stream(snapshot.chains, own_database=own_database), intake))
         return readers

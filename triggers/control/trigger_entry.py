@@ -12,9 +12,9 @@ from triggers.register.precedence import is_for_app
 from triggers.register.trigger import Origin, Trigger, declared_triggers, trigger_id
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
-from workers.control.changed import of_app
 from workers.control.errors import RefusedError
 from workers.settings import Settings
+from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
 from workflows.package.normal_form.package_model import Package
@@ -103,8 +103,8 @@ async def check_replay_approved(
     were never approved: the replay would be given them again."""
     if may_approve:
         return
-    fields = dict.fromkeys(("app_id", "workflow", "trigger.name", "ui_responses"), 1)
-    run = await runs.runs.find_one(of_app(run_id, app_id), fields)
+    fields = ("app_id", "workflow", "trigger.name", "ui_responses")
+    run = await RunReads(runs).find_fields(run_id, fields, app_id=app_id)
     if run is None or not run.get("ui_responses"):
         return
     record = await context.triggers.find(trigger_id(run["workflow"], run["trigger"]["name"], app_id=run["app_id"]))

@@ -5,8 +5,6 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pymongo.asynchronous.collection import AsyncCollection
-
 from accounting.infra.aio import gather_all
 from triggers.change_stream.change_intake import Event, read_event_time
 from triggers.change_stream.plain_event import to_plain
@@ -16,6 +14,7 @@ from triggers.event_expressions import ExpressionError, is_condition_met
 from triggers.occurrence import Occurrence, build_run_request
 from workers.store.run import RunRequest, RunState
 from workers.store.run_document import as_json
+from workers.store.run_store import RunStore
 from workflows.package.trigger_specs.run_finished_spec import ANY_OUTCOME
 
 log = logging.getLogger(__name__)
@@ -27,9 +26,7 @@ StopReason = Literal["cycle", "too_deep"]
 
 
 class EndedRunsIntake:
-    def __init__(
-        self, chains: Sequence[ChainTrigger], starter: RunStarter, runs: AsyncCollection[dict[str, Any]]
-    ) -> None:
+    def __init__(self, chains: Sequence[ChainTrigger], starter: RunStarter, runs: RunStore) -> None:
         self._chains = chains
         self._starter = starter
         self._runs = runs
@@ -46,7 +43,7 @@ class EndedRunsIntake:
         run_id = event["documentKey"]["_id"]
         state = event["updateDescription"]["updatedFields"]["state"]
         # Without it the run was too large to come with its event, or is gone.
-        run = event.get("fullDocument") or await self._runs.find_one({"_id": run_id})
+        run = event.get("fullDocument") or await self._runs.find(run_id)
         if run is None:
             self._record_gone_run(run_id, state)
             return []

@@ -27,6 +27,7 @@ from triggers.schedule.ticks import tick_occurrence
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
+from workers.store.trigger_runs import TriggerRuns
 
 MAX_RUNS = 10_000
 BATCH_SIZE = 200
@@ -79,8 +80,7 @@ async def plan_backfill(
     times = _nominal_times(trigger, start, end, max_count=MAX_RUNS // max(len(apps), 1))
     there = 0
     for some in iter_batches(_iter_requests(trigger, times, apps, overlap="allow"), BATCH_SIZE):
-        keys = [request.dedupe_key for request in some]
-        there += await store.runs.count_documents({"dedupe_key": {"$in": keys}})
+        there += await TriggerRuns(store).count_known([request.dedupe_key for request in some])
     return BackfillPlan(trigger, times, apps, there)
 
 

@@ -20,6 +20,7 @@ from triggers.schedule.tick_plan import NOT_STORABLE, PAUSED, UNMAPPABLE, Skip
 from triggers.schedule.ticks import Tick, make_tick
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
+from workers.store.trigger_runs import TriggerRuns
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +110,7 @@ class TickStarter:
         question, which an index answers alone."""
         if not ticks:
             return set()
-        keys = {"$in": [tick.request.dedupe_key for tick in ticks]}
-        found = self._runs.runs.find({"dedupe_key": keys}, {"_id": 0, "dedupe_key": 1})
-        there = {run["dedupe_key"] async for run in found}
+        there = await TriggerRuns(self._runs).known_keys(tick.request.dedupe_key for tick in ticks)
         return {tick for tick in ticks if tick.request.dedupe_key in there}
 
     def _make_ticks(

@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.control.changed import names, of_app
+from workers.control.changed import names
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.questions import is_meant, waiting_questions
 from workers.store.run import RunState
-from workers.store.run_document import READY, Document, literal
+from workers.store.run_changes import RunChanges
+from workers.store.run_document import Document
+from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError, check_storable
-from workers.store.transitions import moves
 from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of whi
     RefusedError: the run asks nothing, or something else."""
     given = _given(by, name, message, responses)
     for _ in range(MAX_QUESTIONS + 1):  # answers to other questions of the run may come in between
-        run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys(_SEEN, 1))
+        run = await RunReads(store).find_fields(run_id, _SEEN, app_id=app_id)
         if run is None:
             raise RunNotFoundError(run_id)
         run["answers"], waiting = run.get("answers") or [], list(waiting_questions(run))
@@ -78,7 +79,7 @@ async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of whi
         asked = _asked(run, waiting, question)
         _refuse_unfit(run, asked, given)
         left = [each for each in waiting if each["number"] != asked["number"]]
-        if await _written(store, run, asked, given, left):
+        if await RunChanges(store).add_answer(run, asked, given, left=left):
             if not left:
                 wake.send(run_id)
             log.info("run_answered", extra={**names(run, by), "number": asked["number"], "waiting": len(left)})
@@ -190,43 +191,3 @@ def instead(run: Mapping[str, Any]) -> str:
     """What a run does that asks nothing."""
     ended = f"asks nothing any more: it has ended as {run['state']}, and can be replayed"
     return _INSTEAD.get(run["state"], ended)
-
-
-async def _written(
-    store: RunStore, run: Document, asked: Mapping[str, Any], given: Document, left: Sequence[Mapping[str, Any]]
-) -> bool:
-    """False when the run is no longer as it was read: each owner has another token, so a token knows its questions."""
-    waiting = {
-        "_id": run["_id"],
-        "state": moves(RunState.NEEDS_HUMAN, RunState.QUEUED),
-        "lease.token": run["lease"]["token"],
-        "cancel_requested": None,
-        # While a run rests its questions only become fewer.
-        "questions": {"$size": len(left) + 1} if run.get("questions") else None,
-    }
-    if run.get("questions"):
-        waiting["questions.number"] = asked["number"]
-    about = {name: value for name, value in asked.items() if name != "number"}
-    kept = {"at": "$$NOW", "turn": "$turn", "number": asked["number"], "question": literal(about)}
-    kept |= {name: literal(value) for name, value in given.items()}
-    answers = {"$concatArrays": [{"$ifNull": ["$answers", []]}, [kept]]}
-    if left:
-        change = {"answers": answers, "questions": literal(left), "question": literal(left[0])}
-    else:
-        change = {"answers": answers, **_queued()}
-    written = await store.runs.update_one(waiting, [{"$set": change}])
-    return written.matched_count == 1
-
-
-def _queued() -> Document:
-    in_progress = {"$mergeObjects": ["$progress", {"ended": None}]}
-    return {
-        **READY,
-        "state": RunState.QUEUED.value,
-        "questions": "$$REMOVE",
-        # Nothing is kept before the first turn, and a chat that says it has ended would not go on.
-        "progress": {"$cond": [{"$eq": [{"$type": "$progress"}, "object"]}, in_progress, "$progress"]},
-        **dict.fromkeys(("question", "outcome", "usage", "finished_at", "not_before")),
-        "wake_at": "$$NOW",
-        "wakes": 0,
-    }

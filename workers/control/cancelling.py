@@ -14,13 +14,12 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from accounting.totals.usage_query import run_totals
-from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
+from workers.control.changed import PAUSE_S, TRIES, Changed, known_state, names, seen
 from workers.control.errors import RefusedError
 from workers.store.run import RunState
-from workers.store.run_document import NOT_READY, TURN_OVER, Document, literal
+from workers.store.run_changes import RunChanges
+from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.store.transitions import moves
-from workflows.outcome import OutcomeKind
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ async def _until_done(
 ) -> Changed:
     for _ in range(TRIES):
         run = await seen(store, run_id, app_id)
-        done = await steps[RunState(run["state"])](store, run, by)
+        done = await steps[known_state(run)](store, run, by)
         if done is not None:
             return done
         await asyncio.sleep(PAUSE_S)
@@ -51,22 +50,7 @@ async def _until_done(
 
 async def _end(store: RunStore, run: Document, by: str) -> Changed | None:
     usage = (await run_totals(store.database, run["_id"])).as_json()
-    end = {
-        **NOT_READY,
-        **TURN_OVER,
-        "state": RunState.CANCELLED.value,
-        "question": None,
-        "questions": "$$REMOVE",
-        "not_before": None,
-        "outcome": {
-            "kind": OutcomeKind.CANCELLED.value,
-            "reason": literal(f"cancelled by {by}"),
-            "error": None,
-        },
-        "usage": literal(usage),
-        "finished_at": "$$NOW",
-    }
-    if not await _written(store, run, end):
+    if not await RunChanges(store).end_as_cancelled(run, by=by, usage=usage):
         return None
     log.info("run_cancelled", extra={**names(run, by), "was": run["state"]})
     await store.order.leave(run)
@@ -74,23 +58,10 @@ async def _end(store: RunStore, run: Document, by: str) -> Changed | None:
 
 
 async def _resolve(store: RunStore, run: Document, by: str) -> Changed | None:
-    resolved = {"at": "$$NOW", "by": literal(by), "how": "discarded"}
-    end = {"state": RunState.CANCELLED.value, "resolved": resolved, "finished_at": "$$NOW"}
-    if not await _written(store, run, end):
+    if not await RunChanges(store).resolve_parked(run, by=by):
         return None
     log.info("run_discarded", extra=names(run, by))
     return Changed(run["_id"], RunState.CANCELLED, "discarded; its outcome stays as it was")
-
-
-async def _written(store: RunStore, run: Document, change: Document) -> bool:
-    """With the token that was seen: nobody has worked on the run since its usage was summed up."""
-    same = {
-        "_id": run["_id"],
-        "state": moves(RunState(run["state"]), RunState.CANCELLED),
-        "lease.token": run["lease"]["token"],
-    }
-    written = await store.runs.update_one(same, [{"$set": change}])
-    return written.matched_count > 0
 
 
 async def _ask(store: RunStore, run: Document, by: str) -> Changed | None:
@@ -98,9 +69,7 @@ async def _ask(store: RunStore, run: Document, by: str) -> Changed | None:
     if asked:
         said = f"was asked to stop already, by {asked['by']}; {_SOON}"
         return Changed(run["_id"], RunState.RUNNING, said, changed=False)
-    unasked = {"_id": run["_id"], "state": RunState.RUNNING.value, "cancel_requested": None}
-    mark = {"cancel_requested": {"at": "$$NOW", "by": literal(by)}}
-    if (await store.runs.update_one(unasked, [{"$set": mark}])).matched_count == 0:
+    if not await RunChanges(store).request_cancel(run, by=by):
         return None
     log.info("cancel_requested", extra=names(run, by))
     return Changed(run["_id"], RunState.RUNNING, f"is asked to stop; {_SOON}")

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workers.control.errors import RunNotFoundError
+from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run import RunState, labels
 from workers.store.run_document import Document
+from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
 # A run that somebody else changes between our look and our write is looked at again: so often at most, so soon.
@@ -45,14 +46,20 @@ class Changed:
 
 async def seen(store: RunStore, run_id: str, app_id: str | None) -> Document:
     """The run as far as a decision about it goes; of this app, or none at all."""
-    run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys(SEEN, 1))
+    run = await RunReads(store).find_fields(run_id, SEEN, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
     return run
 
 
-def of_app(run_id: str, app_id: str | None) -> dict[str, Any]:
-    return {"_id": run_id} if app_id is None else {"_id": run_id, "app_id": app_id}
+def known_state(run: Mapping[str, Any]) -> RunState:
+    """RefusedError where a newer version has written the state: this one cannot know what may follow it."""
+    try:
+        return RunState(run["state"])
+    except ValueError:
+        raise RefusedError(
+            f"{run['_id']} is in the state {run['state']}, which this version does not know; use a newer one"
+        ) from None
 
 
 def names(run: Mapping[str, Any], by: str) -> dict[str, Any]:

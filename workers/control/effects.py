@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pymongo import ASCENDING
-
 from accounting.ledger.rows import COLLECTION
 from workers.control.errors import RefusedError
 from workers.store.run import RunState
 from workers.store.run_document import Document
+from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
 # What is read of a run document to know its effects.
@@ -114,15 +113,14 @@ class WouldRepeatError(RefusedError):
 
 
 async def find_effects(store: RunStore, run_id: str) -> Effects:
-    run = await store.runs.find_one({"_id": run_id}, dict.fromkeys(EFFECT_FIELDS, 1))
+    run = await RunReads(store).find_fields(run_id, EFFECT_FIELDS)
     return Effects() if run is None else await effects_of(store, run)
 
 
 async def effects_of(store: RunStore, run: Document) -> Effects:
     """`run` has at least EFFECT_FIELDS."""
     effects = Effects(keys="new" if has_new_keys(run) else "same")
-    query = {"run_id": run["_id"], "number": {"$lte": run["turn"]}}
-    async for turn in store.turns.find(query, dict.fromkeys(_OF_A_TURN, 1)).sort("number", ASCENDING):
+    async for turn in RunReads(store).turn_fields(run["_id"], _OF_A_TURN, up_to=run["turn"]):
         for made in _calls_of(turn):
             effects.add(made)
         for written in _writes_of(turn, turn["number"]):

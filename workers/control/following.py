@@ -11,19 +11,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from workers.control.changed import of_app
 from workers.control.errors import RunNotFoundError
 from workers.control.happenings import ENDED, Happening, Told, happenings, told_before, told_of
+from workers.store.followed_runs import FollowedRuns
 from workers.store.matching import Matching
-from workers.store.run import TERMINAL, RunState
+from workers.store.run import TERMINAL
 from workers.store.run_document import Document
-from workers.store.run_store import WITHOUT_STEPS, RunStore
+from workers.store.run_reads import RunReads
+from workers.store.run_store import RunStore
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 2.0
 # Acceptors' clocks may differ from the store's, and a write takes its time to reach a majority.
 OVERLAP = timedelta(seconds=10)
 MAX_FOLLOWED = 1_000
-MAX_NEW = 2_000
 _OVER = frozenset(state.value for state in TERMINAL)
 _SEEN = (
     "app_id",
@@ -49,7 +49,7 @@ async def follow_run(store: RunStore, run_id: str, *, app_id: str | None = None)
     """From its acceptance on, until it ends or rests."""
     told, pace = Told(), _Pace()
     while True:
-        run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys(_SEEN, 1))
+        run = await RunReads(store).find_fields(run_id, _SEEN, app_id=app_id)
         if run is None:
             raise RunNotFoundError(run_id)
         turns = await _turns(store, [(run, told)])
@@ -79,8 +79,7 @@ def _seen_now(happening: Happening) -> Happening:
 
 
 async def store_time(store: RunStore) -> datetime:
-    now: datetime = (await store.database.client.admin.command("hello"))["localTime"]
-    return now.replace(tzinfo=UTC)
+    return await FollowedRuns(store).now()
 
 
 class _Pace:
@@ -118,18 +117,9 @@ class _Follower:
         self._looked_at = now
 
     async def _moving(self) -> dict[str, Document]:
-        shape, since = self._matching.query(), self._looked_at - OVERLAP
-        going = [run_id for run_id in self._told if run_id not in self._over]
-        looks: list[Document] = [
-            {**shape, "created_at": {"$gte": since}},
-            {**shape, "state": {"$in": sorted(ENDED)}, "finished_at": {"$type": "date", "$gte": since}},
-            replace(self._matching, states=(RunState.RUNNING,)).query(),
-            {"_id": {"$in": going}},
-        ]
-        return {run["_id"]: run for query in looks for run in await self._find(query)}
-
-    async def _find(self, query: Document) -> list[Document]:
-        return await self._store.runs.find(query, dict.fromkeys(_SEEN, 1)).limit(MAX_NEW).to_list(None)
+        known = [run_id for run_id in self._told if run_id not in self._over]
+        since = self._looked_at - OVERLAP
+        return await FollowedRuns(self._store).find_moving(self._matching, _SEEN, since=since, ended=ENDED, known=known)
 
     def _remember(self, runs: dict[str, Document], now: datetime) -> None:
         for run_id, run in runs.items():
@@ -145,14 +135,5 @@ class _Follower:
 
 
 async def _turns(store: RunStore, runs: Iterable[tuple[Document, Told]]) -> dict[str, list[dict[str, Any]]]:
-    wanted = [
-        {"run_id": run["_id"], "number": {"$gt": told.turn, "$lte": run["turn"]}}
-        for run, told in runs
-        if run["turn"] > told.turn
-    ]
-    found: dict[str, list[dict[str, Any]]] = {}
-    for start in range(0, len(wanted), 100):
-        query = {"$or": wanted[start : start + 100]}
-        async for turn in store.turns.find(query, WITHOUT_STEPS).sort([("run_id", 1), ("number", 1)]):
-            found.setdefault(turn["run_id"], []).append(turn)
-    return found
+    wanted = ((run["_id"], told.turn, run["turn"]) for run, told in runs)
+    return await FollowedRuns(store).turns_between(wanted)

@@ -3,6 +3,7 @@
 import re
 
 from workers.control.errors import RefusedError, RunNotFoundError
+from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
 MIN_LETTERS = 6
@@ -16,11 +17,9 @@ async def whole_run_id(store: RunStore, text: str, *, app_id: str | None = None)
     ending = text.removeprefix("…").upper()
     if _ENDING.fullmatch(ending) is None:
         raise RefusedError(f"{text[:60]!r} is no run id; give it whole, or at least its last {MIN_LETTERS} letters")
-    # Through the ids alone, in the index: as many as there are runs, but no document is read.
-    query = {"_id": {"$regex": f"{ending}$"}} | ({} if app_id is None else {"app_id": app_id})
-    found = [run["_id"] async for run in store.runs.find(query, {"_id": 1}).limit(2)]
+    found = await RunReads(store).find_by_ending(ending, app_id=app_id)
     if not found:
         raise RunNotFoundError(text)
     if len(found) > 1:
         raise RefusedError(f"several runs end in {ending}, such as {found[0]} and {found[1]}; give more of it")
-    return str(found[0])
+    return found[0]

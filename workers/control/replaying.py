@@ -14,13 +14,14 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from workers.control.changed import Changed, names, of_app
+from workers.control.changed import Changed, known_state, names
 from workers.control.effects import EFFECT_FIELDS, WouldRepeatError, effects_of, has_new_keys
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run import RunRequest, RunState, TriggerEvent
-from workers.store.run_document import Document, literal
+from workers.store.run_changes import RunChanges
+from workers.store.run_document import Document
+from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
-from workers.store.transitions import moves
 from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ async def replay(
 ) -> Changed:
     """WouldRepeatError where the run has done what a replay does again, and that is not wanted."""
     run, earlier = await _replayable(store, run_id, app_id)
-    state = RunState(run["state"])
+    state = known_state(run)
     if earlier and not options.again:
         new_run_id, created = earlier[-1]["_id"], False
     else:
@@ -77,7 +78,9 @@ async def replay(
         log.info("run_replayed", extra={**names(run, by), "new_run_id": new_run_id})
         wake.send(new_run_id)
     if state is RunState.PARKED:
-        state = await _resolved(store, run_id, new_run_id, by)
+        # Its outcome stays: it was counted under that. A process that discarded it meanwhile has resolved it already.
+        await RunChanges(store).resolve_replayed(run_id, new_run_id=new_run_id, by=by)
+        state = RunState.CANCELLED
     said = f"replayed as {new_run_id}" if created else f"was replayed already, as {new_run_id}"
     return Changed(run_id, state, said, changed=created, new_run_id=new_run_id)
 
@@ -94,14 +97,14 @@ async def check_replay(
     would_start = not earlier or options.again
     if would_start:
         await _check_effects(store, run, options)
-    return Changed(run_id, RunState(run["state"]), "would be replayed", changed=would_start)
+    return Changed(run_id, known_state(run), "would be replayed", changed=would_start)
 
 
 async def _replayable(store: RunStore, run_id: str, app_id: str | None) -> tuple[Document, list[Document]]:
-    run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys((*_ASKED, *EFFECT_FIELDS), 1))
+    run = await RunReads(store).find_fields(run_id, (*_ASKED, *EFFECT_FIELDS), app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
-    state = RunState(run["state"])
+    state = known_state(run)
     if state in _NOT_YET:
         raise RefusedError(f"{run_id} {_NOT_YET[state]}")
     return run, await replays_of(store, run)
@@ -117,9 +120,7 @@ async def _check_effects(store: RunStore, run: Document, options: ReplayOptions)
 async def replays_of(store: RunStore, run: Document) -> list[Document]:
     """The oldest first. Found by what their dedupe keys begin with, so that they need no index of their own."""
     begins = _request(run, number="").dedupe_key
-    within = {"$gte": begins, "$lt": begins[:-1] + chr(ord(begins[-1]) + 1)}
-    query = {"dedupe_key": within, "replay_of": run["_id"]}
-    found: list[Document] = await store.runs.find(query, {"state": 1, "created_at": 1}).to_list(MAX_LISTED)
+    found = await RunReads(store).replays(run["_id"], dedupe_prefix=begins, limit=MAX_LISTED)
     return sorted(found, key=lambda each: (each["created_at"], each["_id"]))
 
 
@@ -127,13 +128,9 @@ async def _inserted(store: RunStore, run: Document, *, after: int, options: Repl
     for number in itertools.count(after + 1):
         accepted = await store.insert(_request(run, number=str(number), new_keys=options.new_keys))
         # Somebody's event may be called like a replay: only what says so is one.
-        if accepted.created or (not options.again and await _is_replay(store, accepted.run_id, run["_id"])):
+        if accepted.created or (not options.again and await RunReads(store).is_replay(accepted.run_id, of=run["_id"])):
             return accepted.run_id, accepted.created
     raise AssertionError("numbers do not end")
-
-
-async def _is_replay(store: RunStore, run_id: str, of: str) -> bool:
-    return await store.runs.find_one({"_id": run_id, "replay_of": of}, {"_id": 1}) is not None
 
 
 def _request(run: Document, *, number: str, new_keys: bool = False) -> RunRequest:
@@ -152,12 +149,3 @@ def _request(run: Document, *, number: str, new_keys: bool = False) -> RunReques
         priority=run.get("priority", 5),
         ui_responses=run.get("ui_responses"),
     )
-
-
-async def _resolved(store: RunStore, run_id: str, new_run_id: str, by: str) -> RunState:
-    parked = {"_id": run_id, "state": moves(RunState.PARKED, RunState.CANCELLED)}
-    resolved = {"at": "$$NOW", "by": literal(by), "how": "replayed", "run_id": new_run_id}
-    # Its outcome stays: it was counted under that. Whoever discarded it meanwhile has resolved it already.
-    end = {"state": RunState.CANCELLED.value, "resolved": resolved, "finished_at": "$$NOW"}
-    await store.runs.update_one(parked, [{"$set": end}])
-    return RunState.CANCELLED

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 
-from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
+from workers.control.changed import PAUSE_S, TRIES, Changed, known_state, names, seen
 from workers.control.effects import find_effects
 from workers.control.errors import RefusedError
 from workers.store.ordering import awaited_order_of
 from workers.store.run import TERMINAL, HoldKind, RunState
-from workers.store.run_document import READY, Document
+from workers.store.run_changes import RunChanges
+from workers.store.run_document import Document
 from workers.store.run_store import RunStore
 from workers.wakeup_sender import WakeupSender
 
@@ -25,12 +26,12 @@ _NOT_WAITING = {
 async def retry_now(store: RunStore, wake: WakeupSender, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
     for _ in range(TRIES):
         run = await seen(store, run_id, app_id)
-        state = RunState(run["state"])
+        state = known_state(run)
         if state in _NOT_WAITING:
             raise RefusedError(f"{run_id} {_NOT_WAITING[state]}{await _what_it_repeats(store, run_id, state)}")
         if run["hold"] is not None:
             raise RefusedError(f"{run_id} is held by {limit_of(run)}")
-        if await _due(store, run):
+        if await RunChanges(store).make_due(run):
             log.info("retried_now", extra=names(run, by))
             wake.send(run_id)
             return Changed(run_id, state, "is due now")
@@ -57,11 +58,3 @@ def limit_of(run: Document) -> str:
         return f"the {str(by).replace(':', ' ', 1)}; it starts as soon as there is money again"
     of_whom = f" of {by}" if by else ""
     return f"the {run['hold']} limit{of_whom}; it starts as soon as that has room"
-
-
-async def _due(store: RunStore, run: Document) -> bool:
-    # What is in no lane waits for its time, or for the reconciler to see that it has come.
-    waiting = {"_id": run["_id"], "state": RunState.QUEUED.value, "hold": None, "lane": {"$exists": False}}
-    # Due for the reconciler too: it sends the wake-up if this process dies before it does.
-    now = {**READY, "wake_at": "$$NOW", "wakes": 0}
-    return (await store.runs.update_one(waiting, [{"$set": now}])).matched_count > 0

@@ -41,7 +41,7 @@ async def story_of(
 
 async def _done(store: RunStore, run: Document) -> dict[str, Any]:
     """What a replay of it would do again: of a run that takes one."""
-    if RunState(run["state"]) not in TERMINAL | {RunState.PARKED}:
+    if run["state"] not in TERMINAL | {RunState.PARKED}:
         return {}
     effects = await effects_of(store, run)
     if not effects:

@@ -8,28 +8,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from workers.store.limit_name import LimitKind, LimitName
+from workers.store.rate import Rate
+
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _ENTRY = re.compile(r"(app|workflow|rate)(?::([^\s,=]{1,200}))?=([1-9][0-9]{0,8})(?:/([smh]))?")
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """So many starts in so many seconds."""
-
-    count: int
-    seconds: int
-
-    @property
-    def interval_s(self) -> float:
-        return self.seconds / self.count
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """So many runs at once. `name` is what `held_by` says of a run that waits for it: `app:acme`, `workflow:Digest`."""
-
-    name: str
-    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +29,13 @@ class Caps:
     def of_workflow(self, workflow: str) -> int | None:
         return self.concurrency.get(("workflow", workflow), self.concurrency.get(("workflow", "")))
 
-    def limits_of(self, app_id: str, workflow: str) -> list[Limit]:
-        found = {f"app:{app_id}": self.of_app(app_id), f"workflow:{workflow}": self.of_workflow(workflow)}
-        return [Limit(name, most) for name, most in found.items() if most is not None]
+    def limits_of(self, app_id: str, workflow: str) -> dict[LimitName, int]:
+        """The caps that a run of this app and workflow counts against, and how many runs each allows at once."""
+        caps = {
+            LimitName(LimitKind.APP, app_id): self.of_app(app_id),
+            LimitName(LimitKind.WORKFLOW, workflow): self.of_workflow(workflow),
+        }
+        return {limit: cap for limit, cap in caps.items() if cap is not None}
 
     def rate_of(self, app_id: str) -> Rate | None:
         return self.rates.get(app_id, self.rates.get(""))

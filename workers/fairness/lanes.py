@@ -24,17 +24,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from pymongo import ASCENDING, DESCENDING
-
 from workers.fairness.admission import Admission
-from workers.store.ownership import Ownership
+from workers.store.repository import RunRepository
 from workers.store.run import ALONE, Claim
-from workers.store.run_store import RunStore
 
 LOOK_EVERY_S = 0.03
 LOOK_SHARE = 10  # of the time at most one in so many goes into looks
 LOOK_AT_LEAST_EVERY_S = 1.0  # one look that an election or a tool has held up says nothing about the next
-IN_ONE_ANSWER = 100_000
 # Others may be faster each time, but this often only where runs stand in a lane that nobody may claim.
 MOST_LOOKS = 20
 
@@ -65,8 +61,8 @@ class _NoPlaces:
         raise RuntimeError("no place was reserved")
 
 
-class Look:
-    """What one look saw: the lanes in order of names, and how urgent the first run of each is."""
+class LaneSnapshot:
+    """The lanes in order of names, and how urgent the first run of each is."""
 
     def __init__(self, urgency: Mapping[str, int], *, began: float) -> None:
         self.began = began
@@ -95,20 +91,20 @@ class Look:
 class Lanes:
     def __init__(
         self,
-        store: RunStore,
-        ownership: Ownership,
+        repository: RunRepository,
         admission: Admission,
         stopping: Callable[[], bool],
         *,
         alone: Places | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Without places for runs alone, suspects are left to other workers."""
         self._alone = alone or _NoPlaces()
-        self._runs = store.runs
-        self._ownership = ownership
+        self._repository = repository
+        self._clock = clock
         self._admission = admission
         self._stopping = stopping
-        self._seen = Look({}, began=float("-inf"))
+        self._seen = LaneSnapshot({}, began=float("-inf"))
         self._every_s = LOOK_EVERY_S
         self._looking = asyncio.Lock()
         self._last = ""
@@ -124,7 +120,7 @@ class Lanes:
                 return None  # this ticket has dealt with one run, though not by starting it
 
     async def _take_turn(self, wakeup: str) -> tuple[Claim | None, bool]:
-        came_at = time.monotonic()
+        came_at = self._clock()
         since = came_at - self._every_s
         for _ in range(MOST_LOOKS):
             await self._look(since)
@@ -135,14 +131,14 @@ class Lanes:
                     claim = await self._claim_of_next(wakeup)
                     if claim is not None:
                         return claim, await self._admit(claim)
-            since = time.monotonic()
+            since = self._clock()
         log.info("ticket_given_up", extra={"run_id": wakeup, "looks": MOST_LOOKS})
         return None, False
 
     async def _admit(self, claim: Claim) -> bool:
         admitted = False
         try:
-            admitted = await self._admission.admitted(claim)
+            admitted = await self._admission.try_admit(claim)
         finally:
             if claim.is_alone and not admitted:
                 self._alone.release()
@@ -157,9 +153,9 @@ class Lanes:
         if lane.startswith(ALONE):
             claim = await self._claim_suspect(lane)
         elif len(look) > 1:
-            claim = await self._ownership.claim_first(lane)
+            claim = await self._repository.claim_first(lane)
         else:
-            claim = await self._ownership.claim_first(lane, preferred=wakeup, urgency=look.urgency_of(lane))
+            claim = await self._repository.claim_first(lane, preferred=wakeup, urgency=look.urgency_of(lane))
         if claim is None:
             look.forget(lane)
         return claim
@@ -169,7 +165,7 @@ class Lanes:
             return None
         claim = None
         try:
-            claim = await self._ownership.claim_first(lane)
+            claim = await self._repository.claim_first(lane)
         finally:
             if claim is None:
                 self._alone.release()
@@ -181,20 +177,10 @@ class Lanes:
         async with self._looking:
             if self._seen.began >= since:
                 return
-            began = time.monotonic()
-            found = await self._runs.aggregate(FIRST_OF_EACH, hint="by_lane", batchSize=IN_ONE_ANSWER)
-            urgency = {row["_id"]: row["urgency"] async for row in found}
+            began = self._clock()
+            urgency = await self._repository.ready_lanes()
             if not self._alone.has_room():
                 urgency = {lane: each for lane, each in urgency.items() if not lane.startswith(ALONE)}
-            self._seen = Look(urgency, began=began)
-            took_s = time.monotonic() - began
+            self._seen = LaneSnapshot(urgency, began=began)
+            took_s = self._clock() - began
             self._every_s = min(max(LOOK_EVERY_S, took_s * LOOK_SHARE), LOOK_AT_LEAST_EVERY_S)
-
-
-# Answered by skipping through the index, a seek for each lane (DISTINCT_SCAN): the order is the index's own.
-# `$exists` in the place of `$gte` would read every ready run's document.
-FIRST_OF_EACH: list[Mapping[str, object]] = [
-    {"$match": {"lane": {"$gte": ""}}},
-    {"$sort": {"lane": ASCENDING, "priority": DESCENDING, "_id": ASCENDING}},
-    {"$group": {"_id": "$lane", "urgency": {"$first": "$priority"}}},
-]

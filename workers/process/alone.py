@@ -30,7 +30,7 @@ from pymongo.errors import PyMongoError
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings, as_environment
 from workers.store.losses import WorkerLosses
-from workers.store.ownership import BEATS_PER_LEASE, Ownership
+from workers.store.mongo_repository import BEATS_PER_LEASE, MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, labels
 from workers.store.run_store import RunStore
 from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
@@ -63,7 +63,7 @@ class AloneProcesses:
         self,
         settings: Settings,
         store: RunStore,
-        ownership: Ownership,
+        ownership: MongoRunRepository,
         metrics: WorkerMetrics,
         *,
         places: int = PLACES_ALONE,

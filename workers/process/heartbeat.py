@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pymongo
-from pymongo import MongoClient, UpdateOne
 from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
-from pymongo.write_concern import WriteConcern
 
 from workers.process.watchdog import exit_stuck_process
-from workers.store.ownership import BEATS_PER_LEASE, lease_extension, owned
+from workers.store.lease_renewals import LeaseRenewals
+from workers.store.mongo_repository import BEATS_PER_LEASE
 from workers.store.run import Claim, RunState, labels
 
 log = logging.getLogger(__name__)
@@ -34,14 +33,14 @@ LossReason = Literal["taken_over", "not_renewed"]
 
 
 @dataclass(slots=True)
-class _Kept:
+class _LeasedRun:
     claim: Claim
     task: asyncio.Task[Any]
     loop: asyncio.AbstractEventLoop
     renewed_at: float
     lost: bool = False
     cancelled_by: str | None = None
-    at_its_end: bool = False  # an outcome is known: too late to cancel
+    is_finishing: bool = False  # an outcome is known: too late to cancel
 
 
 class Heartbeat:
@@ -59,23 +58,11 @@ class Heartbeat:
         self._beat_at = time.monotonic()
         self._on_lost = on_lost
         self._on_dead = on_dead
-        self._kept: dict[tuple[str, int], _Kept] = {}  # a process may lose a run and claim it again
+        self._kept: dict[tuple[str, int], _LeasedRun] = {}  # a process may lose a run and claim it again
         self._lock = threading.Lock()
         self._stop = threading.Event()
         timeout_ms = int(max(self._interval_s / 2, 0.25) * 1000)
-        self._client: MongoClient[dict[str, Any]] = MongoClient(
-            url,
-            readPreference="primary",  # a secondary may show an owner from before our claim: taken over, we would think
-            serverSelectionTimeoutMS=timeout_ms,
-            connectTimeoutMS=timeout_ms,
-            socketTimeoutMS=timeout_ms,
-            retryWrites=False,  # the next beat is the retry
-            appname="unattended-heartbeat",
-        )
-        # Explicit, whatever the URL or the server's default says: an old primary that nobody follows any more must not
-        # tell us that a lease is renewed.
-        majority = WriteConcern(w="majority", j=True, wtimeout=timeout_ms)
-        self._runs = self._client[database].get_collection("runs", write_concern=majority)
+        self._leases = LeaseRenewals(url=url, database=database, lease_s=lease_s, timeout_ms=timeout_ms)
         self._thread = threading.Thread(target=self._beat_to_the_end, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -88,29 +75,29 @@ class Heartbeat:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join(timeout=self._interval_s * 2)
-        self._client.close()
+        self._leases.close()
 
     def drop(self) -> None:
         """In a forked copy of this process, whose leases these are not."""
         self._kept.clear()
 
     @contextmanager
-    def keeping(self, claim: Claim) -> Iterator[None]:
+    def renew_while(self, claim: Claim) -> Iterator[None]:
         """Keeps the lease while the block runs; the block's task is cancelled when the lease is lost."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a lease is kept for a task")
-        kept = _Kept(claim, task, asyncio.get_running_loop(), renewed_at=time.monotonic())
+        kept = _LeasedRun(claim, task, asyncio.get_running_loop(), renewed_at=time.monotonic())
         with self._lock:
             self._kept[claim.run_id, claim.token] = kept
         try:
             yield
         finally:
-            kept.at_its_end = True
+            kept.is_finishing = True
             with self._lock:
                 self._kept.pop((claim.run_id, claim.token), None)
 
-    def lost(self, claim: Claim) -> bool:
+    def is_lost(self, claim: Claim) -> bool:
         kept = self._find(claim)
         return kept is not None and kept.lost
 
@@ -119,13 +106,13 @@ class Heartbeat:
         kept = self._find(claim)
         return None if kept is None else kept.cancelled_by
 
-    def at_its_end(self, claim: Claim) -> None:
+    def mark_finishing(self, claim: Claim) -> None:
         """Called from the loop: from here on the run is only closed and released, and not cancelled any more."""
         kept = self._find(claim)
         if kept is not None:
-            kept.at_its_end = True
+            kept.is_finishing = True
 
-    def _find(self, claim: Claim) -> _Kept | None:
+    def _find(self, claim: Claim) -> _LeasedRun | None:
         with self._lock:
             return self._kept.get((claim.run_id, claim.token))
 
@@ -155,7 +142,7 @@ class Heartbeat:
                 elif time.monotonic() - each.renewed_at > self._lease_s / 2:
                     self._give_up(each, "not_renewed")
 
-    def _renew(self, kept: list[_Kept], began: float) -> None:
+    def _renew(self, kept: list[_LeasedRun], began: float) -> None:
         try:
             self._extend(kept, began)
         except (NetworkTimeout, ExecutionTimeout):
@@ -163,7 +150,7 @@ class Heartbeat:
                 raise
         self._tell_cancelled(kept)
 
-    def _extend_in_halves(self, kept: list[_Kept], began: float) -> bool:
+    def _extend_in_halves(self, kept: list[_LeasedRun], began: float) -> bool:
         """The loop may stand in the middle of a run's transaction, and all behind that run have waited for its lock.
         Of many the locked one is found in a few steps; those that were renewed longest ago come first."""
         waiting = halves_of(sorted(kept, key=lambda each: each.renewed_at, reverse=True))
@@ -178,11 +165,9 @@ class Heartbeat:
                 waiting += halves_of(some)
         return True
 
-    def _extend(self, kept: list[_Kept], began: float) -> None:
-        until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
-        written = self._runs.bulk_write([UpdateOne(owned(each.claim), until) for each in kept], ordered=False)
+    def _extend(self, kept: list[_LeasedRun], began: float) -> None:
         taken: set[tuple[str, int]] = set()
-        if written.matched_count < len(kept):
+        if self._leases.extend([each.claim for each in kept]) < len(kept):
             taken = self._taken_over(kept)
         for each in kept:
             if (each.claim.run_id, each.claim.token) not in taken:
@@ -190,36 +175,34 @@ class Heartbeat:
             elif not each.lost:
                 self._give_up(each, "taken_over")
 
-    def _taken_over(self, kept: list[_Kept]) -> set[tuple[str, int]]:
+    def _taken_over(self, kept: list[_LeasedRun]) -> set[tuple[str, int]]:
         """Whose token is not the newest, or who was given up meanwhile: queued again, parked, and then maybe cancelled.
         One that left under its own token, while its owner was about to write just that, is not lost: it has not heard
         the answer."""
-        found = self._runs.find({"_id": {"$in": [each.claim.run_id for each in kept]}}, {"lease.token": 1, "state": 1})
-        now = {document["_id"]: (document["lease"]["token"], document["state"]) for document in found}
+        now = self._leases.owners([each.claim.run_id for each in kept])
         return {
             (each.claim.run_id, each.claim.token)
             for each in kept
-            if (state := now.get(each.claim.run_id)) is None
-            or state[0] != each.claim.token
-            or (state[1] != RunState.RUNNING.value and not each.at_its_end)
+            if (owner := now.get(each.claim.run_id)) is None
+            or owner[0] != each.claim.token
+            or (owner[1] != RunState.RUNNING.value and not each.is_finishing)
         }
 
-    def _tell_cancelled(self, kept: list[_Kept]) -> None:
-        ours = {(each.claim.run_id, each.claim.token): each for each in kept if not each.lost and not each.at_its_end}
-        query = {"_id": {"$in": [run_id for run_id, _ in ours]}, "cancel_requested": {"$type": "object"}}
-        for document in self._runs.find(query, {"lease.token": 1, "cancel_requested": 1}):
-            each = ours.get((document["_id"], document["lease"]["token"]))
+    def _tell_cancelled(self, kept: list[_LeasedRun]) -> None:
+        ours = {(each.claim.run_id, each.claim.token): each for each in kept if not each.lost and not each.is_finishing}
+        for key, by in self._leases.cancel_requests([run_id for run_id, _ in ours]).items():
+            each = ours.get(key)
             if each is not None:
-                each.loop.call_soon_threadsafe(self._cancel, each, document["cancel_requested"]["by"])
+                each.loop.call_soon_threadsafe(self._cancel, each, by)
 
     @staticmethod
-    def _cancel(kept: _Kept, by: str) -> None:
+    def _cancel(kept: _LeasedRun, by: str) -> None:
         """In the loop, like the run itself: a run is either told before its end, or not at all."""
-        if not kept.at_its_end and not kept.task.done():
+        if not kept.is_finishing and not kept.task.done():
             kept.cancelled_by = by
             kept.task.cancel()  # and again at the next beat: a library under the chat may swallow it
 
-    def _give_up(self, kept: _Kept, reason: LossReason) -> None:
+    def _give_up(self, kept: _LeasedRun, reason: LossReason) -> None:
         with self._lock:  # a run that ended while we asked about it was not lost
             if self._kept.get((kept.claim.run_id, kept.claim.token)) is not kept:
                 return
@@ -229,12 +212,12 @@ class Heartbeat:
         self._on_lost(reason)
         kept.loop.call_soon_threadsafe(self._cut_off, kept)
 
-    def _cut_off(self, kept: _Kept) -> None:
+    def _cut_off(self, kept: _LeasedRun) -> None:
         """In the loop, like the run itself: its task may have left it meanwhile, and be at work on the next one."""
         if self._find(kept.claim) is kept:
             kept.task.cancel()
 
 
-def halves_of(kept: list[_Kept]) -> list[list[_Kept]]:
+def halves_of(kept: list[_LeasedRun]) -> list[list[_LeasedRun]]:
     middle = len(kept) // 2
     return [kept[:middle], kept[middle:]] if middle else []

@@ -18,17 +18,17 @@ from uuid import uuid4
 
 from pymongo.asynchronous.database import AsyncDatabase
 
+from accounting.budgets.run_budgets import RunBudgets
 from accounting.budgets.service import BudgetService
 from accounting.budgets.window_accounts import ReserverIdentity
-from accounting.infra.bulk_writer import BulkWriter
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
-from accounting.totals.usage_query import run_totals_by_id
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
 from workers.fairness.admission import Admission
-from workers.fairness.budget_door import BudgetDoor
 from workers.fairness.lanes import Lanes
+from workers.fairness.limits.all_limits import AllLimits
+from workers.fairness.limits.budget_limit import BudgetAdmission
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import redact_logs, redact_streams
 from workers.process.alone import PLACES_ALONE, AloneProcesses
@@ -40,13 +40,14 @@ from workers.process.role_health import StorePulse
 from workers.process.watchdog import Watchdog, exit_stuck_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
+from workers.steps.run_services import RunServices
 from workers.store.documents import Documents
 from workers.store.kept_states import KeptStates
-from workers.store.ownership import Ownership, found_within_s
+from workers.store.mongo_repository import MongoRunRepository, found_within_s
 from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
-from workflows.chat.agents.built_packages import BuiltPackage, PackageCache
+from workflows.chat.agents.built_packages import PackageCache
 from workflows.chat.package_code.forked_copies import add_child_hook
 from workflows.chat.package_code.tool_threads import ToolThreads
 from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
@@ -120,9 +121,28 @@ class WorkerProcess:
         self._opened.callback(self.heartbeat.stop)
         drops = (self.heartbeat.drop, self.alone.drop)
         self._opened.callback(add_child_hook(partial(drop_all, drops)))
+        self.services = self._services()
         self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=exit_stuck_process)
         self.watchdog.start()
         self._opened.callback(self.watchdog.stop)
+
+    def _services(self) -> RunServices:
+        return RunServices(
+            repository=self.repository,
+            get_package=self._builds.get,
+            context_sources=self._context_sources,
+            ledger=self.ledger,
+            events=self.metrics,
+            lease=self.heartbeat,
+            shutdown=self,
+            redactor=self.redactor,
+            prices=self._prices,
+            open_budgets=partial(RunBudgets, self.budgets),
+            tracing=self.tracing,
+            max_attempts=self.settings.max_attempts,
+            lease_s=self.settings.lease_s,
+            verbose_debug=self.settings.verbose_debug,
+        )
 
     async def _open(self, prices: PriceTable) -> None:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)
@@ -130,24 +150,24 @@ class WorkerProcess:
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self._open_accounting(database, prices)
         states = KeptStates(database, keep=timedelta(days=self.settings.retention_days.ledger))
-        self.ownership = Ownership(
+        self.repository = MongoRunRepository(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions, states=states
         )
         self.wakeups = wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
         self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
-        self.alone = AloneProcesses(self.settings, self.store, self.ownership, self.metrics, places=self._places_alone)
+        self.alone = AloneProcesses(self.settings, self.store, self.repository, self.metrics, places=self._places_alone)
         self._opened.callback(self.alone.close)
         self.admission = Admission(
-            self.settings.caps,
-            self.store,
-            self.ownership,
+            AllLimits(self.settings.caps, self.store, budgets=BudgetAdmission(self.budgets)),
+            self.repository,
             wakeups,
-            budgets=BudgetDoor(self.budgets, self.ownership, self.metrics.record_end),
+            has_caps=bool(self.settings.caps),
             on_held=self.metrics.record_hold,
             on_fenced=self.metrics.record_fenced_write,
+            on_refused=self.metrics.record_end,
         )
-        self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
+        self.lanes = Lanes(self.repository, self.admission, self.stopping, alone=self.alone)
         self._open_context_sources(database, states)
         self._open_package_databases(database)
         await self.store.ensure_indexes()
@@ -176,7 +196,7 @@ class WorkerProcess:
             allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret
         )
         self._opened.callback(lambda: self.submit(external.close()).result(timeout=5))
-        self.context_sources = ContextSources(
+        self._context_sources = ContextSources(
             environment=self.settings.context_environment(),
             production=self.settings.production,
             include_schema=self.settings.include_schema,
@@ -187,13 +207,12 @@ class WorkerProcess:
         )
 
     def _open_accounting(self, database: AsyncDatabase[dict[str, Any]], prices: PriceTable) -> None:
-        self.prices = prices
+        self._prices = prices
         holder, fails_open = ReserverIdentity(), self.settings.budgets_fail == "open"
         self.budgets = BudgetService(database, prices, holder, fails_open=fails_open)
         self._opened.callback(lambda: self.submit(self.budgets.close()).result(timeout=5))
         self.ledger = Ledger(database, prices, holder=lambda: holder.id, fails_closed=not fails_open)
         self._opened.callback(lambda: self.submit(self.ledger.drain(timeout_s=DRAINED_WITHIN_S)).result(timeout=5))
-        self.totals = BulkWriter(partial(run_totals_by_id, database))
 
     def _learn(self, packages: Mapping[str, Package]) -> None:
         self.metrics.add_workflows(packages)
@@ -204,9 +223,6 @@ class WorkerProcess:
 
     def _versions(self) -> Mapping[str, str]:
         return self._builds.versions()
-
-    async def built(self, workflow: str, *, version: str | None) -> BuiltPackage:
-        return await self._builds.get(workflow, version=version)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:

@@ -10,13 +10,12 @@ came first leaves nothing to do.
 import logging
 from collections import Counter
 
-import pymongo
 from pymongo.errors import PyMongoError
 
 from accounting.infra.aio import gather_all
-from workers.reconciling.batches import Question
-from workers.store.losses import LOSS_FIELDS, WorkerLosses
+from workers.store.expired_leases import ExpiredLeases
 from workers.store.run import RunState, labels
+from workers.store.run_batches import BATCH
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
 
@@ -25,32 +24,25 @@ log = logging.getLogger(__name__)
 LOCKED_AFTER_S = 2.0
 RESULTS = (RunState.QUEUED.value, RunState.PARKED.value, RunState.CANCELLED.value)
 
-EXPIRED_LEASE = Question(
-    {"state": RunState.RUNNING.value, "$expr": {"$lt": ["$lease.until", "$$NOW"]}},
-    sort="lease.until",
-    index="by_lease_end",
-)
-
 
 class Reclaim:
-    def __init__(self, store: RunStore) -> None:
-        self._runs = store.runs
-        self._losses = WorkerLosses(store)
+    def __init__(self, store: RunStore, *, locked_after_s: float = LOCKED_AFTER_S, batch_size: int = BATCH) -> None:
+        self._expired = ExpiredLeases(store)
+        self._locked_after_s = locked_after_s
+        self._batch_size = batch_size
 
     async def run_pass(self, counts: Counter[str]) -> None:
         # What was left alone may match again at the next look, and a locked run would be waited for each time.
         put_off: list[str] = []
-        async for batch in EXPIRED_LEASE.batches(self._runs, LOSS_FIELDS, put_off=put_off):
+        async for batch in self._expired.batches(put_off=put_off, batch_size=self._batch_size):
             results = await gather_all(self.reclaim(run) for run in batch)
             put_off += [run["_id"] for run, result in zip(batch, results, strict=True) if result is None]
             counts.update(result.value for result in results if result is not None)
 
     async def reclaim(self, run: Document) -> RunState | None:
-        """What became of the run as it was read; None when it has changed since."""
-        expired = {"$expr": EXPIRED_LEASE.query["$expr"]}  # again: the owner may have renewed its lease meanwhile
+        """Returns what became of the run as it was read; None when it has changed since."""
         try:
-            with pymongo.timeout(LOCKED_AFTER_S):
-                return await self._losses.charge(run, also=expired, why="its lease ran out")
+            return await self._expired.charge(run, within_s=self._locked_after_s)
         except PyMongoError as error:
             if not error.timeout:
                 raise

@@ -16,14 +16,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args
 
-from pymongo import DESCENDING
-
 from accounting.infra.aio import gather_all
-from workers.reconciling.batches import BATCH, MOST, Question
+from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED, DueRuns
 from workers.store.run import RunState, labels
-from workers.store.run_document import NOT_READY, READY, Document
+from workers.store.run_batches import MOST, RunQuery
+from workers.store.run_document import Document
 from workers.store.run_store import RunStore
-from workers.store.transitions import sources_of
 from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
@@ -37,23 +35,6 @@ CORRECTIONS = (CLOCK, LANE)
 # Enough for the workers until the next pass: beyond this nobody starts sooner for one more ticket.
 ENOUGH = MOST
 
-_FIELDS = ("app_id", "workflow", "state", "lane", "wake_at", "wakes", "not_before", "last_requeue")
-_FREE: Document = {"state": {"$in": sources_of(RunState.RUNNING)}, "hold": None}
-NOT_LISTED = Question(
-    {
-        "state": RunState.QUEUED.value,
-        "hold": None,
-        "lane": None,
-        # null sorts before every date: a run without `not_before` is always due
-        "$expr": {"$and": [{"$lte": ["$wake_at", "$$NOW"]}, {"$lte": ["$not_before", "$$NOW"]}]},
-    },
-    sort="wake_at",
-    index="by_lane_and_wake_up",
-)
-NOT_CLAIMED = Question(
-    {"lane": {"$exists": True}, "$expr": {"$lte": ["$wake_at", "$$NOW"]}}, sort="wake_at", index="by_ticket"
-)
-
 
 class Tickets(Protocol):
     async def count_waiting(self) -> int | None:
@@ -62,10 +43,9 @@ class Tickets(Protocol):
 
 class Republish:
     def __init__(self, store: RunStore, wakeups: WakeupSender, tickets: Tickets, republish_after_s: int) -> None:
-        self._runs = store.runs
+        self._due = DueRuns(store, republish_after_s=republish_after_s)
         self._wakeups = wakeups
         self._tickets = tickets
-        self._republish_after_s = republish_after_s
 
     async def run_pass(self, counts: Counter[str]) -> None:
         await self._make_ready(counts)
@@ -76,49 +56,31 @@ class Republish:
         await self._publish(NOT_LISTED, counts, most=MOST)
 
     async def _correct_clocks(self, counts: Counter[str]) -> None:
-        """No ready run is to be looked at so late: whoever accepted it has a clock that is ahead of the database's."""
-        soon = {"$add": ["$$NOW", self._republish_after_s * 1000]}
-        late = {"$gt": ["$wake_at", {"$add": ["$$NOW", 2 * self._republish_after_s * 1000]}]}
-        latest: list[Document] = [
-            {"$match": {"lane": {"$exists": True}}},
-            {"$sort": {"wake_at": DESCENDING}},
-            {"$limit": BATCH},
-            {"$match": {"$expr": late}},
-            {"$project": {"_id": 1}},
-        ]
-        run_ids = [run["_id"] async for run in await self._runs.aggregate(latest, hint=NOT_CLAIMED.index)]
-        if not run_ids:
-            return
-        far_off = {"_id": {"$in": run_ids}, "lane": {"$exists": True}, "$expr": late}
-        written = await self._runs.update_many(far_off, [{"$set": {"wake_at": soon}}])
-        counts[CLOCK] += written.modified_count
-        log.warning("wake_ups_corrected", extra={"runs": written.modified_count, "reason": "accepted by a fast clock"})
+        """No ready run is to be looked at so late: its acceptor has a clock that is ahead of the database's."""
+        corrected = await self._due.correct_late_wake_ups()
+        if corrected:
+            counts[CLOCK] += corrected
+            log.warning("wake_ups_corrected", extra={"runs": corrected, "reason": "accepted by a fast clock"})
 
     async def _replace_lost(self, counts: Counter[str]) -> None:
-        if await self._runs.find_one(NOT_CLAIMED.query, {"_id": 1}, hint=NOT_CLAIMED.index) is None:
+        if not await self._due.has_unclaimed():
             return
         waiting = await self._tickets.count_waiting()
         if waiting is None:
-            return  # who cannot be asked cannot be told either
-        ready = await self._runs.count_documents({"lane": {"$gte": ""}}, limit=ENOUGH, hint="by_lane")
+            return  # a broker that does not answer takes no wake-up either
+        ready = await self._due.count_ready(up_to=ENOUGH)
         await self._publish(NOT_CLAIMED, counts, most=ready - waiting)
 
-    async def _publish(self, question: Question, counts: Counter[str], *, most: int) -> None:
-        async for batch in question.batches(self._runs, _FIELDS, most=most):
-            reasons = await gather_all(self._wake(run, question, counts) for run in batch)
+    async def _publish(self, due: RunQuery, counts: Counter[str], *, most: int) -> None:
+        async for batch in self._due.batches(due, most=most):
+            reasons = await gather_all(self._wake(run, due, counts) for run in batch)
             counts.update(reason for reason in reasons if reason is not None)
 
-    async def _wake(self, run: Document, question: Question, counts: Counter[str]) -> Reason | None:
+    async def _wake(self, run: Document, due: RunQuery, counts: Counter[str]) -> Reason | None:
         if run["state"] != RunState.QUEUED.value:
             await self._take_out_of_lane(run, counts)
             return None
-        due = {"$add": ["$$NOW", self._republish_after_s * 1000]}
-        seen = {**question.query, **_FREE, "_id": run["_id"], "wake_at": run["wake_at"]}
-        change: Document = {"wake_at": due, "wakes": {"$add": ["$wakes", 1]}}
-        if question is NOT_LISTED:
-            change |= READY
-        written = await self._runs.update_one(seen, [{"$set": change}])
-        if written.matched_count == 0:
+        if not await self._due.mark_woken(run, due):
             return None
         self._wakeups.send(run["_id"])
         reason = reason_of(run)
@@ -126,8 +88,7 @@ class Republish:
         return reason
 
     async def _take_out_of_lane(self, run: Document, counts: Counter[str]) -> None:
-        left = {"_id": run["_id"], "state": {"$ne": RunState.QUEUED.value}, "lane": {"$exists": True}}
-        if (await self._runs.update_one(left, [{"$set": NOT_READY}])).matched_count:
+        if await self._due.take_out_of_lane(run):
             counts[LANE] += 1
             log.info("run_taken_out_of_lane", extra={**labels(run), "reason": f"it is {run['state']}"})
 

@@ -1,9 +1,17 @@
-"""Failures: which outcome an exception means that ended the work on a run."""
+"""Failures: the outcome of a run whose steps raised an exception."""
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from pymongo.errors import PyMongoError
+
+from accounting.infra.store_errors import is_unavailable
+from workers.steps.execution import EndedEarlyError, RunExecution
+from workers.steps.lease import clear_cancellation
+from workers.store.run import LeaseLostError
 from workflows.chat.chat_errors import ChatError
 from workflows.chat.history.checkpoint import CheckpointError
 from workflows.chat.package_code.incidents import error_text
@@ -12,6 +20,30 @@ from workflows.context.reads.missing_values import ContextError, ContextUnavaila
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 log = logging.getLogger(__name__)
+
+# An object of a package's own may raise whatever it likes when it is read; no signal arrives in the loop's thread.
+FAULTS = (Exception, KeyboardInterrupt, SystemExit)
+
+
+@contextmanager
+def failure_as_outcome(run: RunExecution) -> Iterator[None]:
+    """Turns what the steps in the block raise into the run's outcome, unless the run has no owner or no store here."""
+    try:
+        yield
+    except EndedEarlyError as end:
+        run.outcome = end.outcome
+    except LeaseLostError:
+        raise
+    except asyncio.CancelledError:
+        lease = run.services.lease
+        if lease.cancelled_by(run.claim) is None or lease.is_lost(run.claim):
+            raise
+        clear_cancellation()
+        run.outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
+    except FAULTS as error:
+        if isinstance(error, PyMongoError) and is_unavailable(error):
+            raise
+        run.outcome = outcome_of(error, run.labels)
 
 
 def outcome_of(error: BaseException, labels: Mapping[str, Any]) -> Outcome:

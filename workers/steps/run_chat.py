@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from accounting.budgets.run_budgets import RunBudgets
 from accounting.usage import BegunCall, ModelCall, RunOwner
 from workers.crash_points import crash_point
-from workers.process.worker import WorkerProcess
+from workers.steps.run_services import RunServices
 from workers.steps.turn_record import as_storable_turn
 from workers.store.run import Claim
 from workers.store.storable import NotStorableError
@@ -30,7 +29,7 @@ from workflows.package.normal_form.package_model import Package
 UIResponses = Mapping[str, Any]
 
 
-def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conversation:
+def new_chat(claim: Claim, built: BuiltPackage, services: RunServices) -> Conversation:
     """As it begins, or goes on where the last checkpoint stands; its context and its transcript are loaded next."""
     document, orchestrator = claim.document, built.package.orchestrator
     counters, ended = read_progress(document.get("progress"))
@@ -38,25 +37,25 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
     return Conversation(
         built_package=built,
         context=ContextVariables(fixed),
-        suppressed_names=suppressed_names(built.package, production=worker.context_sources.production),
-        meter=run_meter(claim, worker, counters),
-        opening_message=worker.redactor.redact_text(
+        suppressed_names=suppressed_names(built.package, production=services.context_sources.production),
+        meter=run_meter(claim, services, counters),
+        opening_message=services.redactor.redact_text(
             document["message"] or orchestrator.initial_message or DEFAULT_OPENING
         ),
         next_agent=document["next_agent"],
         final_outcome=ended,
         fixed_values=fixed,
         idempotency_run_id=document.get("keys_of"),
-        redactor=worker.redactor,
+        redactor=services.redactor,
         ui_responses=ui_responses_of(built.package, document),
         standing_answer_source=f"trigger {document['trigger']['name']}",
         tool_answers=answers_by_question(document),
-        record_answer=partial(worker.ownership.record_answer, claim),
-        save_open_turn=partial(keep_open_turn, claim, worker),
-        user_message=worker.redactor.redact_text(said) if (said := said_since(document)) is not None else None,
+        record_answer=partial(services.repository.record_answer, claim),
+        save_open_turn=partial(keep_open_turn, claim, services),
+        user_message=None if (message := unread_message(document)) is None else services.redactor.redact_text(message),
         clock=RunClock(orchestrator.limits.wall_clock_s, counters.worked_s),
-        on_tool_call=partial(worker.metrics.record_tool_call, document["workflow"]),
-        spans=worker.tracing.chat_spans(claim),
+        on_tool_call=partial(services.events.tool_call, document["workflow"]),
+        spans=services.tracing.chat_spans(claim),
     )
 
 
@@ -93,19 +92,20 @@ def answers_by_question(document: Mapping[str, Any]) -> Mapping[str, Mapping[str
     return {question["id"]: answer for question, answer in asked if question.get("kind") == "tool" and "id" in question}
 
 
-async def keep_open_turn(claim: Claim, worker: WorkerProcess, turn: OpenTurn) -> None:
+async def keep_open_turn(claim: Claim, services: RunServices, turn: OpenTurn) -> None:
     """PackageDefect when the turn is too large to be kept."""
     try:
         document = as_storable_turn(turn)
     except NotStorableError as error:
         raise PackageDefect(str(error)) from None
-    await worker.ownership.keep_open_turn(claim, number=turn.number, turn=document)
+    await services.repository.keep_open_turn(claim, number=turn.number, turn=document)
 
 
-def said_since(document: Mapping[str, Any]) -> str | None:
-    """The message that no turn says yet: the run stands at the turn at which it was given."""
-    given = (each.get("message") for each in reversed(answers_of(document)) if each["turn"] == document["turn"])
-    return next((message for message in given if message is not None), None)
+def unread_message(document: Mapping[str, Any]) -> str | None:
+    """Returns the newest message of a person that was given since the last turn."""
+    newest_first = reversed(answers_of(document))
+    messages = (answer.get("message") for answer in newest_first if answer["turn"] == document["turn"])
+    return next((message for message in messages if message is not None), None)
 
 
 def questions_in(chat: Conversation, outcome: Outcome, claim: Claim) -> Mapping[str, Any]:
@@ -123,28 +123,27 @@ def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:
     return key_facts(package, claim.document["input"], run_facts(claim.document).base_values())
 
 
-def run_meter(claim: Claim, worker: WorkerProcess, counters: RunCounters) -> RunMeter:
+def run_meter(claim: Claim, services: RunServices, counters: RunCounters) -> RunMeter:
     owner = owner_of(claim)
-    budgets = RunBudgets(
-        worker.budgets,
+    budgets = services.open_budgets(
         app_id=owner.app_id,
         workflow=owner.workflow,
-        amount_used=lambda unit: counters.tokens if unit == "tokens" else counters.cost_nano_usd,
+        used=lambda unit: counters.tokens if unit == "tokens" else counters.cost_nano_usd,
         has_begun=lambda: counters.model_calls > 0,
     )
 
     async def begin(call: BegunCall) -> None:
-        await worker.ledger.begin(owner, lease_token=claim.token, call=call)
+        await services.ledger.begin(owner, lease_token=claim.token, call=call)
         crash_point("asking")
 
     async def record(call: ModelCall) -> None:
         crash_point("answered")
-        holder = budgets.holder_of(call)
-        await worker.ledger.record(owner, lease_token=claim.token, call=call, holder=holder)
+        holder = budgets.signature(call)
+        await services.ledger.record(owner, lease_token=claim.token, call=call, holder=holder)
         crash_point("recorded")
-        worker.metrics.record_model_call(owner.workflow, call)
+        services.events.model_call(owner.workflow, call)
 
-    return RunMeter(record, counters, worker.prices, begin=begin, reserve=budgets.reserve)
+    return RunMeter(record, counters, services.prices, begin=begin, reserve=budgets.reserve)
 
 
 def owner_of(claim: Claim) -> RunOwner:

@@ -1,10 +1,11 @@
-"""The record of a turn: what is stored of it, and what a run whose turns are over owes to databases."""
+"""The record of a turn: what is stored of it, and what a run that succeeds writes to databases."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.store.run import Claim
+from workers.store.run import Claim, labels
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.chat_state import Conversation
@@ -16,8 +17,10 @@ from workflows.context.documents.document_writes import success_writes, turn_wri
 from workflows.context.reads.persistent_states import PersistentState, changed_states
 from workflows.context.state.state_derivation import changes_since
 
+log = logging.getLogger(__name__)
 
-def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+
+def turn_document(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
     """The turn's document, and what the run's own keeps. PackageDefect when they are too large to be kept."""
     try:
         document = {**turn.as_document(), "context_changes": as_storable(turn.context_changes)}
@@ -36,6 +39,12 @@ def record_of_writes(writes: Sequence[DocumentWrite]) -> dict[str, Any]:
     """Which documents were written, kept with the step that they were written with: a replay would write them again."""
     names = ("variable", "database", "collection", "key", "key_value")
     return {"writes": [{name: getattr(write, name) for name in names} for write in writes]} if writes else {}
+
+
+def log_written(claim: Claim, writes: Sequence[DocumentWrite]) -> None:
+    if writes:
+        variables = [write.variable for write in writes]
+        log.info("documents_written", extra={**labels(claim.document), "variables": variables})
 
 
 def unfinished_turn(chat: Conversation, claim: Claim) -> dict[str, Any] | None:
@@ -61,17 +70,17 @@ def as_storable_turn(turn: OpenTurn) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class OwedAtSuccess:
+class PendingWrites:
     """What is written in the step that ends a run: documents of the package, and states for later runs."""
 
     writes: tuple[DocumentWrite, ...] = ()
     states: tuple[PersistentState, ...] = ()
 
 
-NOTHING_OWED = OwedAtSuccess()
+NO_WRITES = PendingWrites()
 
 
-def owed_at_success(chat: Conversation, before: Mapping[str, str], facts: Mapping[str, Any]) -> OwedAtSuccess:
+def writes_on_success(chat: Conversation, before: Mapping[str, str], facts: Mapping[str, Any]) -> PendingWrites:
     """`before`: the context as the last turn left it; what changed since is what the package's last steps did."""
     kept = chat.storable_context()
     at_the_end = changes_since(before, kept)
@@ -81,4 +90,4 @@ def owed_at_success(chat: Conversation, before: Mapping[str, str], facts: Mappin
         *turn_writes(chat.package, at_the_end, kept, facts),
         *success_writes(chat.package, changed, kept, facts),
     )
-    return OwedAtSuccess(writes, changed_states(chat.package, chat.fixed_values, changed, kept))
+    return PendingWrites(writes, changed_states(chat.package, chat.fixed_values, changed, kept))

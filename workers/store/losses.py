@@ -52,7 +52,7 @@ class WorkerLosses:
     async def charge(self, run: Document, *, also: Document, why: str, seen_alone: bool = False) -> RunState | None:
         """What became of the run as it was read; None when it has changed since, or does not match `also`."""
         losses, alone = run["worker_losses"] + 1, (run.get("losses_alone") or 0) + seen_alone
-        target = _target(run, losses, alone)
+        target = target_of(run, losses, alone)
         seen = {
             **also,
             "_id": run["_id"],
@@ -88,13 +88,16 @@ class WorkerLosses:
         usage = {"usage": literal((await run_totals(self._database, run["_id"])).as_json())}
         if target is RunState.CANCELLED:
             return [{"$set": {**taken, **usage}}, {"$set": ENDED_IF_CANCELLED}]
-        reason = f"its worker was lost {losses} times{told_alone(alone)}"
-        outcome = {"kind": OutcomeKind.WORKER_LOST.value, "reason": reason, "error": None}
+        outcome = {"kind": OutcomeKind.WORKER_LOST.value, "reason": loss_reason(losses, alone), "error": None}
         return [{"$set": {**taken, **usage, **NOT_READY, **TURN_OVER, "outcome": outcome, "finished_at": "$$NOW"}}]
 
 
 def losses_in_words(losses: int, alone: int) -> str:
     return f"{losses} worker{'s' if losses != 1 else ''} lost{told_alone(alone)}"
+
+
+def loss_reason(losses: int, alone: int) -> str:
+    return f"its worker was lost {losses} times{told_alone(alone)}"
 
 
 def told_alone(alone: int) -> str:
@@ -124,7 +127,7 @@ def _queued_again(pause_s: float) -> list[Document]:
     return [{"$set": {**lost, "not_before": due}}, {"$set": {"wake_at": "$not_before"}}]  # each $rand is another one
 
 
-def _target(run: Document, losses: int, alone: int) -> RunState:
+def target_of(run: Document, losses: int, alone: int) -> RunState:
     if run.get("cancel_requested") is not None:
         return RunState.CANCELLED
     return RunState.PARKED if alone >= MAX_LOSSES_ALONE or losses >= MAX_LOSSES else RunState.QUEUED

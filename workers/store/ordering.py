@@ -20,13 +20,14 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError, PyMongoError
 from pymongo.read_concern import ReadConcern
 
+from workers.store.limit_name import LimitKind
 from workers.store.run import UNFINISHED, HoldKind, RunState
 from workers.store.run_document import LANE, Document
 
 log = logging.getLogger(__name__)
 
-PREFIX = "order:"
-BEHIND = "order;"  # the first name that sorts after all of them
+PREFIX = f"{LimitKind.ORDER.value}:"
+BEHIND = f"{LimitKind.ORDER.value};"  # the first name that sorts after all of them
 HELD_IN_ORDER: Mapping[str, Any] = {"$gte": PREFIX, "$lt": BEHIND}
 _FIRST = {"held_by": ASCENDING, "order.seq": ASCENDING, "_id": ASCENDING}
 _ORDER = list(_FIRST.items())

@@ -31,6 +31,10 @@ AT_REST = frozenset({RunState.PARKED, RunState.NEEDS_HUMAN})
 # What came to rest or to an end in any other way than well.
 NOT_SUCCEEDED = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.NEEDS_HUMAN)
 
+# The format of the runs that this version writes. It grows with a change that a version before would misread; that one
+# then leaves such runs to newer workers.
+RUN_FORMAT = 1
+
 # A run that lost so many workers without a turn in between may be what kills them: it runs alone from then on.
 SUSPECT_LOSSES = 2
 # The lane of an app's suspects begins with this. Runs of an app whose name begins so too would run alone, no more.

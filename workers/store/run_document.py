@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
-from workers.store.run import ALONE, SUSPECT_LOSSES, RunRequest, RunState, TriggerEvent, new_run_id, quoted
+from workers.store.run import ALONE, RUN_FORMAT, SUSPECT_LOSSES, RunRequest, RunState, TriggerEvent, new_run_id, quoted
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
 from workflows.package.trigger_specs.priority import MAX_PRIORITY, MIN_PRIORITY
@@ -33,6 +33,7 @@ _HIDDEN = frozenset(
         "ready_at",
         "order_head",
         "traceparent",
+        "format",
     }
 )
 
@@ -47,6 +48,7 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
     check_storable(request.ui_responses, path="ui_responses", any_key=True)
     return {
         "_id": run_id,
+        "format": RUN_FORMAT,
         "app_id": request.app_id,
         "user_id": request.user_id,
         "chat_id": request.chat_id or run_id,
@@ -70,6 +72,11 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         **({} if request.ui_responses is None else {"ui_responses": dict(request.ui_responses)}),
         **({} if request.order_key is None else {"order": _place_in_order(request, request.order_key, run_id)}),
     }
+
+
+def format_of(run: Mapping[str, Any]) -> int:
+    """Runs of versions that knew no formats have none."""
+    return int(run.get("format", 1))
 
 
 def _check_texts(request: RunRequest) -> None:

@@ -176,6 +176,11 @@ class RunStore:
                     break
         return found
 
+    async def newest_turns(self, *, limit: int = 1000) -> Sequence[Document]:
+        """Turns of all runs, without their events, in the order of their writing."""
+        found = self.turns.find({}, {"events": 0, **WITHOUT_STEPS}).sort("$natural", DESCENDING).limit(limit)
+        return [*reversed(await found.to_list(None))]
+
     async def unfinished(
         self, workflow: str, trigger: str, app_id: str, *, other_than: str | None = None, limit: int
     ) -> Sequence[Document]:

@@ -10,8 +10,8 @@ from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanK
 from opentelemetry.trace.propagation import set_span_in_context
 
 from workers.logs import log_context
+from workers.store.repository import LinkedRuns
 from workers.store.run import Accepted, Claim, RunRequest, RunState
-from workers.store.run_store import RunStore
 from workers.tracing import span_attributes
 from workers.tracing.run_spans import Content, RunSpans, mark_failed
 from workers.tracing.span_ids import SpanIds, parse_traceparent, previous_owner_ids, span_ids_of
@@ -23,7 +23,6 @@ from workflows.spans import NO_SPANS, Spans
 ChooseIds = Callable[[SpanIds], AbstractContextManager[None]]
 
 _KINDS = {"gateway": SpanKind.SERVER, "watcher": SpanKind.CONSUMER, "scheduler": SpanKind.INTERNAL}
-_LINKED = {"traceparent": 1, "lease.token": 1}
 
 
 class ProcessTracing:
@@ -100,13 +99,13 @@ class ProcessTracing:
                 },
             )
 
-    async def link_related_runs(self, claim: Claim, store: RunStore) -> None:
+    async def link_related_runs(self, claim: Claim, runs: LinkedRuns) -> None:
         spans, run = self._runs.get((claim.run_id, claim.token)), claim.document
         followed = {run.get("parent_run_id"): "follows", run.get("replay_of"): "replays"}
         followed.pop(None, None)
         if spans is None or not followed or run.get("history"):
             return
-        async for other in store.runs.find({"_id": {"$in": list(followed)}}, _LINKED):
+        for other in await runs.find_linked([run_id for run_id in followed if run_id is not None]):
             link = _link(span_ids_of(other, token=other["lease"]["token"]), followed[other["_id"]])
             spans.span.add_link(link.context, link.attributes)
 

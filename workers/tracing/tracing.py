@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from workers.settings import Settings
+from workers.store.repository import LinkedRuns
 from workers.store.run import Accepted, Claim, RunRequest, RunState
-from workers.store.run_store import RunStore
 from workers.tracing.trace_settings import traces_endpoint
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome
@@ -44,7 +44,7 @@ class Tracing(Protocol):
     def run_span(self, claim: Claim) -> AbstractContextManager[None]:
         """Around all that one owner does to a run."""
 
-    async def link_related_runs(self, claim: Claim, store: RunStore) -> None:
+    async def link_related_runs(self, claim: Claim, runs: LinkedRuns) -> None:
         """To the runs that this one follows or replays."""
 
     def chat_spans(self, claim: Claim) -> Spans: ...
@@ -77,7 +77,7 @@ class NoTracing:
     def run_span(self, claim: Claim) -> AbstractContextManager[None]:  # noqa: ARG002 -- the protocol's
         return nullcontext()
 
-    async def link_related_runs(self, claim: Claim, store: RunStore) -> None: ...
+    async def link_related_runs(self, claim: Claim, runs: LinkedRuns) -> None: ...
 
     def chat_spans(self, claim: Claim) -> Spans:  # noqa: ARG002 -- the protocol's
         return NO_SPANS

@@ -16,11 +16,12 @@ from ops.presenters.printable_text import to_printable
 from workers.control.changed import Changed
 from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.many import Selection, Tally, to_each
+from workers.control.many import Tally, to_each
 from workers.control.replaying import ReplayOptions, check_replay
 from workers.settings import Settings
 from workers.store.matching import Matching
 from workers.store.run import RunState
+from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore
 
 MAX_PREVIEW_LINES = 10

@@ -22,8 +22,8 @@ from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
 
 if TYPE_CHECKING:
-    from ops.one_run.report import RunReport
-    from ops.one_run.request import Request
+    from workers.local_run.report import RunReport
+    from workers.local_run.request import Request
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 _FILE_TYPE = click.Path(path_type=Path)
@@ -64,7 +64,7 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> 
     With --script no key is needed. Its file has an entry for each call of an agent's model:
       answers: {Clerk: [{text: REFUND}], Writer: [{text: Dear customer.}]}
     """
-    from ops.one_run.request import NotStartedError, WrongUseError
+    from workers.local_run.request import NotStartedError, WrongUseError
 
     try:
         raise SystemExit(_run_package(workflow, options, as_json=as_json, verbose=verbose))
@@ -77,10 +77,10 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> 
 
 
 def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
-    from ops.one_run.chosen import chosen_package
-    from ops.one_run.live_view import LiveView
-    from ops.one_run.request import NobodyWatches
-    from ops.one_run.run import one_run, with_flags
+    from ops.cli.live_view import LiveView
+    from workers.local_run.chosen import chosen_package
+    from workers.local_run.request import NobodyWatches
+    from workers.local_run.run import open_local_run, with_flags
 
     request = _parse_request(options)
     settings = with_flags(load_settings(models=options["models"]), production=options["production"])
@@ -90,7 +90,7 @@ def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbo
 
     async def work(out: TextIO) -> None:
         view = NobodyWatches(_print_note) if as_json else LiveView(out, note=_print_note, verbose=verbose)
-        async with one_run(package, request, settings, watch=view, redactor=redactor) as run:
+        async with open_local_run(package, request, settings, watch=view, redactor=redactor) as run:
             try:
                 await run.work()
             finally:  # also of a run that was cut off
@@ -111,7 +111,7 @@ def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbo
 
 
 def _parse_request(options: dict[str, Any]) -> "Request":
-    from ops.one_run.request import Request, WrongUseError
+    from workers.local_run.request import Request, WrongUseError
 
     if options["script"] is not None and options["models"] is not None:
         raise WrongUseError("--script answers for every model; leave --models out")
@@ -157,7 +157,7 @@ def _configure_logging(settings: Settings, redactor: Redactor, *, verbose: bool)
     configure_logging(role="run", log_format=settings.log_format, log_level=settings.log_level if asked else "warning")
     redact_logs(redactor)
     if settings.verbose_debug and not asked:
-        logging.getLogger("ops.one_run.context_log").setLevel(logging.INFO)
+        logging.getLogger("workers.steps.context_log").setLevel(logging.INFO)
     if not (asked or verbose):
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: record.levelno >= logging.ERROR or not record.exc_info)

@@ -19,8 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 REAL = Path(sys.executable).parent / "unattended"
 EAGER = (
-    "workers.run_loop",
-    "ops.one_run.run",
+    "workers.process.wakeup_handler",
+    "workers.local_run.run",
     "ops.doctor.examination",
     "triggers.role_context",
     "triggers.schedule.schedule_kind",

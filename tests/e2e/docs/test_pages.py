@@ -32,7 +32,7 @@ from tests.e2e.docs.pages import (
 from tests.e2e.docs.reader import READS_S, Reader, new_reader
 from tests.e2e.product import wait_until
 from tests.unit.docs.test_docs import ROOT
-from tests.unit.ops.test_one_run_guide import write_guide
+from tests.unit.ops.test_run_guide import write_guide
 from workflows.package.catalog import LIBRARY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

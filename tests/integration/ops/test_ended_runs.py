@@ -9,14 +9,15 @@ import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from accounting.infra.snapshot_read import snapshot_read
-from ops.exporter import ended_runs
-from ops.exporter.ended_runs import WINDOW_MARGIN, EndedRunCounter, RunLabels
 from workers.control.cancelling import discard
 from workers.control.replaying import replay
-from workers.reconciling.retention import PRUNED, ROLLUPS, Retention
-from workers.store.ownership import Ownership
+from workers.reconciling.retention import PRUNED, Retention
+from workers.store import ended_counts
+from workers.store.ended_counts import MARGIN, EndedRuns, RunLabels
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
+from workers.store.run_pruning import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -32,11 +33,11 @@ class EndedRunsExporter:
 
     def __init__(self, store: RunStore, clock: list[float]) -> None:
         self._database = store.database
-        self._runs = EndedRunCounter(store.database, clock=lambda: clock[0])
+        self._runs = EndedRuns(store.database, clock=lambda: clock[0])
 
     async def at(self, now: datetime) -> Mapping[RunLabels, int]:
         async def ask(session: AsyncClientSession) -> Mapping[RunLabels, int]:
-            return await self._runs.count(session, now)
+            return await self._runs.look(session, now)
 
         return await snapshot_read(self._database, ask)
 
@@ -69,7 +70,7 @@ async def insert_ended_run(store: RunStore, number: int, at: datetime, **changes
 
 async def insert_parked_run(store: RunStore) -> str:
     run_id = (await store.insert(request(1))).run_id
-    ownership = Ownership(store, owner="w", lease_s=30)
+    ownership = MongoRunRepository(store, owner="w", lease_s=30)
     claim = await ownership.claim(run_id)
     assert claim is not None
     await ownership.finish(claim, RunState.PARKED, {"outcome": {"kind": "timeout", "reason": "slow", "error": None}})
@@ -92,7 +93,7 @@ async def test_an_end_that_is_seen_only_after_its_time_is_counted(store: RunStor
     await look.at(NOW)
     await look.at(NOW + timedelta(seconds=5))
 
-    await insert_ended_run(store, 1, NOW + timedelta(seconds=5) - WINDOW_MARGIN + timedelta(seconds=1))
+    await insert_ended_run(store, 1, NOW + timedelta(seconds=5) - MARGIN + timedelta(seconds=1))
 
     assert (await look.at(NOW + timedelta(seconds=10)))[COMPLETED] == 1
     assert (await look.at(NOW + timedelta(hours=5)))[COMPLETED] == 1
@@ -100,7 +101,7 @@ async def test_an_end_that_is_seen_only_after_its_time_is_counted(store: RunStor
 
 async def test_a_clock_that_goes_back_counts_nothing_twice(store: RunStore, look: EndedRunsExporter) -> None:
     await insert_ended_run(store, 1, NOW)
-    seen = [await look.at(NOW + WINDOW_MARGIN + timedelta(seconds=1)), await look.at(NOW - timedelta(seconds=30))]
+    seen = [await look.at(NOW + MARGIN + timedelta(seconds=1)), await look.at(NOW - timedelta(seconds=30))]
 
     assert [each[COMPLETED] for each in seen] == [1, 1]
 
@@ -143,17 +144,17 @@ async def test_a_run_that_was_parked_counts_once_whatever_becomes_of_it(
 ) -> None:
     await look.at(NOW - timedelta(minutes=30))
     run_id = await insert_parked_run(store)
-    resolved_at = datetime.now(UTC) + 3 * WINDOW_MARGIN
+    resolved_at = datetime.now(UTC) + 3 * MARGIN
     if looked == "while it was parked":
         assert await look.at(datetime.now(UTC)) == {TIMED_OUT: 1}
-        assert await look.at(datetime.now(UTC) + 2 * WINDOW_MARGIN) == {TIMED_OUT: 1}
+        assert await look.at(datetime.now(UTC) + 2 * MARGIN) == {TIMED_OUT: 1}
     if how == "discarded":
         await discard(store, run_id, by="ada")
     else:
         await replay(store, NoWakeups(), run_id, by="ada")
     await store.runs.update_one({"_id": run_id}, {"$set": {"finished_at": resolved_at}})
 
-    after = [await look.at(resolved_at + passed * WINDOW_MARGIN) for passed in (0, 0.5, 2, 4)]
+    after = [await look.at(resolved_at + passed * MARGIN) for passed in (0, 0.5, 2, 4)]
 
     assert after == [{TIMED_OUT: 1}] * 4
     assert await EndedRunsExporter(store, [0.0]).at(resolved_at) == {TIMED_OUT: 1}
@@ -171,7 +172,7 @@ async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore
 async def test_a_large_store_is_counted_in_parts(
     store: RunStore, look: EndedRunsExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ended_runs, "MAX_RUNS_PER_COMMAND", 3)
+    monkeypatch.setattr(ended_counts, "MAX_RUNS_PER_COMMAND", 3)
     for number in range(10):
         state = "queued" if number in (0, 4, 5, 6) else "succeeded"
         await insert_ended_run(store, number, NOW - timedelta(minutes=number), state=state)
@@ -186,7 +187,7 @@ async def test_now_and_then_everything_is_counted_anew(
     await look.at(NOW)
     await insert_ended_run(store, 2, NOW - timedelta(days=2))  # put back by hand
     before = await look.at(NOW)
-    clock[0] = ended_runs.RECOUNT_INTERVAL_S
+    clock[0] = ended_counts.RECOUNTED_EVERY_S
 
     assert before[COMPLETED] == 1
     assert (await look.at(NOW))[COMPLETED] == 2
@@ -196,7 +197,7 @@ async def test_a_look_reads_only_what_ended_lately(store: RunStore) -> None:
     for number in range(50):
         await insert_ended_run(store, number, NOW - timedelta(minutes=number))
 
-    pipeline = ended_runs.window_pipeline(NOW - timedelta(minutes=2), NOW)
+    pipeline = ended_counts.since(NOW - timedelta(minutes=2), NOW)
     command = {"aggregate": "runs", "pipeline": pipeline, "cursor": {}}
     explained: dict[str, Any] = await store.database.command("explain", command, verbosity="executionStats")
 

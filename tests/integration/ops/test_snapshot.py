@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from ops.exporter import queue_state
-from ops.exporter.ended_runs import RunLabels
 from ops.exporter.ledger_state import read_ledger_state
-from ops.exporter.queue_state import (
+from ops.exporter.store_snapshot import Snapshot, SnapshotReader
+from workers.store import queue_counts
+from workers.store.ended_counts import RunLabels
+from workers.store.queue_counts import (
     AppWorkflow,
-    QueueState,
+    Queue,
     due_pipeline,
     held_pipeline,
+    person_pipeline,
     ready_pipeline,
-    ready_since_pipeline,
     running_query,
-    waiting_for_person_pipeline,
+    since_pipeline,
 )
-from ops.exporter.store_snapshot import Snapshot, SnapshotReader
-from workers.reconciling.retention import ROLLUPS
 from workers.store.run import RunRequest, TriggerEvent
+from workers.store.run_pruning import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -90,7 +90,7 @@ async def test_runs_waiting_for_a_person_are_counted_by_app_and_workflow(store: 
     for number, changes in enumerate(runs):
         await insert_run(store, number, **changes)
 
-    waiting = (await snapshot_of(store)).queue.waiting_for_person
+    waiting = (await snapshot_of(store)).queue.for_person
 
     assert {owner: each.count for owner, each in waiting.items()} == {
         AppWorkflow("acme", "Digest"): 2,
@@ -124,7 +124,7 @@ async def test_of_a_long_queue_the_run_that_waits_longest_is_found(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among those that were accepted first; unless all of those became ready only now."""
-    monkeypatch.setattr(queue_state, "MAX_OLDEST_RUNS", 3)
+    monkeypatch.setattr(queue_counts, "MAX_OLDEST_RUNS", 3)
     for number in range(6):
         await insert_run(store, number, ready=True, created_at=NOW - timedelta(minutes=60 - number))
 
@@ -153,10 +153,10 @@ async def test_the_queue_is_read_out_of_indexes(store: RunStore) -> None:
     await insert_run(store, 1, ready=True)
     pipelines = {
         "by_lane": ready_pipeline(),
-        "_id_": ready_since_pipeline({"_id": {"$in": ["a"]}}),
+        "_id_": since_pipeline({"_id": {"$in": ["a"]}}),
         "by_lane_and_wake_up": due_pipeline(NOW),
         "by_lane_and_wake_up ": held_pipeline(),
-        "waiting_for_person": waiting_for_person_pipeline(),
+        "waiting_for_person": person_pipeline(),
         "by_lease_end": [{"$match": running_query()}, {"$count": "count"}],
     }
 
@@ -190,7 +190,7 @@ async def test_an_empty_store_has_nothing_to_show(store: RunStore) -> None:
     snapshot = await snapshot_of(store)
 
     assert (dict(snapshot.runs), list(snapshot.usage)) == ({}, [])
-    assert snapshot.queue == QueueState(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
+    assert snapshot.queue == Queue(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
     assert (await read_ledger_state(store.database)).oldest_waiting_s == 0
 
 

@@ -10,7 +10,7 @@ from tests.integration.triggers.stream_bench import StreamBench
 from tests.unit.workers.tracing.span_bench import span_bench
 from triggers.acceptance import Acceptance
 from workers.control.replaying import replay
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.tracing.span_ids import parse_traceparent, span_ids_of
@@ -47,7 +47,7 @@ async def test_each_event_of_a_batch_begins_a_trace_of_its_own(bench: StreamBenc
 
 
 async def claim_run(store: RunStore, run_id: str) -> Claim:
-    claim = await Ownership(store, owner="me", lease_s=30).claim(run_id)
+    claim = await MongoRunRepository(store, owner="me", lease_s=30).claim(run_id)
     assert claim is not None
     return claim
 
@@ -68,7 +68,7 @@ async def test_a_run_points_to_the_one_it_follows_and_to_the_one_it_replays(stor
     for run_id in (after.run_id, again.new_run_id):
         claim = await claim_run(store, str(run_id))
         with made.tracing.run_span(claim):
-            await made.tracing.link_related_runs(claim, store)
+            await made.tracing.link_related_runs(claim, MongoRunRepository(store, owner="me", lease_s=30))
         [link] = made.spans[-1].links
         links[str(dict(link.attributes or {})["unattended.link"])] = link.context
 

@@ -7,18 +7,20 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from datetime import timedelta
 
 from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.errors import OperationFailure
 
-from workers.reconciling.retention import Retention
+from workers.store.run_pruning import Pruned, RunPruning
 from workers.store.run_store import RunStore, connect
 
 
-class DyingRetention(Retention):
-    async def _prune_in_transaction(self, session: AsyncClientSession) -> tuple[int, int]:
-        runs, _ = await super()._prune_in(session)
-        assert runs > 0
+class DyingRetention(RunPruning):
+    async def _prune_in_transaction(self, session: AsyncClientSession) -> Pruned:
+        pruned = await super()._prune_in(session)
+        assert pruned.runs > 0
         print("in the middle", flush=True)  # noqa: T201 -- the test waits for it
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("still alive")
@@ -26,9 +28,10 @@ class DyingRetention(Retention):
 
 async def main(url: str, database: str) -> None:
     store = RunStore(connect(url, database=database))
-    retention = DyingRetention(store, timedelta(days=30))
-    while await retention.prune() == 0:  # others may be in its way
-        pass
+    pruning = DyingRetention(store, timedelta(days=30))
+    while True:
+        with suppress(OperationFailure):  # others may be in its way
+            await pruning.prune()
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from accounting.budgets.window_calendar import window_span
 from accounting.budgets.window_store import WindowStore, WindowUsage
 from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
 from tests.integration.workers.test_fairness import hold_runs
-from workers.fairness.budget_releases import MAX_RELEASED, MOST_ON_THEIR_WAY, BudgetReleases
+from workers.fairness.budget_releases import MAX_RELEASED, BudgetReleases
 from workers.fairness.caps import Caps
+from workers.fairness.limits.budget_limit import MAX_RELEASED_AT_ONCE
 from workers.fairness.releases import Releases
 from workers.store.run_store import RunStore
 
@@ -80,11 +81,11 @@ async def test_the_most_urgent_go_first_then_the_oldest_of_whatever_workflow(sto
 
 async def test_only_so_many_are_on_their_way_at_a_time(store: RunStore) -> None:
     budget = await spend_budget(store)
-    await insert_held_runs(store, budget, ["acme"] * (MOST_ON_THEIR_WAY + 30))
+    await insert_held_runs(store, budget, ["acme"] * (MAX_RELEASED_AT_ONCE + 30))
     await set_budget(store, 1000)
 
     first = await run_release_pass(store)
-    assert len(first) == MOST_ON_THEIR_WAY
+    assert len(first) == MAX_RELEASED_AT_ONCE
     assert await run_release_pass(store) == []
     await store.runs.update_many({"_id": {"$in": first[:20]}}, {"$unset": {"held_by": 1, "lane": 1}})
     assert len(await run_release_pass(store)) == 20

@@ -11,13 +11,14 @@ from tests.integration.stage import Stage, relay
 from workers.control.cancelling import _end, cancel, discard
 from workers.control.changed import seen
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.many import Selection, to_each
+from workers.control.many import to_each
 from workers.control.naming import whole_run_id
 from workers.control.replaying import ReplayOptions, replay, replays_of
 from workers.control.retrying import retry_now
 from workers.store.matching import Matching
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -40,8 +41,8 @@ async def insert_queued_run(store: RunStore, event_id: str = "1", **fields: Any)
     return (await store.insert(RunRequest("acme", "Digest", event, **fields))).run_id
 
 
-def ownership(store: RunStore) -> Ownership:
-    return Ownership(store, owner="w", lease_s=30)
+def ownership(store: RunStore) -> MongoRunRepository:
+    return MongoRunRepository(store, owner="w", lease_s=30)
 
 
 async def insert_claimed_run(store: RunStore, event_id: str = "1", **fields: Any) -> Claim:

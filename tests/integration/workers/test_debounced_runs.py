@@ -10,7 +10,7 @@ from accounting.infra.aio import gather_all
 from tests.integration.stage import Document
 from workers.control.cancelling import cancel
 from workers.store import debouncing
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
@@ -87,7 +87,7 @@ async def test_an_event_that_comes_again_starts_nothing(store: RunStore, again: 
     if when != "while it waits":
         await make_due(store, run_id)
     if when == "when it has run":
-        ownership = Ownership(store, owner="w1", lease_s=60)
+        ownership = MongoRunRepository(store, owner="w1", lease_s=60)
         claim = await ownership.claim(run_id)
         assert claim is not None
 
@@ -103,7 +103,7 @@ async def test_a_run_that_waits_no_more_takes_no_event_and_the_next_starts_anew(
         run_ids.append((await send_event(store, f"{event}")).run_id)
         if event == 0:
             await make_due(store, run_ids[0])
-            assert await Ownership(store, owner="w1", lease_s=60).claim(run_ids[0]) is not None
+            assert await MongoRunRepository(store, owner="w1", lease_s=60).claim(run_ids[0]) is not None
         elif event == 1:
             await cancel(store, run_ids[1], by="me")
 
@@ -133,7 +133,7 @@ async def test_the_newest_of_many_at_once_is_one_of_them_and_none_is_lost(store:
 
 async def test_an_event_that_two_send_at_once_is_never_in_two_runs(store: RunStore) -> None:
     """Though the run that one of them merges it into is claimed at that moment."""
-    ownership = Ownership(store, owner="w1", lease_s=60)
+    ownership = MongoRunRepository(store, owner="w1", lease_s=60)
 
     async def claim_all(stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -179,7 +179,7 @@ async def test_a_claimed_run_takes_no_event_even_while_it_awaits_a_retry(store: 
     """What it was asked may be in a model's memory already: an event that came into it now would be lost."""
     first = await send_event(store, "1")
     await make_due(store, first.run_id)
-    ownership = Ownership(store, owner="w1", lease_s=60)
+    ownership = MongoRunRepository(store, owner="w1", lease_s=60)
     claim = await ownership.claim(first.run_id)
     assert claim is not None
     if with_turns:

@@ -12,8 +12,9 @@ from ulid import ULID
 from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
-from workers.fairness.lanes import FIRST_OF_EACH, Lanes
-from workers.store.ownership import Ownership
+from workers.fairness.lanes import Lanes
+from workers.fairness.limits.all_limits import AllLimits
+from workers.store.mongo_repository import FIRST_OF_EACH, MongoRunRepository
 from workers.store.run import Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
@@ -114,9 +115,12 @@ class NoWakeups:
 
 
 def lanes_of(store: RunStore, owner: str) -> Lanes:
-    ownership = Ownership(store, owner=owner, lease_s=30)
-    admission = Admission(Caps(), store, ownership, NoWakeups(), on_held=lambda _: None, on_fenced=lambda: None)
-    return Lanes(store, ownership, admission, lambda: False)
+    ownership = MongoRunRepository(store, owner=owner, lease_s=30)
+    limits = AllLimits(Caps(), store)
+    admission = Admission(
+        limits, ownership, NoWakeups(), has_caps=False, on_held=lambda _: None, on_fenced=lambda: None
+    )
+    return Lanes(ownership, admission, lambda: False)
 
 
 async def test_as_many_tickets_as_runs_are_enough_for_every_run(store: RunStore) -> None:
@@ -140,9 +144,16 @@ class WorkerDouble:
     """What a worker process does with its tickets, without working."""
 
     def __init__(self, store: RunStore, owner: str, caps: Caps, tasks: asyncio.TaskGroup) -> None:
-        self.ownership = Ownership(store, owner=owner, lease_s=30)
-        self.admission = Admission(caps, store, self.ownership, self, on_held=lambda _: None, on_fenced=lambda: None)
-        self.lanes = Lanes(store, self.ownership, self.admission, lambda: False)
+        self.ownership = MongoRunRepository(store, owner=owner, lease_s=30)
+        self.admission = Admission(
+            AllLimits(caps, store),
+            self.ownership,
+            self,
+            has_caps=bool(caps),
+            on_held=lambda _: None,
+            on_fenced=lambda: None,
+        )
+        self.lanes = Lanes(self.ownership, self.admission, lambda: False)
         self.tasks = tasks
         self.working: Counter[str] = Counter()
 

@@ -18,7 +18,7 @@ from tests.chaos.own_servers import kill_listener, stage_of_its_own, wait_for_mo
 from tests.integration.stage import Stage
 from triggers.acceptance import Acceptance
 from workers.reconciling.republish import Republish
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
@@ -128,7 +128,7 @@ async def test_a_later_start_is_durable_and_woken_only_by_the_reconciler(store: 
     assert (run["state"], run["not_before"], run["wake_at"], "lane" in run) == ("queued", later, later, False)
     assert (due["not_before"], due["lane"]) == (None, "acme"), "a time that has passed is none"
     assert (accepted.ready, woken.run_ids) == (False, [past.run_id])
-    assert await Ownership(store, owner="w1", lease_s=60).claim(accepted.run_id) is None
+    assert await MongoRunRepository(store, owner="w1", lease_s=60).claim(accepted.run_id) is None
 
 
 async def test_a_delayed_run_is_made_ready_when_it_is_due(store: RunStore) -> None:

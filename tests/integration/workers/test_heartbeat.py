@@ -12,7 +12,7 @@ import pytest
 from tests.integration.stage import wait_until
 from workers.process.heartbeat import Heartbeat
 from workers.settings import Settings
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore, connect
 
@@ -42,7 +42,7 @@ def heartbeat(settings: Settings, losses: Losses) -> Iterator[Heartbeat]:
 async def claim_run(store: RunStore, event_id: str = "1") -> Claim:
     event = TriggerEvent("api", "test", event_id, fired_at=datetime.now(UTC))
     accepted = await store.insert(RunRequest("acme", "Digest", event))
-    claim = await Ownership(store, owner="me", lease_s=LEASE_S).claim(accepted.run_id)
+    claim = await MongoRunRepository(store, owner="me", lease_s=LEASE_S).claim(accepted.run_id)
     assert claim is not None
     return claim
 
@@ -66,14 +66,14 @@ async def test_a_blocked_event_loop_does_not_lose_the_lease(
             sum(range(1_000))
 
     tools = [threading.Thread(target=compute) for _ in range(4)]
-    with heartbeat.keeping(claim):
+    with heartbeat.renew_while(claim):
         for tool in tools:
             tool.start()
         time.sleep(LEASE_S * 2)  # noqa: ASYNC251 -- blocking the loop is what is tested
         over.set()
 
         assert await lease_end(store, claim) > datetime.now(UTC)
-        assert not heartbeat.lost(claim)
+        assert not heartbeat.is_lost(claim)
     for tool in tools:
         tool.join()
     assert losses == []
@@ -86,8 +86,8 @@ async def test_a_run_that_left_under_its_own_token_is_not_called_lost(
     """Its owner has written the end, and has not heard the answer yet."""
     left, kept = await claim_run(store), await claim_run(store, "2")
 
-    with heartbeat.keeping(left), heartbeat.keeping(kept):
-        heartbeat.at_its_end(left)
+    with heartbeat.renew_while(left), heartbeat.renew_while(kept):
+        heartbeat.mark_finishing(left)
         await store.runs.update_one({"_id": left.run_id}, {"$set": {"state": state}})
         for _ in range(2):  # the second beat that is seen began after the write
             seen = await lease_end(store, kept)
@@ -97,13 +97,13 @@ async def test_a_run_that_left_under_its_own_token_is_not_called_lost(
 
             await wait_until("the other lease is renewed", renewed)
 
-        assert not heartbeat.lost(left)
+        assert not heartbeat.is_lost(left)
     assert losses == []
 
 
 async def test_a_run_that_ended_is_not_renewed(store: RunStore, heartbeat: Heartbeat) -> None:
     ended, working = await claim_run(store), None
-    with heartbeat.keeping(ended):
+    with heartbeat.renew_while(ended):
         working = await lease_end(store, ended)
 
     async def lease_ran_out() -> bool:
@@ -120,11 +120,11 @@ async def test_a_run_that_was_taken_over_is_cancelled_and_counted(
     seen: dict[str, Any] = {}
 
     async def chat() -> None:
-        with heartbeat.keeping(claim):
+        with heartbeat.renew_while(claim):
             try:
                 await asyncio.sleep(60)
             finally:
-                seen["lost"] = heartbeat.lost(claim)
+                seen["lost"] = heartbeat.is_lost(claim)
 
     task = asyncio.create_task(chat())
     await asyncio.sleep(0)
@@ -163,7 +163,7 @@ async def test_of_many_runs_a_locked_one_costs_none_its_lease(
         await store.runs.update_one({"_id": locked.run_id}, {"$set": {"turn": 1}}, session=session)
         keeping = [asyncio.create_task(renew_until_lost(heartbeat, claim)) for claim in claims]
         await asyncio.sleep(LEASE_S * 1.5)
-        lost = [claim for claim in others if heartbeat.lost(claim)]
+        lost = [claim for claim in others if heartbeat.is_lost(claim)]
         ends = await asyncio.gather(*(lease_end(store, claim) for claim in others))
         await session.abort_transaction()
     for task in keeping:
@@ -186,13 +186,13 @@ async def test_a_heartbeat_that_dies_takes_its_process_with_it(store: RunStore, 
     await store.runs.update_one({"_id": claim.run_id}, {"$inc": {"lease.token": 1}})
 
     dying.start()
-    with dying.keeping(claim):
+    with dying.renew_while(claim):
         await wait_until("it says so", lambda: asyncio.to_thread(died.wait, 0.1), within_s=LEASE_S * 3)
     dying.stop()
 
 
 async def renew_until_lost(heartbeat: Heartbeat, claim: Claim) -> None:
-    with heartbeat.keeping(claim):
+    with heartbeat.renew_while(claim):
         await asyncio.sleep(60)
 
 
@@ -206,7 +206,7 @@ async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
         await store.runs.update_one({"_id": locked.run_id}, {"$set": {"turn": 1}}, session=session)
         standing = asyncio.create_task(renew_until_lost(heartbeat, locked))
         await asyncio.sleep(0)  # it is the first of the two that are renewed
-        with heartbeat.keeping(other):
+        with heartbeat.renew_while(other):
             for _ in range(2):
                 seen = await lease_end(store, other)
 
@@ -214,7 +214,7 @@ async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
                     return await lease_end(store, other) > before
 
                 await wait_until("the other lease is renewed", renewed, within_s=LEASE_S)
-            assert not heartbeat.lost(other)
+            assert not heartbeat.is_lost(other)
         standing.cancel()
         await session.abort_transaction()
     assert losses in ([], ["not_renewed"])  # at most the one that is locked
@@ -227,7 +227,7 @@ async def test_what_its_task_does_next_is_not_cut_off_with_a_run_that_was_lost(
     claim = await claim_run(store)
     await store.runs.update_one({"_id": claim.run_id}, {"$inc": {"lease.token": 1}})
 
-    with heartbeat.keeping(claim):
+    with heartbeat.renew_while(claim):
         give_up_at = time.monotonic() + LEASE_S * 3
         while not losses and time.monotonic() < give_up_at:
             time.sleep(0.01)  # noqa: ASYNC251 -- blocking the loop is what is tested
@@ -244,12 +244,12 @@ async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
     """The old task is still writing its last row when the new one begins, and ends in the middle of it."""
     old = await claim_run(store)
     await store.runs.update_one({"_id": old.run_id}, {"$set": {"state": "queued"}})
-    new = await Ownership(store, owner="me", lease_s=LEASE_S).claim(old.run_id)
+    new = await MongoRunRepository(store, owner="me", lease_s=LEASE_S).claim(old.run_id)
     assert new is not None
 
-    ending = heartbeat.keeping(old)
+    ending = heartbeat.renew_while(old)
     ending.__enter__()
-    with heartbeat.keeping(new):
+    with heartbeat.renew_while(new):
         ending.__exit__(None, None, None)
         first = await lease_end(store, new)
 
@@ -257,7 +257,7 @@ async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
             return await lease_end(store, new) > first
 
         await wait_until("the new lease is renewed", renewed, within_s=LEASE_S)
-        assert not heartbeat.lost(new)
+        assert not heartbeat.is_lost(new)
 
 
 async def test_a_url_that_prefers_secondaries_is_not_obeyed(
@@ -274,7 +274,7 @@ async def test_a_url_that_prefers_secondaries_is_not_obeyed(
 
     told.start()
     try:
-        with pytest.raises(asyncio.CancelledError), told.keeping(claim):
+        with pytest.raises(asyncio.CancelledError), told.renew_while(claim):
             await asyncio.sleep(LEASE_S)
     finally:
         told.stop()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.stage import Stage, relay
 from workers.store.kept_states import KeptStates
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.reads.persistent_states import PersistentState, StateKey
@@ -89,7 +89,7 @@ def state(value: Any, app_id: str = "acme", key_name: str = "none", key: str = "
     return PersistentState(StateKey(app_id, "Relay", "seen", key_name, key), value)
 
 
-async def claim_run(store: RunStore, ownership: Ownership, number: int) -> Any:
+async def claim_run(store: RunStore, ownership: MongoRunRepository, number: int) -> Any:
     accepted = await store.insert(
         RunRequest("acme", "Relay", TriggerEvent("api", "test", str(number), fired_at=datetime.now(UTC)))
     )
@@ -99,7 +99,7 @@ async def claim_run(store: RunStore, ownership: Ownership, number: int) -> Any:
 
 
 async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
-    ownership = Ownership(stage.store, owner="w", lease_s=30)
+    ownership = MongoRunRepository(stage.store, owner="w", lease_s=30)
     stale = await claim_run(stage.store, ownership, 1)
     await stage.store.runs.update_one({"_id": stale.run_id}, {"$inc": {"lease.token": 1}})
 
@@ -127,7 +127,7 @@ async def test_a_value_that_is_about_to_be_written_expires_from_now_on(stage: St
 
 
 async def test_runs_that_end_at_once_leave_the_value_of_one_of_them(stage: Stage) -> None:
-    ownership = Ownership(stage.store, owner="w", lease_s=30)
+    ownership = MongoRunRepository(stage.store, owner="w", lease_s=30)
     claims = [await claim_run(stage.store, ownership, number) for number in range(8)]
     values = [{"$odd.key": number} for number in range(8)]
 

@@ -21,15 +21,15 @@ from workers.control.errors import RefusedError
 from workers.control.replaying import replay
 from workers.control.retrying import retry_now
 from workers.control.story import story_of
-from workers.fairness.held import HeldRuns
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.orders import Orders
 from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
+from workers.store.held_runs import HeldRuns
 from workers.store.losses import MAX_LOSSES
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.ordering import as_head, as_held
-from workers.store.ownership import Ownership
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore
@@ -52,7 +52,7 @@ async def accept_runs(store: RunStore, *events: str, **fields: Any) -> list[str]
 
 
 async def claim_run(store: RunStore, run_id: str) -> Claim:
-    claim = await Ownership(store, owner="w1", lease_s=60).claim(run_id)
+    claim = await MongoRunRepository(store, owner="w1", lease_s=60).claim(run_id)
     assert claim is not None
     return claim
 
@@ -60,7 +60,7 @@ async def claim_run(store: RunStore, run_id: str) -> Claim:
 async def finish_run(store: RunStore, claim: Claim, state: RunState = RunState.SUCCEEDED) -> None:
     """As a worker that dies right after: nobody is let go."""
     question = {"question": {"number": 1, "kind": "message"}} if state is RunState.NEEDS_HUMAN else {}
-    await Ownership(store, owner="w1", lease_s=60).finish(claim, state, {**OUTCOME, **question})
+    await MongoRunRepository(store, owner="w1", lease_s=60).finish(claim, state, {**OUTCOME, **question})
 
 
 async def run_of(store: RunStore, run_id: str) -> Document:
@@ -93,7 +93,7 @@ async def test_only_the_first_of_a_key_may_start_and_the_others_wait_in_order(st
     assert set(await heads(store)) == {first.run_id, *(each.run_id for each in elsewhere)}
     held = await run_of(store, second.run_id)
     assert (held["hold"], held["held_by"], "lane" in held) == ("concurrency", "order:acme/doc", False)
-    assert await Ownership(store, owner="w1", lease_s=60).claim(second.run_id) is None
+    assert await MongoRunRepository(store, owner="w1", lease_s=60).claim(second.run_id) is None
 
 
 @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED, RunState.PARKED, RunState.NEEDS_HUMAN])
@@ -110,7 +110,7 @@ async def test_whatever_a_head_becomes_the_next_run_is_released(store: RunStore,
 
 async def test_a_head_that_is_retried_or_handed_back_keeps_its_turn(store: RunStore) -> None:
     first, second = await accept_runs(store, "1", "2")
-    ownership = Ownership(store, owner="w1", lease_s=60)
+    ownership = MongoRunRepository(store, owner="w1", lease_s=60)
     for delay in (timedelta(0), timedelta(hours=1)):
         claim = await claim_run(store, first)
         await ownership.requeue(claim, delay=delay, counts_as_attempt=True, reason="429")
@@ -384,7 +384,7 @@ async def test_reading_the_limits_scans_no_run_that_waits_in_order(store: RunSto
     await store.runs.insert_one({**_document("y", as_held, "3"), "held_by": "workflow:Relay"})
     await store.database.command("profile", 2)
 
-    limits = await HeldRuns(store).limits()
+    limits = [str(limit) for limit in await HeldRuns(store).limits()]
 
     await store.database.command("profile", 0)
     assert limits == ["app:acme", "workflow:Relay"]

@@ -8,7 +8,7 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from accounting.infra.store_errors import is_unavailable
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import (
     Accepted,
     Claim,
@@ -37,7 +37,7 @@ def request(event_id: str = "1", **fields: Any) -> RunRequest:
 
 async def claim_run(store: RunStore, owner: str = "first") -> Claim:
     accepted = await store.insert(request())
-    claim = await Ownership(store, owner=owner, lease_s=30).claim(accepted.run_id)
+    claim = await MongoRunRepository(store, owner=owner, lease_s=30).claim(accepted.run_id)
     assert claim is not None
     return claim
 
@@ -45,7 +45,7 @@ async def claim_run(store: RunStore, owner: str = "first") -> Claim:
 async def take_over(store: RunStore, claim: Claim) -> Claim:
     """What the reconciler and the next worker do after the lease ran out."""
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"state": "queued", "lease.until": None}})
-    newer = await Ownership(store, owner="second", lease_s=30).claim(claim.run_id)
+    newer = await MongoRunRepository(store, owner="second", lease_s=30).claim(claim.run_id)
     assert newer is not None
     return newer
 
@@ -86,7 +86,9 @@ async def test_a_priority_that_is_no_digit_is_refused(store: RunStore, priority:
 async def test_of_many_claims_at_once_one_succeeds(store: RunStore) -> None:
     run_id = (await store.insert(request())).run_id
 
-    claims = await asyncio.gather(*(Ownership(store, owner=f"w{n}", lease_s=30).claim(run_id) for n in range(30)))
+    claims = await asyncio.gather(
+        *(MongoRunRepository(store, owner=f"w{n}", lease_s=30).claim(run_id) for n in range(30))
+    )
 
     assert [claim is not None for claim in claims].count(True) == 1
 
@@ -106,7 +108,7 @@ async def test_a_run_that_may_not_start_is_not_claimed(store: RunStore, change: 
     run_id = (await store.insert(request())).run_id
     await store.runs.update_one({"_id": run_id}, {"$set": change})
 
-    assert await Ownership(store, owner="w", lease_s=30).claim(run_id) is None
+    assert await MongoRunRepository(store, owner="w", lease_s=30).claim(run_id) is None
 
 
 async def test_each_claim_gets_a_higher_token(store: RunStore) -> None:
@@ -120,7 +122,7 @@ async def test_each_claim_gets_a_higher_token(store: RunStore) -> None:
 async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore) -> None:
     stale = await claim_run(store)
     await take_over(store, stale)
-    ownership = Ownership(store, owner="first", lease_s=30)
+    ownership = MongoRunRepository(store, owner="first", lease_s=30)
 
     for write in (
         ownership.commit_turn(stale, number=1, turn=TURN, checkpoint={"context": {"by": "stale"}}),
@@ -142,7 +144,7 @@ async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore
 async def test_a_stale_turn_neither_counts_nor_overwrites_the_newer_owners(store: RunStore) -> None:
     stale = await claim_run(store)
     newer = await take_over(store, stale)
-    ownership = Ownership(store, owner="any", lease_s=30)
+    ownership = MongoRunRepository(store, owner="any", lease_s=30)
     await ownership.commit_turn(newer, number=1, turn={**TURN, "text": "newer"}, checkpoint={})
 
     with pytest.raises(LeaseLostError):
@@ -158,14 +160,14 @@ async def test_what_a_dead_owner_left_uncommitted_is_replaced(store: RunStore) -
     await store.turns.insert_one({**left_behind, "text": "never committed"})
     newer = await take_over(store, dead)
 
-    await Ownership(store, owner="second", lease_s=30).commit_turn(newer, number=1, turn=TURN, checkpoint={})
+    await MongoRunRepository(store, owner="second", lease_s=30).commit_turn(newer, number=1, turn=TURN, checkpoint={})
 
     assert [turn["text"] for turn in await store.committed_turns(dead.run_id, up_to=1)] == ["hello"]
 
 
 async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
     claim = await claim_run(store)
-    ownership = Ownership(store, owner="first", lease_s=30)
+    ownership = MongoRunRepository(store, owner="first", lease_s=30)
     await ownership.commit_turn(claim, number=1, turn=TURN, checkpoint={"next_agent": "Reader"})
 
     for number in (1, 3):
@@ -179,7 +181,7 @@ async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
 
 async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore) -> None:
     claim = await claim_run(store)
-    ownership = Ownership(store, owner="first", lease_s=30)
+    ownership = MongoRunRepository(store, owner="first", lease_s=30)
     await ownership.finish(claim, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {"calls": 1}})
 
     with pytest.raises(LeaseLostError):
@@ -196,7 +198,7 @@ async def test_a_turn_that_its_owner_wrote_already_may_be_committed(store: RunSt
     written = {"_id": f"{claim.run_id}:1", "run_id": claim.run_id, "number": 1, "token": claim.token}
     await store.turns.insert_one({**TURN, **written})  # and then the answer got lost
 
-    await Ownership(store, owner="first", lease_s=30).commit_turn(claim, number=1, turn=TURN, checkpoint={})
+    await MongoRunRepository(store, owner="first", lease_s=30).commit_turn(claim, number=1, turn=TURN, checkpoint={})
 
     assert len(await store.committed_turns(claim.run_id, up_to=1)) == 1
 
@@ -210,7 +212,7 @@ async def test_a_run_starts_once_and_is_claimed_by_each_of_its_owners(store: Run
 
 
 async def test_each_owner_leaves_a_history_line_with_how_it_released_the_run(store: RunStore) -> None:
-    ownership = Ownership(store, owner="first", lease_s=30)
+    ownership = MongoRunRepository(store, owner="first", lease_s=30)
     claim = await claim_run(store)
     for reason, counts in (("429", True), ("stopping", False)):
         await store.runs.update_one({"_id": claim.run_id}, {"$set": {"wakes": 3}})
@@ -238,7 +240,7 @@ async def test_a_history_is_bounded_in_lines_and_in_length(store: RunStore) -> N
     line = {"token": 0, "owner": "old", "ended": "handed_back", "reason": ""}
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"history": [line] * MAX_HISTORY}})
 
-    await Ownership(store, owner="first", lease_s=30).finish(
+    await MongoRunRepository(store, owner="first", lease_s=30).finish(
         claim, RunState.FAILED, {"outcome": {**OUTCOME, "reason": "x" * 9_000}, "usage": {}}
     )
 
@@ -250,7 +252,7 @@ async def test_a_history_is_bounded_in_lines_and_in_length(store: RunStore) -> N
 async def test_a_run_that_is_held_has_no_owner(store: RunStore) -> None:
     claim = await claim_run(store)
 
-    await Ownership(store, owner="first", lease_s=30).hold(claim, Hold(HoldKind.CONCURRENCY, "app:acme"))
+    await MongoRunRepository(store, owner="first", lease_s=30).hold(claim, Hold(HoldKind.CONCURRENCY, "app:acme"))
 
     run = await store.find(claim.run_id)
     assert run is not None
@@ -261,7 +263,7 @@ async def test_a_run_that_is_held_has_no_owner(store: RunStore) -> None:
 async def test_a_move_that_the_table_does_not_know_is_not_made(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ownership, claim = Ownership(store, owner="first", lease_s=30), await claim_run(store)
+    ownership, claim = MongoRunRepository(store, owner="first", lease_s=30), await claim_run(store)
     monkeypatch.setitem(ALLOWED, RunState.RUNNING, frozenset())
 
     with pytest.raises(LeaseLostError):
@@ -280,7 +282,7 @@ async def test_a_preferred_run_is_one_of_the_lane_whose_turn_it_is(store: RunSto
     event = TriggerEvent("webhook", "hook", "1", fired_at=datetime.now(UTC))
     older, preferred = [(await store.insert(request(each))).run_id for each in "12"]
     elsewhere = (await store.insert(RunRequest("globex", "Digest", event))).run_id
-    ownership = Ownership(store, owner="w", lease_s=30)
+    ownership = MongoRunRepository(store, owner="w", lease_s=30)
 
     claims = [await ownership.claim_first("acme", preferred=each) for each in (elsewhere, preferred)]
 
@@ -291,7 +293,7 @@ async def test_a_hand_back_means_now_by_whatever_clock(store: RunStore) -> None:
     """The next primary's clock may be behind the one that wrote down when."""
     claim = await claim_run(store)
 
-    await Ownership(store, owner="first", lease_s=30).requeue(
+    await MongoRunRepository(store, owner="first", lease_s=30).requeue(
         claim, delay=timedelta(0), counts_as_attempt=False, reason="this worker is stopping"
     )
 

@@ -1,5 +1,6 @@
 """The reconciler against a real MongoDB: what it brings back, and that only one of several does it."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,15 +13,16 @@ from accounting.infra.aio import gather_all
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
-from workers.reconciling.batches import BATCH, Question
 from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.reclaim import EXPIRED_LEASE, Reclaim
+from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.reconciler import Reconciler
-from workers.reconciling.republish import NOT_CLAIMED, NOT_LISTED
 from workers.settings import Settings
+from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED
+from workers.store.expired_leases import EXPIRED_LEASE
 from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, WorkerLosses
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -71,7 +73,7 @@ async def _insert_queued_run(store: RunStore, number: int = 0, **changes: Any) -
 
 async def _insert_abandoned_run(store: RunStore, **changes: Any) -> Claim:
     """A run whose worker died: claimed, and the lease ran out."""
-    claim = await Ownership(store, owner="dead", lease_s=30).claim(await _insert_queued_run(store))
+    claim = await MongoRunRepository(store, owner="dead", lease_s=30).claim(await _insert_queued_run(store))
     assert claim is not None
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"lease.until": PAST, **changes}})
     return claim
@@ -144,9 +146,9 @@ async def test_what_is_not_due_held_or_finished_is_left_alone(
 async def test_a_retry_whose_time_has_come_is_ready_and_gets_a_ticket(
     store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    claim = await Ownership(store, owner="w", lease_s=30).claim(await _insert_queued_run(store))
+    claim = await MongoRunRepository(store, owner="w", lease_s=30).claim(await _insert_queued_run(store))
     assert claim is not None
-    await Ownership(store, owner="w", lease_s=30).requeue(
+    await MongoRunRepository(store, owner="w", lease_s=30).requeue(
         claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429"
     )
     assert await reconciler.run_pass() == {}
@@ -191,7 +193,7 @@ async def test_runs_that_an_older_worker_left_in_their_lanes_are_taken_out(
 async def test_a_run_that_was_handed_back_is_published_at_once(
     store: RunStore, reconciler: Reconciler, broker: RecordingBroker
 ) -> None:
-    ownership = Ownership(store, owner="w", lease_s=30)
+    ownership = MongoRunRepository(store, owner="w", lease_s=30)
     claim = await ownership.claim(await _insert_queued_run(store))
     assert claim is not None
     await ownership.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="stopping")
@@ -285,13 +287,13 @@ async def test_a_dead_workers_run_is_requeued_published_and_gets_a_higher_token(
     assert await reconciler.run_pass() == {"reclaim": {"queued": 1}, "republish": {"given_back": 1}}
 
     assert broker.run_ids == [dead.run_id]
-    claim = await Ownership(store, owner="next", lease_s=30).claim(dead.run_id)
+    claim = await MongoRunRepository(store, owner="next", lease_s=30).claim(dead.run_id)
     assert claim is not None
     assert claim.token > dead.token
     assert claim.attempt == 1
     assert claim.document["worker_losses"] == 1
     with pytest.raises(LeaseLostError):
-        await Ownership(store, owner="dead", lease_s=30).pin_package(dead, "stale")
+        await MongoRunRepository(store, owner="dead", lease_s=30).pin_package(dead, "stale")
 
 
 async def test_a_run_that_keeps_losing_workers_is_parked_with_reason_and_usage(
@@ -390,7 +392,7 @@ async def test_a_run_that_lost_two_workers_is_in_the_lane_of_solo_runs(
 async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore) -> None:
     """As the worker charges them that has seen the process end."""
     run_id = await _insert_queued_run(store, lane="alone!acme", worker_losses=2)
-    ownership, losses = Ownership(store, owner="here", lease_s=30), WorkerLosses(store)
+    ownership, losses = MongoRunRepository(store, owner="here", lease_s=30), WorkerLosses(store)
     states = []
     for number in range(1, MAX_LOSSES_ALONE + 1):
         claim = await ownership.claim_first("alone!acme")
@@ -414,7 +416,7 @@ async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore
 
 
 async def test_a_live_lease_is_left_alone(store: RunStore, reconciler: Reconciler) -> None:
-    claim = await Ownership(store, owner="alive", lease_s=30).claim(await _insert_queued_run(store))
+    claim = await MongoRunRepository(store, owner="alive", lease_s=30).claim(await _insert_queued_run(store))
     assert claim is not None
 
     assert await reconciler.run_pass() == {}
@@ -507,7 +509,7 @@ async def test_what_was_done_is_counted_by_its_reason(
 
 
 @pytest.mark.parametrize("question", [EXPIRED_LEASE, NOT_LISTED, NOT_CLAIMED], ids=lambda each: each.index)
-async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, question: Question) -> None:
+async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, question: RunQuery) -> None:
     await gather_all(_insert_queued_run(store, number) for number in range(20))
     overdue_but_listed = {"wake_at": PAST} if question is NOT_LISTED else {}
     await store.runs.update_many({}, {"$set": {"workflow": "Digest", **overdue_but_listed}})
@@ -519,12 +521,9 @@ async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, que
     assert "'SORT'" not in str(plan["queryPlanner"]["winningPlan"])
 
 
-async def test_a_locked_run_is_waited_for_once_in_a_pass(
-    store: RunStore, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_locked_run_is_waited_for_once_in_a_pass(store: RunStore, caplog: pytest.LogCaptureFixture) -> None:
     """What a worker leaves that is killed while it writes back, first in line before more than one batch of others."""
-    monkeypatch.setattr("workers.reconciling.batches.BATCH", 2)
-    monkeypatch.setattr("workers.reconciling.reclaim.LOCKED_AFTER_S", 0.5)
+    reclaim = Reclaim(store, locked_after_s=0.5, batch_size=2)
     run_ids = [await _insert_queued_run(store, number) for number in range(8)]
     lost = {"state": "running", "lease": {"owner": "dead", "token": 1, "until": PAST}}
     await store.runs.update_many({}, {"$set": lost, "$unset": {"lane": ""}})
@@ -534,11 +533,12 @@ async def test_a_locked_run_is_waited_for_once_in_a_pass(
     async with store.database.client.start_session() as dead:
         await dead.start_transaction()
         await store.runs.update_one({"_id": locked}, {"$set": {"turn": 1}}, session=dead)
-        reconciled = await reconciler.run_pass()
+        counts: Counter[str] = Counter()
+        await reclaim.run_pass(counts)
         await dead.abort_transaction()
 
-    assert reconciled["reclaim"] == {"queued": len(run_ids) - 1}
+    assert counts == {"queued": len(run_ids) - 1}
     put_off = [record for record in caplog.records if record.getMessage() == "reclaim_put_off"]
     assert [vars(record)["run_id"] for record in put_off] == [locked]
-    await reconciler.run_pass()
+    await reclaim.run_pass(counts)
     assert (await _find(store, locked))["state"] == "queued"

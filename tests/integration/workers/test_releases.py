@@ -13,19 +13,23 @@ from tests.integration.stage import Document, wait_until
 from tests.integration.workers.test_fairness import explain_command, hold_runs, insert_runs, stages
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
-from workers.fairness.held import EACH_LIMIT, HeldRuns, each_head
-from workers.fairness.letting_go import LettingGo
-from workers.fairness.rates import Rates
+from workers.fairness.limits.all_limits import AllLimits
 from workers.fairness.releases import MAX_RELEASED, Releases
 from workers.settings import Settings
-from workers.store.ownership import Ownership
+from workers.store.held_runs import EACH_LIMIT, each_head
+from workers.store.limit_name import LimitKind, LimitName, parse_limit
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, HoldKind
 from workers.store.run_store import RunStore, connect
+from workers.store.start_rates import StartRates
 
 pytestmark = pytest.mark.integration
 
 
 PUBLISHED: dict[str, Any] = {"on_held": lambda _: None, "on_fenced": lambda: None}
+
+
+ACME, RELAY = LimitName(LimitKind.APP, "acme"), LimitName(LimitKind.WORKFLOW, "Relay")
 
 
 class RecordedWakeups:
@@ -39,9 +43,9 @@ class RecordedWakeups:
 async def release_runs(
     store: RunStore, limit: str, caps: str = "", *, limit_of_runs: int = 1, after: str = ""
 ) -> list[str]:
-    letting_go = LettingGo(parse_caps(caps), HeldRuns(store), Rates(store.database))
-    run_ids, _ = await letting_go.let_go(limit, most=limit_of_runs, after=after)
-    return list(run_ids)
+    named = parse_limit(limit)
+    assert named is not None
+    return list((await AllLimits(parse_caps(caps), store).release(named, most=limit_of_runs, after=after)).run_ids)
 
 
 async def run_release_pass(store: RunStore, caps: Caps) -> Mapping[str, int]:
@@ -136,13 +140,11 @@ async def test_an_app_at_its_cap_is_passed_over_by_its_workflow(store: RunStore)
     assert sorted(await release_runs(store, "workflow:Relay", caps, limit_of_runs=9)) == sorted([of_b[0], of_c[0]])
 
 
-async def test_a_look_at_very_many_apps_goes_on_where_the_last_one_ended(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.fairness.letting_go.MOST_APPS", 2)
+async def test_a_look_at_very_many_apps_goes_on_where_the_last_one_ended(store: RunStore) -> None:
     await insert_runs(store, ["a", "b", "c"], workflow="Other", state="running")
     await hold_runs(store, "workflow:Relay", ["a", "b", "c", "d"])
-    releases = Releases(store, parse_caps("app=1,workflow:Relay=9"), RecordedWakeups())
+    caps = parse_caps("app=1,workflow:Relay=9")
+    releases = Releases(store, caps, RecordedWakeups(), limits=AllLimits(caps, store, max_apps=2))
 
     assert [await releases.run_pass() for _ in range(2)] == [{}, {"concurrency": 1}]
 
@@ -150,7 +152,7 @@ async def test_a_look_at_very_many_apps_goes_on_where_the_last_one_ended(
 async def test_a_rate_without_starts_keeps_its_runs_where_they_are(store: RunStore) -> None:
     door = admission(store, "app=2,rate=1/h")
     [first] = await insert_runs(store, ["acme"])
-    assert await door.admitted(await claim_run(store, first))
+    assert await door.try_admit(await claim_run(store, first))
     waiting = await hold_runs(store, "app:acme", ["acme"] * 3)
 
     assert await release_runs(store, "app:acme", "app=2,rate=1/h") == []
@@ -160,7 +162,13 @@ async def test_a_rate_without_starts_keeps_its_runs_where_they_are(store: RunSto
 async def test_a_run_waiting_for_two_limits_gets_its_turn_at_the_shared_one(store: RunStore) -> None:
     """The workflow is always full of others: whenever the app has room the workflow has none."""
     caps = parse_caps("app:a=1,workflow:Relay=1")
-    door = Admission(caps, store, Ownership(store, owner="w", lease_s=30), RecordedWakeups(), **PUBLISHED)
+    door = Admission(
+        AllLimits(caps, store),
+        MongoRunRepository(store, owner="w", lease_s=30),
+        RecordedWakeups(),
+        has_caps=True,
+        **PUBLISHED,
+    )
     runs_there, runs_here = (await insert_runs(store, ["b"])), (await insert_runs(store, ["a"], workflow="Other"))
     there, here = [await claim_run(store, run_id) for run_id in (*runs_there, *runs_here)]
     [waits] = await hold_runs(store, "app:a", ["a"])
@@ -204,7 +212,7 @@ async def test_many_that_go_share_what_their_other_limit_has_room_for(store: Run
 async def test_a_run_that_has_started_waits_for_no_rate(store: RunStore) -> None:
     [retried] = await hold_runs(store, "app:acme", ["acme"], started_at=datetime.now(UTC))
     caps = parse_caps("app=1,rate=1/h")
-    assert await Rates(store.database).take("acme", caps.rates[""])
+    assert await StartRates(store.database).try_acquire("acme", caps.rates[""])
 
     assert await release_runs(store, "app:acme", "app=1,rate=1/h") == [retried]
 
@@ -212,13 +220,13 @@ async def test_a_run_that_has_started_waits_for_no_rate(store: RunStore) -> None
 async def test_a_run_that_is_held_at_its_first_claim_is_pinned_by_the_next(store: RunStore) -> None:
     await insert_runs(store, ["acme"], state="running")
     [run_id] = await insert_runs(store, ["acme"])
-    ownership = Ownership(store, owner="w", lease_s=30, versions=lambda: {"Relay": "v1", "Other": "v9"})
-    door = Admission(parse_caps("app=1"), store, ownership, RecordedWakeups(), **PUBLISHED)
+    ownership = MongoRunRepository(store, owner="w", lease_s=30, versions=lambda: {"Relay": "v1", "Other": "v9"})
+    door = Admission(AllLimits(parse_caps("app=1"), store), ownership, RecordedWakeups(), has_caps=True, **PUBLISHED)
     claim = await ownership.claim(run_id)
     assert claim is not None
     assert claim.document["package_version"] == "v1"
 
-    assert not await door.admitted(claim)
+    assert not await door.try_admit(claim)
 
     run = await store.find(run_id) or {}
     assert (run["hold"], run["package_version"], run["started_at"]) == ("concurrency", None, None)
@@ -234,7 +242,7 @@ async def test_a_run_that_ends_moves_no_backlog_from_one_hold_to_another(store: 
     await store.runs.update_one({"_id": running[1]}, {"$set": {"state": "succeeded"}})
 
     assert await door.release_after(claims[1]) == free[0]
-    assert await door.admitted(await claim_run(store, free[0]))
+    assert await door.try_admit(await claim_run(store, free[0]))
     assert noted == []
 
 
@@ -244,7 +252,7 @@ async def test_a_held_run_of_a_full_workflow_blocks_no_other_workflow(store: Run
     await hold_runs(store, "rate:acme", ["acme"], kind="rate", workflow="Full")
     [free] = await insert_runs(store, ["acme"], workflow="Free")
 
-    assert await door.admitted(await claim_run(store, free))
+    assert await door.try_admit(await claim_run(store, free))
 
 
 async def test_a_new_run_does_not_take_the_place_of_a_released_one(store: RunStore) -> None:
@@ -253,12 +261,12 @@ async def test_a_new_run_does_not_take_the_place_of_a_released_one(store: RunSto
     assert await release_runs(store, "app:acme", "app=1") == [older]
     [newer] = await insert_runs(store, ["acme"])
 
-    assert not await door.admitted(await claim_run(store, newer))
-    assert await door.admitted(await claim_run(store, older))
+    assert not await door.try_admit(await claim_run(store, newer))
+    assert await door.try_admit(await claim_run(store, older))
 
 
 async def claim_run(store: RunStore, run_id: str) -> Claim:
-    claim = await Ownership(store, owner="w", lease_s=30).claim(run_id)
+    claim = await MongoRunRepository(store, owner="w", lease_s=30).claim(run_id)
     assert claim is not None
     return claim
 
@@ -266,10 +274,10 @@ async def claim_run(store: RunStore, run_id: str) -> Claim:
 def admission(store: RunStore, caps: str, noted: list[HoldKind] | None = None) -> Admission:
     seen = [] if noted is None else noted
     return Admission(
-        parse_caps(caps),
-        store,
-        Ownership(store, owner="w", lease_s=30),
+        AllLimits(parse_caps(caps), store),
+        MongoRunRepository(store, owner="w", lease_s=30),
         RecordedWakeups(),
+        has_caps=bool(caps),
         on_held=seen.append,
         on_fenced=lambda: None,
     )
@@ -305,7 +313,7 @@ async def test_a_worker_that_lost_its_run_meanwhile_does_not_execute_it(store: R
     claim = await claim_run(store, run_id)
     await store.runs.update_one({"_id": run_id}, {"$inc": {"lease.token": 1}})
 
-    assert not await admission(store, "app=1").admitted(claim)
+    assert not await admission(store, "app=1").try_admit(claim)
 
 
 async def test_a_run_that_is_given_back_leaves_its_room_to_the_next(store: RunStore) -> None:
@@ -316,7 +324,7 @@ async def test_a_run_that_is_given_back_leaves_its_room_to_the_next(store: RunSt
         await insert_runs(store, ["acme"], workflow="Full"),
     )
 
-    assert not await door.admitted(await claim_run(store, claim))
+    assert not await door.try_admit(await claim_run(store, claim))
 
     assert await store.runs.count_documents({"_id": waiting, "hold": None, "lane": "acme"}) == 1
 
@@ -329,14 +337,11 @@ async def test_a_rate_releases_only_runs_not_yet_on_their_way(store: RunStore) -
     assert await releases.run_pass() == {}
 
 
-async def test_a_limit_without_room_keeps_no_other_from_being_looked_at(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.fairness.releases.MAX_LIMITS", 1)
+async def test_a_limit_without_room_keeps_no_other_from_being_looked_at(store: RunStore) -> None:
     await insert_runs(store, ["acme"], state="running")
     await hold_runs(store, "app:acme", ["acme"])
     await hold_runs(store, "app:globex", ["globex"])
-    releases = Releases(store, parse_caps("app=1"), RecordedWakeups())
+    releases = Releases(store, parse_caps("app=1"), RecordedWakeups(), max_limits=1)
 
     assert [await releases.run_pass() for _ in range(2)] == [{}, {"concurrency": 1}]
 
@@ -348,45 +353,50 @@ async def test_a_later_run_waits_behind_those_a_rate_holds(store: RunStore) -> N
     younger, urgent = await insert_runs(store, ["acme", "acme"])
     await store.runs.update_one({"_id": urgent}, {"$set": {"priority": 9}})
 
-    assert not await door.admitted(await claim_run(store, younger))
-    assert await door.admitted(await claim_run(store, urgent))
+    assert not await door.try_admit(await claim_run(store, younger))
+    assert await door.try_admit(await claim_run(store, urgent))
     assert noted == [HoldKind.RATE]
     await release_runs(store, "rate:acme")
-    assert await door.admitted(await claim_run(store, older))
+    assert await door.try_admit(await claim_run(store, older))
 
 
 async def test_a_rate_counts_starts_and_not_attempts(store: RunStore) -> None:
-    door, ownership = admission(store, "rate=1/h"), Ownership(store, owner="w", lease_s=30)
+    door, ownership = admission(store, "rate=1/h"), MongoRunRepository(store, owner="w", lease_s=30)
     first, second = await insert_runs(store, ["acme", "acme"])
     claim = await claim_run(store, first)
-    assert await door.admitted(claim)
+    assert await door.try_admit(claim)
     await store.runs.update_one({"_id": first}, {"$set": {"state": "queued"}})
 
-    assert await door.admitted(await claim_run(store, first))
-    assert not await door.admitted(await claim_run(store, second))
+    assert await door.try_admit(await claim_run(store, first))
+    assert not await door.try_admit(await claim_run(store, second))
     assert await ownership.claim(second) is None
 
 
 async def test_a_rate_that_was_raised_is_not_bound_by_the_old_one(store: RunStore) -> None:
-    rates, slow, fast = Rates(store.database), parse_caps("rate=1/h").rates[""], parse_caps("rate=100/s").rates[""]
-    assert await rates.take("acme", slow)
-    assert not await rates.take("acme", slow)
+    rates, slow, fast = StartRates(store.database), parse_caps("rate=1/h").rates[""], parse_caps("rate=100/s").rates[""]
+    assert await rates.try_acquire("acme", slow)
+    assert not await rates.try_acquire("acme", slow)
 
-    assert not await rates.take("acme", fast)
-    await wait_until("the new rate applies", lambda: rates.take("acme", fast), within_s=2)
+    assert not await rates.try_acquire("acme", fast)
+    await wait_until("the new rate applies", lambda: rates.try_acquire("acme", fast), within_s=2)
 
 
 async def test_side_by_side_a_rate_gives_no_start_twice(store: RunStore) -> None:
-    rates, rate = Rates(store.database), parse_caps("rate=1/m").rates[""]
+    rates, rate = StartRates(store.database), parse_caps("rate=1/m").rates[""]
 
-    assert (await asyncio.gather(*(rates.take("acme", rate) for _ in range(20)))).count(True) == 1
+    assert (await asyncio.gather(*(rates.try_acquire("acme", rate) for _ in range(20)))).count(True) == 1
     assert await rates.free({"acme": rate, "new": rate}) == {"acme": 0, "new": 1}
 
 
 async def test_a_run_that_leaves_is_followed_by_one_of_each_of_its_limits(store: RunStore) -> None:
     caps, sent = parse_caps("app=1,workflow:Relay=1"), RecordedWakeups()
     door = Admission(
-        caps, store, Ownership(store, owner="w", lease_s=30), sent, on_held=lambda _: None, on_fenced=lambda: None
+        AllLimits(caps, store),
+        MongoRunRepository(store, owner="w", lease_s=30),
+        sent,
+        has_caps=True,
+        on_held=lambda _: None,
+        on_fenced=lambda: None,
     )
     [leaving] = await insert_runs(store, ["acme"])
     claim = await claim_run(store, leaving)
@@ -425,10 +435,10 @@ async def test_without_caps_nothing_is_asked_of_the_store(
     claim = await claim_run(store, (await insert_runs(store, ["acme"]))[0])
 
     try:
-        assert await admission(listened, "").admitted(claim)
+        assert await admission(listened, "").try_admit(claim)
         assert await admission(listened, "").release_after(claim) is None
         assert commands.names == []
-        assert await admission(listened, "app=1").admitted(claim)
+        assert await admission(listened, "app=1").try_admit(claim)
         assert commands.names == ["aggregate", "aggregate"]  # who is on the way, and who runs
         # What a new primary knows of the majority may be older than this very claim, and than all that it must see.
         assert commands.read_concerns == ["local", "local"]
@@ -441,7 +451,7 @@ async def test_releasing_reads_a_key_for_each_limit_and_app_and_not_the_backlog(
     await hold_runs(store, "app:acme", ["acme"] * 500, workflow="Other")
     await hold_runs(store, "workflow:Relay", ["a", "b", "c"] * 200)
 
-    for pipeline, seeks in ((EACH_LIMIT, 3), (each_head("workflow:Relay"), 4), (each_head("app:acme"), 3)):
+    for pipeline, seeks in ((EACH_LIMIT, 3), (each_head(RELAY), 4), (each_head(ACME), 3)):
         look = await explain_command(
             store, {"aggregate": "runs", "pipeline": pipeline, "hint": "by_limit_and_workflow", "cursor": {}}
         )

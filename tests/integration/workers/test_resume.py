@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim
 from workflows.chat.history.transcript import Turn
 
@@ -15,10 +15,10 @@ pytestmark = pytest.mark.integration
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-async def run_one_turn(stage: Stage, workflow: str, **checkpoint: Any) -> tuple[Ownership, Claim]:
+async def run_one_turn(stage: Stage, workflow: str, **checkpoint: Any) -> tuple[MongoRunRepository, Claim]:
     """A run whose first owner committed the turn of A; it still holds the run."""
     run_id = (await stage.accept(workflow, wake=False)).run_id
-    first = Ownership(stage.store, owner="first", lease_s=30)
+    first = MongoRunRepository(stage.store, owner="first", lease_s=30)
     claim = await first.claim(run_id)
     assert claim is not None
     await first.commit_turn(

@@ -15,13 +15,13 @@ from accounting.infra.aio import gather_all
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
-from ops.exporter.ended_runs import RunLabels
 from ops.exporter.store_snapshot import SnapshotReader
-from workers.reconciling import retention
-from workers.reconciling.retention import PRUNED, ROLLUPS, Retention, expired
+from workers.reconciling.retention import PRUNED, Retention
 from workers.settings import Settings
+from workers.store.ended_counts import RunLabels
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_document import run_document
+from workers.store.run_pruning import ROLLUPS, expired
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -49,9 +49,9 @@ async def _insert_run(store: RunStore, number: int, **changes: Any) -> str:
     return str(document["_id"])
 
 
-async def _prune_all(store: RunStore) -> int:
+async def _prune_all(store: RunStore, **limits: int) -> int:
     counts: Counter[str] = Counter()
-    await Retention(store, KEEP).run_pass(counts)
+    await Retention(store, KEEP, **limits).run_pass(counts)
     return counts[PRUNED]
 
 
@@ -106,14 +106,12 @@ async def test_the_ledger_and_the_runs_that_point_to_a_pruned_one_stay(store: Ru
     assert await store.database["usage"].count_documents({"run_id": old}) == 1
 
 
-async def test_a_pass_is_bounded_by_runs_and_by_turns(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 4)
-    monkeypatch.setattr(retention, "MAX_BATCHES", 2)
-    monkeypatch.setattr(retention, "MOST_TURNS", 5)
+async def test_a_pass_is_bounded_by_runs_and_by_turns(store: RunStore) -> None:
     ages = [OLD - timedelta(days=10 - number) for number in range(10)]
     run_ids = [await _insert_run(store, n, finished_at=at, turn=3 if n < 2 else 0) for n, at in enumerate(ages)]
 
-    assert await _prune_all(store) == 1 + 4  # the second run's turns would have been too many for the first batch
+    # The second run's turns would have been too many for the first batch.
+    assert await _prune_all(store, max_batches=2, batch_size=4, max_turns=5) == 1 + 4
 
     left = await store.runs.find({}, {"_id": 1}).sort("finished_at", 1).to_list(None)
     assert [run["_id"] for run in left] == run_ids[5:]
@@ -140,10 +138,7 @@ async def _forgetting_dead_clients_soon(store: RunStore) -> AsyncIterator[None]:
         await admin.command({"setParameter": 1, name: before})
 
 
-async def test_counters_hold_still_while_several_prune_and_one_is_killed(
-    store: RunStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "BATCH", 25)
+async def test_counters_hold_still_while_several_prune_and_one_is_killed(store: RunStore, settings: Settings) -> None:
     outcomes: list[dict[str, Any] | None] = [{"kind": "completed"}, {"kind": "timeout"}, None]
     count = 600
     documents = [_document(n, outcome=outcomes[n % 3], turn=2) for n in range(count)]
@@ -156,7 +151,7 @@ async def test_counters_hold_still_while_several_prune_and_one_is_killed(
     async def prune() -> int:
         total = 0
         while await store.runs.find_one(expired(KEEP), {"_id": 1}) is not None:
-            total += await _prune_all(store)
+            total += await _prune_all(store, batch_size=25)
         return total
 
     async def watch() -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.steps.retry_policy import FIRST_DELAY_S
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ async def test_a_refused_run_is_due_after_its_backoff_and_not_before(
     assert run["wake_at"] == run["not_before"]
     assert run["wakes"] == 0
     if asked_s:
-        assert await Ownership(stage.store, owner="too early", lease_s=30).claim(run_id) is None
+        assert await MongoRunRepository(stage.store, owner="too early", lease_s=30).claim(run_id) is None
 
 
 async def second_attempt(stage: Stage, run_id: str) -> Document | None:

@@ -11,7 +11,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from tests.integration.stage import Stage, relay, wait_until
 from workers.store.documents import Documents
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import DocumentWrite, WriteTooSlowError
@@ -112,7 +112,7 @@ async def test_a_lookup_shorter_than_half_a_beat_is_done_beside_the_heartbeat(st
     """One try meets a beat, the next one fits between two."""
     lease_s, lookup_s = 6, 0.4
     event = TriggerEvent("api", "test", "1", fired_at=datetime.now(UTC))
-    ownership = Ownership(store, owner="w", lease_s=lease_s)
+    ownership = MongoRunRepository(store, owner="w", lease_s=lease_s)
     claim = await ownership.claim((await store.insert(RunRequest("acme", "Desk", event))).run_id)
     assert claim is not None
     beats = asyncio.create_task(write_beats(store, claim.run_id, every_s=lease_s / 6))

@@ -8,7 +8,7 @@ import pytest
 from bson import ObjectId
 
 from tests.integration.stage import Stage, relay, wait_until
-from workers.store.ownership import Ownership
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import DocumentWrite, WriteRefusedError
@@ -289,9 +289,9 @@ def pending_write(store: RunStore, **values: Any) -> DocumentWrite:
     return DocumentWrite("customer", "acme", store.database.name, "customers", "customer_id", "c1", values)
 
 
-async def claim_run(store: RunStore) -> tuple[Ownership, Claim]:
+async def claim_run(store: RunStore) -> tuple[MongoRunRepository, Claim]:
     event = TriggerEvent("api", "test", "1", fired_at=datetime.now(UTC))
-    ownership = Ownership(store, owner="first", lease_s=30)
+    ownership = MongoRunRepository(store, owner="first", lease_s=30)
     claim = await ownership.claim((await store.insert(RunRequest("acme", "Desk", event))).run_id)
     assert claim is not None
     return ownership, claim
@@ -300,7 +300,7 @@ async def claim_run(store: RunStore) -> tuple[Ownership, Claim]:
 async def test_a_stale_owner_writes_nothing(store: RunStore) -> None:
     ownership, stale = await claim_run(store)
     await store.runs.update_one({"_id": stale.run_id}, {"$set": {"state": "queued"}})
-    assert await Ownership(store, owner="second", lease_s=30).claim(stale.run_id) is not None
+    assert await MongoRunRepository(store, owner="second", lease_s=30).claim(stale.run_id) is not None
 
     for write in (
         ownership.commit_turn(stale, number=1, turn={}, checkpoint={}, writes=[pending_write(store, by="stale")]),

@@ -13,12 +13,14 @@ from prometheus_client import CollectorRegistry
 from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.fairness.admission import Admission
-from workers.fairness.caps import Limit, parse_caps
+from workers.fairness.caps import parse_caps
 from workers.fairness.lanes import Lanes
+from workers.fairness.limits.all_limits import AllLimits
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
-from workers.store.ownership import Ownership
+from workers.store.limit_name import LimitKind, LimitName
+from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import TERMINAL, Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import DocumentWrite
@@ -41,7 +43,7 @@ class WorkerWorld:
     dice: random.Random
     tickets: list[str] = field(default_factory=list)
     accepted: int = 0
-    at_work: dict[Owned, list[str]] = field(default_factory=dict)  # with the limits under which it is worked on
+    at_work: dict[Owned, list[LimitName]] = field(default_factory=dict)  # with the limits under which it is worked on
     lapsed: set[Owned] = field(default_factory=set)
     did: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -65,11 +67,11 @@ class WorkerWorld:
     def note_claim(self, claim: Claim) -> None:
         limits = CAPS.limits_of(claim.document["app_id"], claim.document["workflow"])
         if (key := claim.document.get("order_head")) is not None:
-            limits.append(Limit(f"order:{key}", 1))
+            limits[LimitName(LimitKind.ORDER, key)] = 1
         if (claim.run_id, claim.token) not in self.lapsed:
-            self.at_work[claim.run_id, claim.token] = [limit.name for limit in limits]
-        working = Counter(name for names in self.at_work.values() for name in names)
-        self.faults += [f"too many of {limit.name}" for limit in limits if working[limit.name] > limit.most]
+            self.at_work[claim.run_id, claim.token] = list(limits)
+        working = Counter(limit for limits in self.at_work.values() for limit in limits)
+        self.faults += [f"too many of {limit}" for limit, most in limits.items() if working[limit] > most]
 
     async def expire_lease(self, run_id: str, token: int) -> None:
         """Its owner has been silent for too long, though it may be about to write."""
@@ -108,11 +110,16 @@ class SimulatedWorker:
     def __init__(self, world: WorkerWorld, name: str, *, honest: bool = False) -> None:
         self.honest = honest
         self.world, self.store, self.dice = world, world.store, world.dice
-        self.ownership = Ownership(world.store, owner=name, lease_s=60)
+        self.ownership = MongoRunRepository(world.store, owner=name, lease_s=60)
         self.admission = Admission(
-            CAPS, world.store, self.ownership, world, on_held=lambda _: None, on_fenced=lambda: None
+            AllLimits(CAPS, world.store),
+            self.ownership,
+            world,
+            has_caps=bool(CAPS),
+            on_held=lambda _: None,
+            on_fenced=lambda: None,
         )
-        self.lanes = Lanes(world.store, self.ownership, self.admission, lambda: world.over, alone=UnlimitedSlots())
+        self.lanes = Lanes(self.ownership, self.admission, lambda: world.over, alone=UnlimitedSlots())
         self.frozen: list[tuple[Claim, int]] = []
 
     async def step(self) -> None:

@@ -34,8 +34,6 @@ from tests.integration.workflows.leaks import checking_leaks
 from tests.unit.workflows.chats import Chat, ChatRecorder
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.agents.built_packages import build_package
-from workflows.chat.history.checkpoint import Checkpoint
-from workflows.chat.history.transcript import Turn
 from workflows.chat.package_code.tool_threads import ToolThreads
 from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.models_file import OpenAIModel
@@ -347,7 +345,7 @@ class SlowRecorder(ChatRecorder):
         await asyncio.sleep(0)
         await super().record(call)
 
-    async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
+    async def commit(self, number: int, turn: Any, checkpoint: Any) -> None:
         await asyncio.sleep(0)
         await super().commit(number, turn, checkpoint)
 

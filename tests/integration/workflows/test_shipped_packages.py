@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ops.one_run.report import RunReport
-from ops.one_run.run import run_package_async
 from tests.integration.github_server import TOKEN, FakeGitHub, github_server
+from workers.local_run.report import RunReport
+from workers.local_run.run import run_package_async
 from workflows.context.context_variables import ContextVariables
 from workflows.package.catalog import LIBRARY
 

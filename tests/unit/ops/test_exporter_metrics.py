@@ -13,13 +13,13 @@ from accounting.budgets.budget_status import BudgetStatus
 from accounting.budgets.window_store import all_time_id
 from accounting.usage import UsageTotals
 from ops.exporter.budget_state import BudgetScope, BudgetState, parse_all_time_scope
-from ops.exporter.ended_runs import RunLabels
 from ops.exporter.exporter_metrics import StoreCollector
 from ops.exporter.ledger_state import LedgerState
-from ops.exporter.queue_state import AppWorkflow, PersonWait, QueueState
 from ops.exporter.store_snapshot import Snapshot, apps_by_use
 from ops.exporter.trigger_state import TriggerState
 from ops.exporter.usage_counts import UsageChange
+from workers.store.ended_counts import RunLabels
+from workers.store.queue_counts import AppWorkflow, PersonWait, Queue
 
 TODAY = datetime(2026, 3, 1, tzinfo=UTC)
 Series = dict[tuple[str, tuple[str, ...]], float]
@@ -162,7 +162,7 @@ def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> 
 
 def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
     series = collect_series(
-        queue=QueueState(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
+        queue=Queue(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
         triggers=TriggerState(paused={"operator": 5}, made_at_run_time={"schedule": 6}, overdue_s=7.5),
         ledger=LedgerState(open_calls=8, waiting_rows=9, oldest_waiting_s=10.5),
         outbox=OutboxState(pending=11, dead=12, oldest_pending_age_s=13.5),
@@ -194,7 +194,7 @@ def test_runs_that_wait_for_a_person_are_shown_by_app_and_workflow() -> None:
         AppWorkflow("c", "Refund"): PersonWait(4, 500),
     }
 
-    series = collect_series(queue=QueueState(waiting_for_person=waiting))
+    series = collect_series(queue=Queue(for_person=waiting))
 
     assert {labels: value for (name, labels), value in series.items() if name == "runs_waiting_for_person"} == {
         ("acme", "Refund"): 2,

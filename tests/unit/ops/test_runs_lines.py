@@ -53,6 +53,13 @@ def event_lines(**changes: Any) -> list[str]:
     return [line for _, line in run_lines({**STORY, **changes})]
 
 
+def test_a_state_of_a_newer_version_is_shown_as_it_is() -> None:
+    lines = event_lines(state="compensating", outcome=None)
+
+    assert "compensating" in lines
+    assert list(next_steps({**STORY, "state": "compensating"})) == []
+
+
 def test_a_stranded_run_is_not_shown_as_one_that_ended_well() -> None:
     outcome = {"kind": "no_transition", "reason": "no rule of B applies; none …", "error": None}
     [_, plain, *_], [_, stranded, *_] = (

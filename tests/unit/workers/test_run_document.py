@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from workers.steps.turn_record import stored
+from workers.steps.turn_record import turn_document
 from workers.store.ordering import as_head, as_held, awaited_order_of, order_key_of
 from workers.store.run import RunRequest, TriggerEvent, new_run_id
 from workers.store.run_document import as_json, key_of_app, run_document
@@ -92,7 +92,7 @@ def test_failed_calls_of_tools_stand_in_the_run_with_each_turn() -> None:
     """Where lists find them: of a run that goes on, and of one whose worker was lost after the turn."""
     turn = Turn("A", "ok")
 
-    _, kept = stored(turn, Checkpoint((turn,), {}, None, RunCounters(failed_tools=3)))
+    _, kept = turn_document(turn, Checkpoint((turn,), {}, None, RunCounters(failed_tools=3)))
 
     assert kept["failed_tools"] == 3
     assert document()["failed_tools"] == 0

@@ -2,31 +2,44 @@
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
-from accounting.budgets.reservation_types import Reserve, reserve_unlimited
-from accounting.usage import ModelCall
+from accounting.budgets.reservation_types import PlannedCall, Reserve, Settle, reserve_unlimited
+from accounting.usage import BegunCall, ModelCall, RunOwner
+from workers.local_run.local_lease import LocalLease, NeverStops
+from workers.steps.execution import RunExecution
+from workers.steps.run_chat import new_chat
+from workers.steps.run_services import RunServices
+from workers.steps.turns import take_turns
+from workers.store.run import Claim, RunRequest, TriggerEvent
+from workers.store.run_document import run_document
 from workflows.chat.agents.built_packages import BuiltPackage, build_package
-from workflows.chat.chat_loop import close_conversation, run_conversation
+from workflows.chat.chat_loop import close_conversation
 from workflows.chat.chat_state import Conversation
 from workflows.chat.history.checkpoint import Checkpoint, RunCounters
 from workflows.chat.history.journal import OpenTurn
 from workflows.chat.history.transcript import Turn
 from workflows.chat.limits.run_clock import RunClock
-from workflows.chat.model_call.metered_client import RunMeter
 from workflows.chat.package_code.tool_threads import ToolThreads
 from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.chat.questions.question import Question
+from workflows.context.context_loader import ContextSources
 from workflows.context.context_variables import ContextVariables
+from workflows.context.documents.document_access import DocumentRead, DocumentWrite
 from workflows.context.redaction import Redactor
 from workflows.models_file import ScriptModel
 from workflows.outcome import Outcome
 from workflows.package.normal_form.package_model import Package
+
+if TYPE_CHECKING:
+    from workers.steps.run_services import GetPackage, UsageLedger
+    from workers.store.repository import RunRepository
 
 THREADS = ToolThreads(4, name="test-tools")
 
@@ -48,9 +61,6 @@ class ChatRecorder:
         if all(each["question"]["id"] != answer["question"]["id"] for each in self.standing):
             self.standing.append(answer)
 
-    async def keep_open_turn(self, turn: OpenTurn) -> None:
-        self.open_turn = json.dumps(turn.as_document())
-
     def opened(self) -> OpenTurn | None:
         turn = None if self.open_turn is None else OpenTurn.from_document(json.loads(self.open_turn))
         return turn if turn is not None and turn.number == len(self.saved) + 1 else None
@@ -58,10 +68,14 @@ class ChatRecorder:
     async def record(self, call: ModelCall) -> None:
         self.calls.append(call)
 
-    async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        assert number == checkpoint.turn_count == len(self.saved) + 1
-        assert checkpoint.turns[-1] is turn
-        self.saved.append(json.dumps(checkpoint.as_json()))
+    async def keep_open_turn(self, turn: Mapping[str, Any]) -> None:
+        self.open_turn = json.dumps(turn)
+
+    async def commit(self, number: int, turn: Mapping[str, Any], checkpoint: Mapping[str, Any]) -> None:
+        assert number == len(self.saved) + 1
+        earlier = json.loads(self.saved[-1])["turns"] if self.saved else []
+        rest = {"context": checkpoint["context"], "next_agent": checkpoint["next_agent"]}
+        self.saved.append(json.dumps({**checkpoint["progress"], **rest, "turns": [*earlier, turn]}))
 
     def checkpoint(self, number: int) -> Checkpoint:
         return Checkpoint.from_json(json.loads(self.saved[number - 1]))
@@ -82,6 +96,74 @@ class ChatRecorder:
 
     def copy_up_to(self, number: int) -> "ChatRecorder":
         return ChatRecorder(self.saved[:number])
+
+
+class KeptRuns:
+    """The part of a run repository that a chat needs while it takes turns."""
+
+    def __init__(self, kept: ChatRecorder) -> None:
+        self._kept = kept
+
+    async def commit_turn(
+        self,
+        claim: Claim,
+        *,
+        number: int,
+        turn: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
+        writes: Sequence[DocumentWrite] = (),
+    ) -> None:
+        del claim, writes
+        await self._kept.commit(number, turn, checkpoint)
+
+    async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
+        del claim, number
+        await self._kept.keep_open_turn(turn)
+
+    async def record_answer(self, claim: Claim, answer: Mapping[str, Any]) -> None:
+        del claim
+        await self._kept.record_answer(answer)
+
+
+class KeptCalls:
+    """The part of a ledger that a chat needs."""
+
+    def __init__(self, kept: ChatRecorder) -> None:
+        self._kept = kept
+
+    async def begin(self, owner: RunOwner, *, lease_token: int, call: BegunCall) -> None: ...
+
+    async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str | None = None) -> None:
+        del owner, lease_token, holder
+        await self._kept.record(call)
+
+
+@dataclass(frozen=True)
+class Reserving:
+    """Budgets that are one function."""
+
+    function: Reserve
+
+    async def reserve(self, planned: PlannedCall) -> Settle:
+        return await self.function(planned)
+
+    def __call__(self, *, app_id: str, workflow: str, used: Any, has_begun: Any) -> "Reserving":
+        del app_id, workflow, used, has_begun
+        return self
+
+    def signature(self, call: ModelCall) -> None:
+        del call
+
+
+class StopsWhen(NeverStops):
+    def __init__(self, stopping: Callable[[], bool]) -> None:
+        self._stopping = stopping
+
+    def stopping(self) -> bool:
+        return self._stopping()
+
+
+async def no_document(_: DocumentRead) -> None: ...
 
 
 def build_chat(package: Package, answers: Mapping[str, Any] | Path, folder: Path) -> BuiltPackage:
@@ -111,29 +193,37 @@ class Chat:
     last: Conversation | None = None
 
     def conversation(self, recorder: ChatRecorder, *, failed: Mapping[str, int] | None = None) -> Conversation:
+        """As the engine makes it of a run that was claimed."""
         number = len(recorder.saved)
         start = Checkpoint((), copy.deepcopy(dict(self.context)), None, RunCounters(failed=dict(failed or {})))
         checkpoint = recorder.checkpoint(number) if number else start
-        self.last = Conversation(
-            built_package=self.built,
-            context=ContextVariables(checkpoint.context),
-            suppressed_names=self.suppressed,
-            meter=RunMeter(recorder.record, checkpoint.counters, reserve=self.reserve),
-            opening_message=self.opening,
-            turns=list(checkpoint.turns),
-            next_agent=checkpoint.next_agent,
-            final_outcome=checkpoint.final_outcome,
-            fixed_values=self.fixed,
+        claim, services = self._claim(checkpoint), self._services(recorder, never)
+        chat = self.last = new_chat(claim, self.built, services)
+        chat.context, chat.turns = ContextVariables(checkpoint.context), list(checkpoint.turns)
+        chat.suppressed_names, chat.fixed_values = self.suppressed, self.fixed
+        chat.tool_answers, chat.user_message, chat.open_turn = dict(self.answers), self.answer, recorder.opened()
+        chat.clock = RunClock(self.wall_clock_s, checkpoint.counters.worked_s)
+        return chat
+
+    def _claim(self, checkpoint: Checkpoint) -> Claim:
+        event = TriggerEvent("manual", "trigger", "1", fired_at=datetime.now(UTC))
+        request = RunRequest("acme", self.built.package.name, event, message=self.opening)
+        document = run_document(request, now=datetime.now(UTC), republish_after=timedelta(0))
+        document |= {"progress": checkpoint.progress(), "next_agent": checkpoint.next_agent}
+        document |= {"turn": len(checkpoint.turns), "ui_responses": self.ui_responses}
+        return Claim(document["_id"], "test", 1, document)
+
+    def _services(self, kept: ChatRecorder, stopping: Callable[[], bool]) -> RunServices:
+        return RunServices(
+            repository=cast("RunRepository", KeptRuns(kept)),
+            get_package=cast("GetPackage", None),
+            context_sources=ContextSources({}, production=False, include_schema=False, read_document=no_document),
+            ledger=cast("UsageLedger", KeptCalls(kept)),
+            lease=LocalLease(),
+            shutdown=StopsWhen(stopping),
             redactor=self.redactor,
-            ui_responses=self.ui_responses,
-            tool_answers=dict(self.answers),
-            open_turn=recorder.opened(),
-            record_answer=recorder.record_answer,
-            save_open_turn=recorder.keep_open_turn,
-            user_message=self.answer,
-            clock=RunClock(self.wall_clock_s, checkpoint.counters.worked_s),
+            open_budgets=Reserving(self.reserve),
         )
-        return self.last
 
     async def run(
         self,
@@ -143,10 +233,17 @@ class Chat:
         failed: Mapping[str, int] | None = None,
     ) -> tuple[Outcome, ChatRecorder]:
         recorder = recorder or ChatRecorder()
-        outcome = await run_conversation(
-            self.conversation(recorder, failed=failed), save_turn=recorder.commit, should_stop=stopping
-        )
-        return outcome, recorder
+        return await self.take_turns(self.conversation(recorder, failed=failed), recorder, stopping=stopping), recorder
+
+    async def take_turns(
+        self, conversation: Conversation, kept: ChatRecorder, *, stopping: Callable[[], bool] = never
+    ) -> Outcome:
+        """With the step of the engine."""
+        services = self._services(kept, stopping)
+        run = RunExecution(self._claim(Checkpoint((), {}, None)), services, chat=conversation)
+        await take_turns(run)
+        assert run.outcome is not None
+        return run.outcome
 
     def questions(self) -> list[Question]:
         """What the last chat rests with."""

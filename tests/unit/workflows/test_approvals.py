@@ -160,7 +160,7 @@ async def test_a_standing_answer_is_used_only_where_valid_and_stored_before_use(
     assert outcome.kind is (OutcomeKind.COMPLETED if len(paid) == len(amounts) else OutcomeKind.NEEDS_HUMAN)
     assert [amount for _, amount, _ in module(chat)["PAID"]] == paid
     assert [each["question"]["arguments"]["amount"] for each in kept.standing] == paid
-    assert [each["by"] for each in kept.standing] == ["trigger"] * len(paid)
+    assert [each["by"] for each in kept.standing] == ["trigger trigger"] * len(paid)
 
 
 @pytest.mark.parametrize("answer", [{"choice": True}, {"choice": "maybe"}, {"choice": ["yes"]}, {"verdict": "yes"}, {}])

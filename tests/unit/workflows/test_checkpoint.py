@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.chat_loop import run_conversation
 from workflows.chat.chat_state import Conversation
 from workflows.chat.history.checkpoint import VERSION, Checkpoint, CheckpointError, RunCounters, read_progress
 from workflows.chat.history.transcript import Turn
@@ -143,7 +142,7 @@ async def run_to_end(chat: Chat, *, stop: bool) -> tuple[Outcome, ChatRecorder, 
         count_as_the_ledger(conversation, last)
         turns = len(kept.saved)
         stopping = (lambda before=turns: len(kept.saved) > before) if stop else never
-        outcome = await run_conversation(conversation, save_turn=kept.commit, should_stop=stopping)
+        outcome = await chat.take_turns(conversation, kept, stopping=stopping)
         last = conversation.counters
         if outcome.kind is not OutcomeKind.HANDED_BACK and not outcome.transient:
             return outcome, kept, last

@@ -17,8 +17,6 @@ from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.agents.built_packages import BuiltPackage, PackageCache
 from workflows.chat.chat_errors import PackageChanged, PackageDefect
 from workflows.chat.chat_loop import run_conversation
-from workflows.chat.chat_state import Conversation
-from workflows.chat.model_call.metered_client import RunMeter
 from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
@@ -395,9 +393,9 @@ async def test_a_cancelled_chat_stops_at_once_and_every_call_is_recorded(
     waiting = chat(tmp_path, {"answers": {"A": [entry]}}, tools=tools)
     record_requests(waiting, RingingList(asked_at))
     kept = HeldRecorder(reached) if at == "commit" else ChatRecorder()
-    meter = RunMeter(kept.record)
-    conversation = Conversation(waiting.built, ContextVariables({"reached": reached}), frozenset(), meter, "Begin.")
-    task = asyncio.create_task(run_conversation(conversation, save_turn=kept.commit, should_stop=never))
+    conversation = waiting.conversation(kept)
+    conversation.context = ContextVariables({"reached": reached})
+    task = asyncio.create_task(waiting.take_turns(conversation, kept))
     async with asyncio.timeout(5):
         await (asked_at.wait() if at == "model" else reached.wait())
 

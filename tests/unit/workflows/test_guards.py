@@ -19,11 +19,8 @@ from accounting.budgets.reservation_types import (
 )
 from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall
-from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.chat_loop import run_conversation
-from workflows.chat.history.checkpoint import Checkpoint
-from workflows.chat.history.transcript import Turn
 from workflows.chat.limits.repetitions import MAX_ROUND_CYCLES, MAX_SAME_ROUNDS, MAX_SAME_TURNS, MAX_TURN_CYCLES
 from workflows.chat.model_call import open_call
 from workflows.outcome import Outcome, OutcomeKind
@@ -104,7 +101,7 @@ async def test_money(tmp_path: Path, usd: float, calls: int) -> None:
     conversation = chat.conversation(kept)
     conversation.meter.prices = PriceTable([Price("*", "*", Decimal(1), Decimal(2))])  # 5 micro-dollars a call
 
-    outcome = await run_conversation(conversation, save_turn=kept.commit, should_stop=never)
+    outcome = await chat.take_turns(conversation, kept)
 
     assert "USD" in assert_stopped(outcome, OutcomeKind.BUDGET_EXHAUSTED, "AB"[calls % 2], calls + 1)
     assert len(kept.calls) == calls
@@ -144,14 +141,15 @@ async def test_time_worked_is_kept_and_runs_on_in_the_next_attempt(tmp_path: Pat
 
 
 async def test_time_that_runs_out_between_two_turns_names_the_next_agent(tmp_path: Path) -> None:
-    chat, kept = guarded_chat(tmp_path, handoffs=ROUND), ChatRecorder()
+    class LateOnce(ChatRecorder):
+        async def commit(self, number: int, turn: Any, checkpoint: Any) -> None:
+            await super().commit(number, turn, checkpoint)
+            object.__setattr__(conversation.clock, "limit_s", 0)
+
+    chat, kept = guarded_chat(tmp_path, handoffs=ROUND), LateOnce()
     conversation = chat.conversation(kept)
 
-    async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        await kept.commit(number, turn, checkpoint)
-        object.__setattr__(conversation.clock, "limit_s", 0)
-
-    outcome = await run_conversation(conversation, save_turn=commit, should_stop=never)
+    outcome = await chat.take_turns(conversation, kept)
 
     assert_stopped(outcome, OutcomeKind.TIMEOUT, "B", 2)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.chat_errors import PackageDefect
-from workflows.chat.chat_loop import MAX_EXPLANATION, close_conversation, run_conversation
+from workflows.chat.chat_loop import MAX_EXPLANATION, close_conversation
 from workflows.chat.hooks import lifecycle_steps, package_steps
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
@@ -462,7 +462,7 @@ async def test_a_cancelled_run_can_still_close_the_chat(tmp_path: Path) -> None:
 
     async def run() -> Outcome:
         try:
-            return await run_conversation(conversation, save_turn=ChatRecorder().commit, should_stop=never)
+            return await cancelled.take_turns(conversation, ChatRecorder())
         except asyncio.CancelledError:
             return await close_conversation(conversation, Outcome(OutcomeKind.CANCELLED, "cancelled by somebody"))
 

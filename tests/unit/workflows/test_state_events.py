@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
+from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, faults, load, rule, write_tool
-from workflows.chat.chat_loop import close_conversation, run_conversation
+from workflows.chat.chat_loop import close_conversation
 from workflows.chat.model_call.exchange import Exchange
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -490,7 +490,7 @@ async def test_a_chat_closed_again_ends_in_the_same_state(tmp_path: Path) -> Non
 
     for _ in range(2):  # its worker is lost while it closes
         conversation = closing.conversation(kept)
-        outcome = await run_conversation(conversation, save_turn=kept.commit, should_stop=never)
+        outcome = await closing.take_turns(conversation, kept)
         await close_conversation(conversation, outcome)
         assert (outcome.kind, conversation.storable_context()["count"]) == (OutcomeKind.COMPLETED, 1)
 

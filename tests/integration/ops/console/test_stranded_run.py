@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ops.exporter.ended_runs import RunLabels
 from ops.exporter.store_snapshot import SnapshotReader
 from tests.integration.ops.console.conftest import Console
 from tests.integration.stage import relay
+from workers.store.ended_counts import RunLabels
 
 pytestmark = pytest.mark.integration
 

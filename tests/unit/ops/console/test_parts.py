@@ -96,6 +96,11 @@ def test_each_state_has_its_actions(state: RunState) -> None:
     assert [order.name for order in possible_run_actions({"state": state})] == names.get(state, ["replay"])
 
 
+def test_a_state_of_a_newer_version_is_shown_and_has_no_actions() -> None:
+    assert possible_run_actions({"state": "compensating"}) == []
+    assert "compensating" in badge_html("compensating")
+
+
 def test_only_a_run_that_waits_for_its_time_is_retried_now() -> None:
     waiting = {"state": "queued", "not_before": datetime.now(UTC), "hold": None}
 

@@ -1,25 +1,24 @@
 """Lanes: turns go round, and no ticket is thrown away while somebody's run waits for it."""
 
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from workers.fairness.lanes import MOST_LOOKS, Lanes, Look
+from workers.fairness.lanes import MOST_LOOKS, Lanes, LaneSnapshot
 from workers.store.run import Claim
 
 
 def test_turns_go_round_in_order_of_names() -> None:
-    look = Look({"b": 5, "": 5, "a": 9}, began=0)
+    look = LaneSnapshot({"b": 5, "": 5, "a": 9}, began=0)
 
     assert (look.after(""), look.after("a"), look.after("b"), look.after("zz")) == ("a", "b", "", "")
     assert (look.urgency_of("a"), look.urgency_of("gone")) == (9, 0)
 
 
 def test_a_lane_that_is_forgotten_is_skipped() -> None:
-    look = Look({"a": 5, "b": 5}, began=0)
+    look = LaneSnapshot({"a": 5, "b": 5}, began=0)
 
     look.forget("a")
     look.forget("a")
@@ -32,16 +31,11 @@ class _Store:
     """Stands in for the index and the claims: `thefts` happen just before a claim."""
 
     def __init__(self, *thefts: dict[str, str]) -> None:
-        self.runs = self
         self.ready = {"a": "mine"}
         self.thefts = [*thefts]
 
-    async def aggregate(self, *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
-        return self._rows([*self.ready])
-
-    async def _rows(self, lanes: list[str]) -> AsyncIterator[dict[str, Any]]:
-        for lane in lanes:
-            yield {"_id": lane, "urgency": 5}
+    async def ready_lanes(self) -> dict[str, int]:
+        return dict.fromkeys(self.ready, 5)
 
     async def claim_first(self, lane: str, **_: Any) -> Claim | None:
         if self.thefts:
@@ -59,7 +53,7 @@ class _AdmitAll:
 
 
 def lanes_on(store: _Store) -> Lanes:
-    return Lanes(cast("Any", store), cast("Any", store), cast("Any", _AdmitAll()), lambda: False)
+    return Lanes(cast("Any", store), cast("Any", _AdmitAll()), lambda: False)
 
 
 async def test_a_ticket_of_a_taken_run_starts_the_run_of_the_takers_ticket() -> None:
@@ -92,17 +86,14 @@ class _StoreSlowOnce(_Store):
     now = 100.0
     took_s = 30.0
 
-    async def aggregate(self, *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
+    async def ready_lanes(self) -> dict[str, int]:
         self.now, self.took_s = self.now + self.took_s, 0.0
-        return self._rows([*self.ready])
+        return await super().ready_lanes()
 
 
-async def test_after_a_look_that_took_long_another_apps_run_still_gets_its_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_after_a_look_that_took_long_another_apps_run_still_gets_its_turn() -> None:
     store = _StoreSlowOnce()
-    monkeypatch.setattr("workers.fairness.lanes.time", SimpleNamespace(monotonic=lambda: store.now))
-    lanes = lanes_on(store)
+    lanes = Lanes(cast("Any", store), cast("Any", _AdmitAll()), lambda: False, clock=lambda: store.now)
     assert await lanes.next("mine") is not None
 
     store.ready, store.now = {"a": "one of thousands", "b": "the only one"}, store.now + 2
@@ -142,7 +133,7 @@ class _AdmitNone(_AdmitAll):
 async def test_a_suspect_is_seen_only_while_there_is_a_slot_for_it(free: int, found: str | None) -> None:
     store, places = _Store({"alone!a": "mine"}), _Slots(free)
     store.ready = {"alone!a": "mine"}
-    lanes = Lanes(cast("Any", store), cast("Any", store), cast("Any", _AdmitAll()), lambda: False, alone=places)
+    lanes = Lanes(cast("Any", store), cast("Any", _AdmitAll()), lambda: False, alone=places)
 
     claim = await lanes.next("ticket")
 
@@ -157,8 +148,7 @@ async def test_a_slot_that_was_reserved_in_vain_is_free_again(admission: _AdmitA
     store.thefts = [{}] if admission is None else [{"alone!a": "mine"}, {}]
     claims_alone = _solo_lanes(store)
     lanes = Lanes(
-        cast("Any", store),
-        cast("Any", claims_alone),
+        claims_alone,
         cast("Any", admission or _AdmitAll()),
         lambda: True,
         alone=places,
@@ -174,4 +164,4 @@ def _solo_lanes(store: _Store) -> Any:
         claim = await store.claim_first(lane)
         return None if claim is None else Claim(claim.run_id, "me", 1, {**claim.document, "lease": {"alone": True}})
 
-    return SimpleNamespace(claim_first=claim_first)
+    return SimpleNamespace(claim_first=claim_first, ready_lanes=store.ready_lanes)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from workers.fairness.caps import Rate
-from workers.fairness.rates import starts_free
+from workers.store.rate import Rate
+from workers.store.start_rates import starts_free
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from workers.reconciling import retention
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.republish import reason_of
-from workers.reconciling.retention import additions, within_turns
+from workers.store.run_pruning import additions, within_turns
 
 
 @pytest.mark.parametrize(
@@ -32,12 +31,8 @@ def test_why_a_run_needs_a_wakeup(run: dict[str, Any], reason: str) -> None:
     ("turns", "taken"),
     [([], 0), ([0, 0, 0], 3), ([4, 4, 4], 2), ([10, 1], 1), ([11, 1], 1), ([999], 1)],
 )
-def test_a_transaction_takes_whole_runs_up_to_so_many_turns(
-    turns: list[int], taken: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "MOST_TURNS", 10)
-
-    assert len(within_turns([{"turn": each} for each in turns])) == taken
+def test_a_transaction_takes_whole_runs_up_to_so_many_turns(turns: list[int], taken: int) -> None:
+    assert len(within_turns([{"turn": each} for each in turns], max_turns=10)) == taken
 
 
 def test_a_run_of_an_older_version_may_not_know_its_turns() -> None:

@@ -1,0 +1,122 @@
+"""Runs that another version wrote, before this one or after it: worked on where they can be, and always displayed."""
+
+from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.stage import Stage, relay, wait_until
+from workers.control.answer import answer
+from workers.control.cancelling import cancel, discard
+from workers.control.errors import RefusedError
+from workers.control.following import follow_run
+from workers.control.replaying import replay
+from workers.control.retrying import retry_now
+from workers.control.story import story_of
+from workers.reconciling.reclaim import Reclaim
+from workers.store.ended_counts import EndedRuns
+from workers.store.followed_runs import FollowedRuns
+from workers.store.mongo_repository import MongoRunRepository
+from workers.store.queue_counts import QueueLook
+from workers.store.run import RUN_FORMAT, RunRequest, TriggerEvent
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+
+class Silent:
+    def send(self, run_id: str) -> None:
+        """No worker runs here."""
+
+
+def request(event_id: str = "1", **fields: Any) -> RunRequest:
+    return RunRequest("acme", "Relay", TriggerEvent("webhook", "hook", event_id, fired_at=datetime.now(UTC)), **fields)
+
+
+async def of_a_newer_version(store: RunStore) -> str:
+    run_id = (await store.insert(request())).run_id
+    newer = {"state": "compensating", "format": RUN_FORMAT + 1, "finished_at": datetime.now(UTC)}
+    await store.runs.update_one({"_id": run_id}, {"$set": newer, "$unset": {"lane": ""}})
+    return run_id
+
+
+async def test_a_state_that_this_version_does_not_know_is_displayed(store: RunStore) -> None:
+    run_id = await of_a_newer_version(store)
+
+    story = await story_of(store, run_id)
+    [listed] = await store.list()
+    first = await anext(follow_run(store, run_id))
+
+    assert (story["state"], listed["state"], first.event) == ("compensating", "compensating", "accepted")
+
+
+async def test_a_state_that_this_version_does_not_know_is_counted_by_none_of_its_names(store: RunStore) -> None:
+    await of_a_newer_version(store)
+    now = await FollowedRuns(store).now()
+
+    async with store.database.client.start_session(snapshot=True) as session:
+        queue = await QueueLook(store.database, session, now).look()
+        ended = await EndedRuns(store.database).look(session, now + timedelta(seconds=1))
+
+    assert (queue.in_progress, queue.parked, sum(queue.queued.values()), dict(ended)) == (0, 0, 0, {})
+
+
+async def test_a_run_in_an_unknown_state_is_changed_by_nobody_who_does_not_know_it(store: RunStore) -> None:
+    run_id = await of_a_newer_version(store)
+    before = await store.find(run_id)
+    changes: list[Awaitable[Any]] = [
+        cancel(store, run_id, by="Ada"),
+        discard(store, run_id, by="Ada"),
+        replay(store, Silent(), run_id, by="Ada"),
+        retry_now(store, Silent(), run_id, by="Ada"),
+    ]
+
+    for change in changes:
+        with pytest.raises(RefusedError, match="compensating, which this version does not know"):
+            await change
+    with pytest.raises(RefusedError):
+        await answer(store, Silent(), run_id, question=1, by="Ada", message="yes")
+
+    assert await store.find(run_id) == before
+
+
+async def test_what_the_version_before_left_behind_is_worked_on(stage: Stage) -> None:
+    """One run that it accepted, one that waits for its retry, and one that its dead worker had claimed."""
+    stage.package("Relay", relay("Relay", ["A"]))
+    stage.answers({}, default={"text": "done"})
+    store = stage.store
+    run_ids = [(await store.insert(request(str(number)))).run_id for number in range(3)]
+    _, retried, lost = run_ids
+    past = datetime.now(UTC) - timedelta(minutes=1)
+    await store.runs.update_one(
+        {"_id": retried}, {"$set": {"not_before": past, "wake_at": past, "attempt": 2}, "$unset": {"lane": ""}}
+    )
+    claimed = {"state": "running", "lease": {"owner": "gone", "token": 1, "until": past}, "claimed_at": past}
+    await store.runs.update_one({"_id": lost}, {"$set": {**claimed, "started_at": past}, "$unset": {"lane": ""}})
+    await store.runs.update_many({}, {"$unset": {"format": ""}})
+
+    await stage.start_worker()
+    reconciler = stage.reconciler()
+
+    async def all_ended() -> bool:
+        await reconciler.run_pass()
+        return await store.runs.count_documents({"state": "succeeded"}) == len(run_ids)
+
+    await wait_until("all runs of the version before have succeeded", all_ended)
+    formats = [run["format"] for run in await store.list(only=["format"])]
+    assert formats == [RUN_FORMAT] * len(run_ids)
+
+
+async def test_the_version_before_goes_on_with_runs_of_this_one(store: RunStore) -> None:
+    """It knows no format: it claims, requeues and ends them, and this version takes them back."""
+    run_id = (await store.insert(request())).run_id
+    old_claim = {"$set": {"state": "running", "lease.owner": "old", "lease.until": datetime(2020, 1, 1, tzinfo=UTC)}}
+    await store.runs.update_one({"_id": run_id}, {**old_claim, "$inc": {"lease.token": 1}, "$unset": {"lane": ""}})
+
+    [expired] = await store.list(only=["app_id", "workflow", "worker_losses", "lease"])
+    assert await Reclaim(store).reclaim(expired) == "queued"
+
+    claim = await MongoRunRepository(store, owner="new", lease_s=30).claim(run_id)
+    assert claim is not None
+    assert (claim.token, claim.document["format"]) == (2, RUN_FORMAT)

@@ -1,0 +1,26 @@
+"""The turn of an order key: one of its runs at a time is worked on, in the order they were accepted.
+
+A run is placed behind the others when it is inserted (`workers.store.ordering`), so a claimed one always has its turn.
+"""
+
+from workers.fairness.limits.limit import Released
+from workers.store.limit_name import LimitName
+from workers.store.ordering import Order
+from workers.store.run import Claim
+
+
+class OrderTurn:
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    async def has_room(self, limit: LimitName) -> int:
+        return int(await self._order.head_of(limit.name) is None)
+
+    async def admit(self, claim: Claim) -> None:
+        del claim
+
+    async def release(self, limit: LimitName, *, most: int = 1, after: str = "") -> Released:
+        """Nothing while a run has the turn: it waits for its next attempt, say; or where the next is not due yet."""
+        del most, after
+        head = await self._order.let_next_go(limit.name, woken=True)
+        return Released([head["_id"]] if head is not None and "lane" in head else ())

@@ -1,0 +1,220 @@
+"""A local run: the engine works on one run in this process, with a store in memory."""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from accounting.ledger.memory import MemoryLedger
+from workers.local_run.local_lease import LocalLease, NeverStops
+from workers.local_run.notes import pause_note, question_notes, state_note, write_note
+from workers.local_run.package import build_local_package
+from workers.local_run.plan import Plan
+from workers.local_run.report import RunReport, TurnReport, call_report, turn_report, write_report
+from workers.local_run.request import Watch, WrongUseError
+from workers.run_loop import execute
+from workers.steps.execution import RunExecution
+from workers.steps.retry_policy import Requeue
+from workers.steps.run_services import NoEvents, RunServices
+from workers.store.memory_repository import MemoryRunRepository
+from workers.store.memory_runs import MemoryRuns
+from workers.store.run import RunState
+from workers.store.run_document import Document
+from workers.store.storable import NotStorableError, as_storable
+from workflows.chat.agents.built_packages import BuiltPackage
+from workflows.chat.history.transcript import Turn
+from workflows.context.context_loader import ContextSources, RunContext, load_context
+from workflows.context.documents.document_access import DocumentWrite
+from workflows.context.reads.persistent_states import PersistentState
+from workflows.context.run_facts import RunFacts
+from workflows.outcome import Outcome, OutcomeKind
+from workflows.package.normal_form.package_model import Package
+
+PATIENCE_WITH_CANCELLED_S = 10
+CLOSING_S = 60.0
+CALLER = "its caller"
+
+
+class LocalRun:
+    """There is a report in every state: also when the run was cut off."""
+
+    def __init__(self, plan: Plan, watch: Watch) -> None:
+        self._plan, self._watch = plan, watch
+        self._ledger = MemoryLedger(plan.around.prices)
+        self._skipped = timedelta(0)  # of the waits between attempts
+        self._store = MemoryRuns(
+            clock=lambda: datetime.now(UTC) + self._skipped,
+            usage_totals=self._ledger.totals,
+            write_documents=self._collect_writes,
+        )
+        self._repository = MemoryRunRepository(self._store, owner="local")
+        self._lease = LocalLease()
+        self._services = self._make_services()
+        self._run_id = ""
+        self._built: BuiltPackage | None = None
+        self._last: RunExecution | None = None
+        self._attempts = 0
+        self._outcome = Outcome(OutcomeKind.CANCELLED, "the run was cancelled")
+        self._writes: list[DocumentWrite] = []
+        self._states: list[PersistentState] = []
+        self._errors: list[Any] = []  # outside of turns, of all attempts
+        self._notes: list[str] = []
+        self._started = time.perf_counter()
+
+    def _make_services(self) -> RunServices:
+        around = self._plan.around
+        return RunServices(
+            repository=self._repository,
+            get_package=self._get_package,
+            context_sources=around.sources,
+            ledger=self._ledger,
+            events=TurnEvents(self),
+            lease=self._lease,
+            shutdown=NeverStops(),
+            redactor=around.redactor,
+            prices=around.prices,
+            load_context=self._load_context,
+            refresh_context=False,
+            random=random.random,
+            max_attempts=around.settings.max_attempts,
+            verbose_debug=around.settings.verbose_debug,
+        )
+
+    async def open(self) -> None:
+        try:
+            self._run_id = (await self._store.insert(self._plan.run_request)).run_id
+        except NotStorableError as error:
+            raise WrongUseError(str(error)) from None
+        for text in self._plan.notes:
+            self._note(text)
+
+    async def work(self) -> None:
+        """A cancellation ends the run as cancelled, with the package's last steps, and is raised again."""
+        work = asyncio.create_task(self._work())
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            await self._cancel(work)
+            raise
+        work.result()
+
+    async def _work(self) -> None:
+        while (claim := await self._repository.claim(self._run_id)) is not None:
+            self._attempts += 1
+            self._watch.speaking(claim.document["next_agent"] or self._plan.package.orchestrator.initial_agent)
+            run = self._last = await execute(claim, self._services)
+            if run.chat is not None:
+                self._errors += [run.services.redactor.redact_data(each.as_document()) for each in run.chat.incidents]
+            ending = run.released
+            if ending is None or not isinstance(ending.decision, Requeue):
+                self._outcome = self._outcome if ending is None else ending.outcome
+                self._note_end()
+                return
+            await self._pause(ending.outcome, ending.decision.delay)
+
+    async def _pause(self, outcome: Outcome, delay: timedelta) -> None:
+        """A script is not waited for: what it answers next does not depend on the time."""
+        scripted = self._plan.around.scripted
+        self._note(pause_note(self._attempts, outcome, None if scripted else delay))
+        if not scripted:
+            await asyncio.sleep(delay.total_seconds())
+        due = self._document["not_before"]
+        self._skipped += max(timedelta(0) if due is None else due - self._store.clock(), timedelta(0))
+
+    def _note_end(self) -> None:
+        """What a worker would do here, and this run does not."""
+        for text in (
+            *state_note(self._states),
+            *question_notes(self._document.get("questions") or ()),
+            *write_note(self._writes),
+        ):
+            self._note(text)
+
+    async def _cancel(self, work: "asyncio.Task[None]") -> None:
+        for _ in range(PATIENCE_WITH_CANCELLED_S):  # again: a library under a chat may swallow a cancellation
+            if self._lease.is_finishing:
+                await asyncio.wait({work}, timeout=CLOSING_S)
+                break
+            if not self._lease.cancel(by=CALLER):
+                work.cancel()  # between two attempts
+            await asyncio.wait({work}, timeout=1)
+            if work.done():
+                break
+        work.cancel()
+        await self._store.request_cancel(self._run_id, by=CALLER)
+
+    async def _get_package(self, workflow: str, *, version: str | None) -> BuiltPackage:
+        del workflow, version
+        if self._built is None:
+            self._built = await build_local_package(self._plan)
+        return self._built
+
+    async def _load_context(
+        self, package: Package, facts: RunFacts, payload: Any, sources: ContextSources
+    ) -> RunContext:
+        """With presets, and without a database."""
+        del package
+        return await load_context(self._plan.as_loaded, facts, payload, sources)
+
+    def _collect_writes(self, writes: Sequence[DocumentWrite], states: Sequence[PersistentState]) -> None:
+        self._writes += writes
+        self._states += states
+
+    def show_newest_turn(self) -> None:
+        run = self._document
+        number, ended = run["turn"], run["progress"]["ended"]
+        self._watch.turn(number, self._turn_report(self._store.turn(self._run_id, number)))
+        if ended is None and run["next_agent"] is not None:
+            self._watch.speaking(run["next_agent"])
+
+    @property
+    def _document(self) -> Document:
+        return self._store.document(self._run_id)
+
+    def _turn_report(self, document: Document) -> TurnReport:
+        return turn_report({**document, "errors": self._plan.around.redactor.redact_data(document["errors"])})
+
+    def _note(self, text: str) -> None:
+        shown = self._plan.around.redactor.redact_text(text)
+        self._notes.append(shown)
+        self._watch.note(shown)
+
+    def report(self) -> RunReport:
+        plan, run = self._plan, self._document
+        turns = tuple(self._turn_report(self._store.turn(self._run_id, number)) for number in range(1, run["turn"] + 1))
+        state = RunState(run["state"])
+        return RunReport(
+            run_id=self._run_id,
+            workflow=plan.package.name,
+            state=RunState.CANCELLED if state in (RunState.QUEUED, RunState.RUNNING) else state,  # it was cut off
+            outcome=self._outcome,
+            turns=turns,
+            context=self._last_context(),
+            usage=tuple(call_report(call, plan.around.prices) for call in self._ledger.calls),
+            errors=(*(error for turn in turns for error in turn.errors), *self._errors),
+            writes=tuple(map(write_report, self._writes)),
+            notes=tuple(self._notes),
+            attempts=self._attempts,
+            duration_s=round(time.perf_counter() - self._started, 6),
+        )
+
+    def _last_context(self) -> dict[str, Any]:
+        chat = None if self._last is None else self._last.chat
+        try:
+            return {} if chat is None else as_storable(chat.storable_context())
+        except NotStorableError as error:
+            self._notes.append(f"the last context cannot be shown: {error}")
+            return {}
+
+
+class TurnEvents(NoEvents):
+    """Shows each turn when it is durable."""
+
+    def __init__(self, run: LocalRun) -> None:
+        self._run = run
+
+    def turn(self, workflow: str, turn: Turn) -> None:
+        del workflow, turn
+        self._run.show_newest_turn()

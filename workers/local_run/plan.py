@@ -1,0 +1,68 @@
+"""The plan of a local run: the package, and what is asked of it."""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+
+from workers.local_run.presets import with_presets
+from workers.local_run.request import Request, WrongUseError
+from workers.local_run.surroundings import Surroundings
+from workers.store.run import RunRequest, TriggerEvent
+from workers.store.storable import NotStorableError, check_storable
+from workflows.package.checks.trigger_checks import accepted_inputs, find_asking_names
+from workflows.package.normal_form.package_model import MANAGER, Package
+
+ALIKE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`as_loaded` is the package as its context is loaded here: with presets, and without a database."""
+
+    package: Package
+    as_loaded: Package
+    run_request: RunRequest
+    around: Surroundings
+    notes: tuple[str, ...]
+
+
+def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
+    try:
+        check_storable(request.input)
+    except NotStorableError as error:
+        raise WrongUseError(str(error)) from None
+    as_loaded, notes = with_presets(package, request.context, around.settings)
+    run_request = RunRequest(
+        app_id=request.app_id,
+        workflow=package.name,
+        trigger=TriggerEvent("manual", "run", id="1", fired_at=datetime.now(UTC)),
+        input=request.input,
+        message=request.message,
+        chat_id=request.chat_id,
+        ui_responses=request.ui_responses,
+    )
+    return Plan(package, as_loaded, run_request, around, (*notes, *_of_no_use(package, request, around)))
+
+
+def _of_no_use(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
+    """What is given under a name that the package does not have, which a slip of the hand is enough for."""
+    speakers = package.agents.keys() | {MANAGER}
+    given: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
+        ("input", request.input.keys(), accepted_inputs(package), "reaches nothing: the package takes"),
+        ("ui_responses", request.ui_responses.keys(), find_asking_names(package), "answers nothing: there are"),
+        ("script", _slips(around.answered, speakers), speakers, "is no agent: there are"),
+    ]
+    for option, names, known, why in given:
+        for name in sorted(names - known):
+            yield f"{option}: {name} {why} {', '.join(sorted(known)) or 'none'}"
+
+
+def _slips(answered: AbstractSet[str], speakers: AbstractSet[str]) -> AbstractSet[str]:
+    """One script may serve several packages. A strange name is a slip when nobody else has answers, or when it is
+    nearly the name of an agent that has none."""
+    strange, silent = answered - speakers, sorted(speakers - answered)
+    if strange == answered:
+        return strange
+    return {name for name in strange if get_close_matches(name, silent, n=1, cutoff=ALIKE)}

@@ -1,0 +1,75 @@
+"""Presets: variables whose value is given, so that nothing is read for them, and those that nobody can read here."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from workers.local_run.request import WrongUseError
+from workers.settings import Settings
+from workers.store.storable import NotStorableError, check_storable
+from workflows.context.context_loader import SCHEMA_KINDS
+from workflows.context.documents.document_access import DocumentRead, ReadRefusedError
+from workflows.context.run_facts import FIXED_NAMES
+from workflows.context.values.type_coercion import MisfitError, coerce
+from workflows.package.normal_form.package_model import Package, Variable
+from workflows.package.normal_form.variable_sources import EntitySource, StateSource
+
+
+async def no_database(wanted: DocumentRead) -> None:
+    del wanted
+    raise ReadRefusedError("no database is read here; give the value with --context (in a test: context=)")
+
+
+def with_presets(package: Package, given: Mapping[str, Any], settings: Settings) -> tuple[Package, list[str]]:
+    """The package as its context is loaded here, and what to say about that."""
+    presets = {name: _fitting(package, name, value) for name, value in given.items()}
+    notes = []
+    hidden = sorted(name for name in presets if settings.production and package.variables[name].kind == "env")
+    if hidden:
+        # Still read from the environment, which production has emptied: a preset must not bring it back.
+        notes.append(f"environment variables are absent in production, also when they are preset: {', '.join(hidden)}")
+    unread = {name: each.default for name, each in package.variables.items() if _is_left_to_its_default(each, presets)}
+    if unread and settings.include_schema:
+        names = ", ".join(sorted(unread))
+        notes.append(f"no database is read here: {names} begin at their defaults; --context gives other values")
+    values = {name: value for name, value in presets.items() if name not in hidden}
+    if settings.include_schema:  # else nothing of a database is in the context, as for a worker
+        values = {**unread, **values}
+    variables = {
+        **package.variables,
+        **{name: _given(package.variables[name], value) for name, value in values.items()},
+    }
+    return replace(package, variables=variables), notes
+
+
+def _is_left_to_its_default(variable: Variable, presets: Mapping[str, Any]) -> bool:
+    """A required one without a default is left to the loader, which says all that is missing together."""
+    needed = variable.required and variable.default is None
+    return variable.kind in SCHEMA_KINDS and variable.name not in presets and not needed
+
+
+def _given(variable: Variable, value: Any) -> Variable:
+    if value is None and isinstance(variable.source, EntitySource):
+        value = {}  # a document that is yet to be written
+    return replace(variable, source=StateSource(), default=value, required=False)
+
+
+def _fitting(package: Package, name: str, value: Any) -> Any:
+    variable = package.variables.get(name)
+    if name in FIXED_NAMES or variable is None:
+        where = "the run itself says what it is" if name in FIXED_NAMES else _where_to_give(package, name)
+        raise WrongUseError(f"context: {name} cannot be preset: {where}")
+    try:
+        fitting = coerce(value, variable.type)
+        check_storable(fitting, path=f"context: {name}")
+    except MisfitError:
+        raise WrongUseError(f"context: {name} must be of type {variable.type}") from None
+    except NotStorableError as error:
+        raise WrongUseError(str(error)) from None
+    return fitting
+
+
+def _where_to_give(package: Package, name: str) -> str:
+    if name in package.orchestrator.inputs:
+        return "it is an input; give it there"
+    return f"the package has no such variable; it has {', '.join(sorted(package.variables)) or 'none'}"

@@ -1,0 +1,167 @@
+"""The services of a run: everything that the steps of the engine use, in one frozen value.
+
+A worker process makes one from its settings and its stores, `unattended run` one without any service, and a test one
+that fits in memory.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from accounting.budgets.budget import Unit
+from accounting.budgets.reservation_types import PlannedCall, Settle, reserve_unlimited
+from accounting.ledger.ledger import EarlierCalls
+from accounting.prices import PriceTable
+from accounting.usage import BegunCall, ModelCall, RunOwner
+from workers.store.repository import RunRepository
+from workers.store.run import Claim, HoldKind, RunState
+from workers.tracing.tracing import NO_TRACING, Tracing
+from workflows.chat.agents.built_packages import BuiltPackage
+from workflows.chat.history.transcript import Turn
+from workflows.context.context_loader import ContextSources, RunContext, load_context
+from workflows.context.redaction import Redactor
+from workflows.context.run_facts import RunFacts
+from workflows.outcome import OutcomeKind
+from workflows.package.normal_form.package_model import Package
+
+
+class GetPackage(Protocol):
+    async def __call__(self, workflow: str, *, version: str | None) -> BuiltPackage:
+        """Builds this version of the package, or the present one where this version is gone."""
+
+
+class UsageLedger(Protocol):
+    """The ledger as one run writes and reads it."""
+
+    async def begin(self, owner: RunOwner, *, lease_token: int, call: BegunCall) -> None:
+        """Opens the row of a call; raises when the call must not be made."""
+
+    async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str | None = None) -> None:
+        """Completes the row of a call, before its answer is used."""
+
+    async def earlier_calls(self, run_id: str) -> EarlierCalls:
+        """Sums up what all owners of the run have called so far."""
+
+
+class RunReservations(Protocol):
+    """The budgets of one run."""
+
+    async def reserve(self, planned: PlannedCall) -> Settle:
+        """Reserves room in each budget that matches; raises when one has none."""
+
+    def signature(self, call: ModelCall) -> str | None:
+        """Returns the name under which the call was reserved."""
+
+
+class OpenBudgets(Protocol):
+    def __call__(
+        self, *, app_id: str, workflow: str, used: Callable[[Unit], int], has_begun: Callable[[], bool]
+    ) -> RunReservations:
+        """Opens the budgets of one run."""
+
+
+class RunEvents(Protocol):
+    """Notified of what happens to runs; a worker counts it for its metrics."""
+
+    def started(self, run: Mapping[str, Any]) -> None: ...
+
+    def turn(self, workflow: str, turn: Turn) -> None: ...
+
+    def model_call(self, workflow: str, call: ModelCall) -> None: ...
+
+    def tool_call(self, workflow: str, tool: str, seconds: float, failed: bool) -> None: ...
+
+    def retried(self, workflow: str, reason: OutcomeKind) -> None: ...
+
+    def held(self, kind: HoldKind) -> None: ...
+
+    def finished(self, run: Mapping[str, Any], state: RunState) -> None: ...
+
+    def fenced(self) -> None: ...
+
+
+class LeaseRenewal(Protocol):
+    """Renews the leases of the runs in progress, and cancels the task of one that is lost or to be cancelled."""
+
+    def renew_while(self, claim: Claim) -> AbstractContextManager[None]:
+        """Renews the lease while the block runs, in the current task."""
+
+    def is_lost(self, claim: Claim) -> bool: ...
+
+    def cancelled_by(self, claim: Claim) -> str | None:
+        """Returns the requester, once the task of the run was cancelled for that request."""
+
+    def mark_finishing(self, claim: Claim) -> None:
+        """From here on a request to cancel the run comes too late."""
+
+
+class Shutdown(Protocol):
+    """Whether this process is stopping, and how long it may still take."""
+
+    def stopping(self) -> bool: ...
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        """The current task is cancelled when the grace of this process is over."""
+
+    def seconds_left(self) -> float:
+        """Returns the time in which a run can still be handed back."""
+
+
+LoadContext = Callable[[Package, RunFacts, Mapping[str, Any], ContextSources], Awaitable[RunContext]]
+
+
+class NoBudgets:
+    def __init__(
+        self, *, app_id: str, workflow: str, used: Callable[[Unit], int], has_begun: Callable[[], bool]
+    ) -> None:
+        del app_id, workflow, used, has_begun
+
+    async def reserve(self, planned: PlannedCall) -> Settle:
+        return await reserve_unlimited(planned)
+
+    def signature(self, call: ModelCall) -> None:
+        del call
+
+
+class NoEvents:
+    """Counts nothing; a subclass notices one event of them."""
+
+    def started(self, run: Mapping[str, Any]) -> None: ...
+
+    def turn(self, workflow: str, turn: Turn) -> None: ...
+
+    def model_call(self, workflow: str, call: ModelCall) -> None: ...
+
+    def tool_call(self, workflow: str, tool: str, seconds: float, failed: bool) -> None: ...
+
+    def retried(self, workflow: str, reason: OutcomeKind) -> None: ...
+
+    def held(self, kind: HoldKind) -> None: ...
+
+    def finished(self, run: Mapping[str, Any], state: RunState) -> None: ...
+
+    def fenced(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunServices:
+    repository: RunRepository
+    get_package: GetPackage
+    context_sources: ContextSources
+    ledger: UsageLedger
+    lease: LeaseRenewal
+    shutdown: Shutdown
+    events: RunEvents = field(default_factory=NoEvents)
+    redactor: Redactor = field(default_factory=Redactor, repr=False)
+    prices: PriceTable = field(default_factory=PriceTable)
+    open_budgets: OpenBudgets = NoBudgets
+    tracing: Tracing = NO_TRACING
+    load_context: LoadContext = load_context
+    refresh_context: bool = True  # reads variables again before the turns of agents that see them
+    random: Callable[[], float] = random.random
+    max_attempts: int = 5
+    lease_s: float = 30.0
+    verbose_debug: bool = False
+    store_retry_s: float = 1.0

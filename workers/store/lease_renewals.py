@@ -1,0 +1,47 @@
+"""Lease renewals: what a heartbeat writes and reads, from a thread of its own over a client of its own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pymongo import MongoClient, UpdateOne
+from pymongo.write_concern import WriteConcern
+
+from workers.store.mongo_repository import lease_extension, owned
+from workers.store.run import Claim
+
+
+class LeaseRenewals:
+    def __init__(self, *, url: str, database: str, lease_s: int, timeout_ms: int) -> None:
+        self._lease_s = lease_s
+        self._client: MongoClient[dict[str, Any]] = MongoClient(
+            url,
+            readPreference="primary",  # a secondary may show an owner from before our claim: taken over, we would think
+            serverSelectionTimeoutMS=timeout_ms,
+            connectTimeoutMS=timeout_ms,
+            socketTimeoutMS=timeout_ms,
+            retryWrites=False,  # the next beat is the retry
+            appname="unattended-heartbeat",
+        )
+        # Explicit, whatever the URL or the server's default says: an old primary that no member follows any more must
+        # not tell us that a lease is renewed.
+        majority = WriteConcern(w="majority", j=True, wtimeout=timeout_ms)
+        self._runs = self._client[database].get_collection("runs", write_concern=majority)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def extend(self, claims: Sequence[Claim]) -> int:
+        """Renews the leases that are still held under these claims; returns how many."""
+        until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
+        return self._runs.bulk_write([UpdateOne(owned(each), until) for each in claims], ordered=False).matched_count
+
+    def owners(self, run_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
+        """Returns the newest token and the state of each run that exists."""
+        found = self._runs.find({"_id": {"$in": list(run_ids)}}, {"lease.token": 1, "state": 1})
+        return {document["_id"]: (document["lease"]["token"], document["state"]) for document in found}
+
+    def cancel_requests(self, run_ids: Sequence[str]) -> dict[tuple[str, int], str]:
+        """Returns who asks to cancel, by run and newest token."""
+        query = {"_id": {"$in": list(run_ids)}, "cancel_requested": {"$type": "object"}}
+        found = self._runs.find(query, {"lease.token": 1, "cancel_requested": 1})
+        return {(each["_id"], each["lease"]["token"]): each["cancel_requested"]["by"] for each in found}

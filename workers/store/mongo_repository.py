@@ -1,0 +1,327 @@
+"""The run repository in MongoDB: every write of an owner carries the fencing token of its claim.
+
+1. `claim` makes a queued run ours for the length of a lease and gives us a token higher than any before.
+2. `commit_turn` first writes the turn, then moves the run on. The run document is the commit point: a turn
+   counts when the run says so, and only the newest token can make it say so.
+3. `finish` and `requeue` give the run up. The token stays in the document, so that it keeps growing.
+4. What a package writes back to a database goes into one transaction with the step that owes it: a stale owner
+   writes nothing, and what a redone turn owes is written once.
+
+Lease times are the database's clock ($$NOW): workers' clocks may differ, one server's does not.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from pymongo import ASCENDING, DESCENDING, ReplaceOne, ReturnDocument
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.errors import DuplicateKeyError
+
+from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
+from accounting.totals.usage_query import run_totals, run_totals_by_id
+from accounting.usage import UsageTotals
+from workers.crash_points import crash_point
+from workers.store.documents import Documents
+from workers.store.kept_states import KeptStates
+from workers.store.run import ALONE, AT_REST, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
+from workers.store.run_document import (
+    ENDED_IF_CANCELLED,
+    LET_GO,
+    NOT_READY,
+    READY,
+    TURN_OVER,
+    Document,
+    history_of,
+    literal,
+)
+from workers.store.run_store import RunStore
+from workers.store.transitions import moves, sources_of
+from workflows.context.documents.document_access import DocumentWrite
+from workflows.context.reads.persistent_states import PersistentState
+
+
+def owned(claim: Claim) -> Document:
+    return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
+
+
+_FREE: Document = {"hold": None, "$expr": {"$lte": ["$not_before", "$$NOW"]}}  # null sorts before every date
+BEATS_PER_LEASE = 6  # see `workers.process.heartbeat`
+LEAST_FOUND_WITHIN_S = 1.0  # a lease of a few seconds is no reason to take a busy database for a slow one
+LANE_ORDER = (("priority", DESCENDING), ("_id", ASCENDING))
+
+
+# Answered by skipping through the index, a seek for each lane (DISTINCT_SCAN): the order is the index's own.
+# `$exists` in the place of `$gte` would read every ready run's document.
+FIRST_OF_EACH: list[Mapping[str, object]] = [
+    {"$match": {"lane": {"$gte": ""}}},
+    {"$sort": {"lane": ASCENDING, "priority": DESCENDING, "_id": ASCENDING}},
+    {"$group": {"_id": "$lane", "urgency": {"$first": "$priority"}}},
+]
+_MAX_LANES_IN_ONE_ANSWER = 100_000
+
+
+def found_within_s(lease_s: int) -> float:
+    """How long it may take to find the documents of one write."""
+    return max(lease_s / BEATS_PER_LEASE / 2, LEAST_FOUND_WITHIN_S)
+
+
+def lease_extension(lease_s: int) -> Document:
+    return {"$add": ["$$NOW", lease_s * 1000]}
+
+
+def _waiting_for(hold: Hold) -> Document:
+    until = "$$REMOVE" if hold.until is None else hold.until
+    return {**LET_GO, "hold": hold.kind.value, "held_by": literal(hold.by), "held_until": until}
+
+
+def version_by_workflow(versions: Mapping[str, str]) -> Document | None:
+    """None for what this process does not know yet: it is pinned when its package is loaded."""
+    if not versions:
+        return None
+    known = [{"case": {"$eq": ["$workflow", literal(name)]}, "then": literal(each)} for name, each in versions.items()]
+    return {"$switch": {"branches": known, "default": None}}
+
+
+class MongoRunRepository:
+    def __init__(
+        self,
+        store: RunStore,
+        *,
+        owner: str,
+        lease_s: int,
+        versions: Callable[[], Mapping[str, str]] = dict,
+        states: KeptStates | None = None,
+        run_format: int = RUN_FORMAT,
+    ) -> None:
+        """`versions` are those of the packages as this process has them now: a run is pinned by its first claim.
+        `states` keeps what a run that succeeds leaves to later ones. `run_format`: runs of a newer one are left to
+        newer workers."""
+        self._format = run_format
+        self._store = store
+        self._versions = versions
+        self._documents = Documents(
+            store.database.client, own_database=store.database.name, found_within_s=found_within_s(lease_s)
+        )
+        self._states = states or KeptStates(store.database)
+        self._turns = BulkWriter(self._write_turns)
+        self._usage = BulkWriter(partial(run_totals_by_id, store.database))
+        self._owner = owner
+        self._lease_s = lease_s
+
+    async def claim(self, run_id: str) -> Claim | None:
+        """None when there is nothing to do: finished, held, not due yet, or another owner has it."""
+        return await self._claim({"_id": run_id, "state": {"$in": sources_of(RunState.RUNNING)}, **_FREE})
+
+    async def claim_first(self, lane: str, *, preferred: str | None = None, urgency: int = 0) -> Claim | None:
+        """The run of this lane that is next. A preferred one of the same urgency spares many workers a race for one."""
+        waiting = {"state": {"$in": sources_of(RunState.RUNNING)}, **_FREE}
+        if lane.startswith(ALONE):
+            owner = f"{self._owner}/alone-{uuid4().hex[:8]}"  # whose work it is, and who has started that process
+            return await self._claim({"lane": lane, **waiting}, sort=LANE_ORDER, alone_as=owner)
+        if preferred is not None:
+            claim = await self._claim({"_id": preferred, "lane": lane, "priority": {"$gte": urgency}, **waiting})
+            if claim is not None:
+                return claim
+        return await self._claim({"lane": lane, **waiting}, sort=LANE_ORDER)
+
+    async def ready_lanes(self) -> Mapping[str, int]:
+        found = await self._store.runs.aggregate(FIRST_OF_EACH, hint="by_lane", batchSize=_MAX_LANES_IN_ONE_ANSWER)
+        return {row["_id"]: row["urgency"] async for row in found}
+
+    async def _claim(
+        self, claimable: Document, *, sort: Sequence[tuple[str, int]] | None = None, alone_as: str | None = None
+    ) -> Claim | None:
+        owner = alone_as or self._owner
+        taken = {
+            **NOT_READY,
+            "not_before": None,
+            "state": RunState.RUNNING.value,
+            "lease": {
+                "owner": owner,
+                "token": {"$add": ["$lease.token", 1]},
+                "until": lease_extension(self._lease_s),
+                "alone": "$$REMOVE" if alone_as is None else True,
+            },
+            "package_version": {"$ifNull": ["$package_version", version_by_workflow(self._versions())]},
+            "claimed_at": "$$NOW",
+            "started_at": {"$ifNull": ["$started_at", "$$NOW"]},
+            "format": {"$max": ["$format", self._format]},
+        }
+        document = await self._store.runs.find_one_and_update(
+            {**claimable, "format": {"$not": {"$gt": self._format}}},  # or none: runs of an older version
+            [{"$set": taken}],
+            sort=sort,
+            hint="by_lane" if sort else None,  # else a plan might be kept that sorts the backlog
+            return_document=ReturnDocument.AFTER,
+        )
+        if document is None:
+            return None
+        return Claim(run_id=document["_id"], owner=owner, token=document["lease"]["token"], document=document)
+
+    async def claim_of(self, run_id: str, token: int) -> Claim | None:
+        """What another process of this machine has claimed for this one; None when the lease is gone already."""
+        document = await self._store.runs.find_one(
+            {"_id": run_id, "lease.token": token, "state": RunState.RUNNING.value}
+        )
+        return None if document is None else Claim(run_id, document["lease"]["owner"], token, document)
+
+    async def hold(self, claim: Claim, hold: Hold) -> RunState:
+        """Back to the queue before anything was done: over a limit. Neither an attempt nor a start; or cancelled."""
+        never_began = {"$eq": ["$started_at", "$claimed_at"]}
+        anew = {name: {"$cond": [never_began, None, f"${name}"]} for name in ("started_at", "package_version")}
+        return await self._give_up(claim, RunState.QUEUED, {**_waiting_for(hold), **anew})
+
+    async def put_on_hold(self, claim: Claim, hold: Hold, *, reason: str) -> RunState:
+        """The same of a run that was worked on: it goes on after its last turn. No attempt either; or cancelled."""
+        return await self._give_up(claim, RunState.QUEUED, {**_waiting_for(hold), **history_of("held", reason)})
+
+    async def renew(self, claim: Claim) -> None:
+        """For a process that is about to take the claim over; each owner has a heartbeat for this otherwise."""
+        await self._write(claim, [{"$set": {"lease.until": lease_extension(self._lease_s)}}])
+
+    async def pin_package(self, claim: Claim, version: str) -> None:
+        await self._write(claim, {"$set": {"package_version": version}})
+
+    async def commit_turn(
+        self,
+        claim: Claim,
+        *,
+        number: int,
+        turn: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
+        writes: Sequence[DocumentWrite] = (),
+    ) -> None:
+        await self._write_turn(claim, number, turn)
+        crash_point("turn written")
+        # A run that gets on is not what kills its workers: only losses without a turn in between count as its own.
+        moved = {"$set": {"turn": number, "worker_losses": 0, "losses_alone": 0, **checkpoint}}
+        await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
+
+    async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
+        """The steps of a turn that is not finished. The run counts it later, when the whole turn is in its place."""
+        await self._write_turn(claim, number, turn)
+        # The turn alone does not tell a stale owner: the new one may have written nothing yet.
+        if await self._store.runs.find_one(owned(claim), {"_id": 1}) is None:
+            raise LeaseLostError(claim)
+        crash_point("open turn kept")
+
+    async def record_answer(self, claim: Claim, answer: Mapping[str, Any]) -> None:
+        """Adds the use of a standing answer to the run, once for each question."""
+        entry = {"at": "$$NOW", **{name: literal(value) for name, value in answer.items()}}
+        answers = {"$concatArrays": [{"$ifNull": ["$answers", []]}, [entry]]}
+        unused = {**owned(claim), "answers.question.id": {"$ne": answer["question"]["id"]}}
+        written = await self._store.runs.update_one(unused, [{"$set": {"answers": answers}}])
+        if not written.matched_count and await self._store.runs.find_one(owned(claim), {"_id": 1}) is None:
+            raise LeaseLostError(claim)
+
+    async def _write_turn(self, claim: Claim, number: int, turn: Mapping[str, Any]) -> None:
+        key = f"{claim.run_id}:{number}"
+        owner = {"run_id": claim.run_id, "app_id": claim.document["app_id"], "number": number, "token": claim.token}
+        try:
+            # Replaces what an older owner left without committing it; a newer owner's turn does not match
+            # the filter, so the upsert runs into its `_id` instead of over it.
+            replacement = ReplaceOne({"_id": key, "token": {"$lte": claim.token}}, {**turn, **owner}, upsert=True)
+            await self._turns.submit(replacement)
+        except DuplicateKeyError:
+            raise LeaseLostError(claim) from None
+
+    async def _write_turns(self, turns: Sequence[ReplaceOne[Document]]) -> Sequence[Exception | None]:
+        return await collect_bulk_errors(self._store.turns.bulk_write(turns, ordered=False), len(turns))
+
+    async def finish(
+        self,
+        claim: Claim,
+        state: RunState,
+        record: Mapping[str, Any],
+        *,
+        writes: Sequence[DocumentWrite] = (),
+        states: Sequence[PersistentState] = (),
+    ) -> RunState:
+        """`record` is what the run document keeps of its end: outcome, usage, the last context, errors. What only rests
+        would outlive a wish to cancel it that came too late for its owner to hear: it is cancelled."""
+        reason = str((record.get("outcome") or {}).get("reason", ""))
+        end = {
+            **{name: literal(value) for name, value in record.items()},
+            **LET_GO,
+            **TURN_OVER,
+            **history_of(state.value, reason),
+            "finished_at": "$$NOW",
+        }
+        if state in AT_REST:
+            return await self._give_up(claim, state, end)
+        await self._write(claim, [{"$set": {**end, "state": state.value}}], to=state, writes=writes, states=states)
+        return state
+
+    async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> RunState:
+        """Back to the queue, after a transient failure or when this worker shuts down; or cancelled."""
+        due = {"$add": ["$$NOW", int(delay.total_seconds() * 1000)]}
+        queued = {
+            **LET_GO,
+            **({"not_before": due} if delay else READY),
+            **history_of("retry" if counts_as_attempt else "handed_back", reason),
+            "wake_at": due,
+            "wakes": 0,
+            "attempt": {"$add": ["$attempt", int(counts_as_attempt)]},
+            "last_requeue": {"reason": literal(reason), "at": "$$NOW"},
+        }
+        return await self._give_up(claim, RunState.QUEUED, queued)
+
+    async def find(self, run_id: str, *, app_id: str | None = None) -> Document | None:
+        return await self._store.find(run_id, app_id=app_id)
+
+    async def find_linked(self, run_ids: Collection[str]) -> Sequence[Document]:
+        """Returns the trace and the newest token of each run that exists."""
+        found = self._store.runs.find({"_id": {"$in": list(run_ids)}}, {"traceparent": 1, "lease.token": 1})
+        return await found.to_list(None)
+
+    async def committed_turns(self, run_id: str, *, up_to: int) -> Sequence[Document]:
+        return await self._store.committed_turns(run_id, up_to=up_to)
+
+    async def open_turn(self, run_id: str, *, number: int) -> Document | None:
+        return await self._store.open_turn(run_id, number=number)
+
+    async def usage_totals(self, run_id: str) -> UsageTotals:
+        return await self._usage.submit(run_id)
+
+    async def _give_up(self, claim: Claim, state: RunState, left: Document) -> RunState:
+        """A run that somebody has asked to cancel ends instead, and says what it used up to here."""
+        left = {**left, "state": state.value}
+        try:
+            await self._write(claim, [{"$set": left}], to=state, also={"cancel_requested": None})
+        except LeaseLostError:
+            if "usage" not in left:
+                left["usage"] = literal((await run_totals(self._store.database, claim.run_id)).as_json())
+            cancelled = [{"$set": left}, {"$set": ENDED_IF_CANCELLED}]
+            await self._write(claim, cancelled, to=RunState.CANCELLED, also={"cancel_requested": {"$ne": None}})
+            return RunState.CANCELLED
+        return state
+
+    async def _write(
+        self,
+        claim: Claim,
+        change: Document | list[Document],
+        *,
+        to: RunState | None = None,
+        also: Mapping[str, Any] | None = None,
+        writes: Sequence[DocumentWrite] = (),
+        states: Sequence[PersistentState] = (),
+    ) -> None:
+        moved = {} if to is None else {"state": moves(RunState.RUNNING, to)}
+        query = {**owned(claim), **moved, **(also or {})}
+
+        async def step(session: AsyncClientSession | None = None) -> None:
+            if states and session is not None:
+                await self._states.write(states, run_id=claim.run_id, session=session)
+            written = await self._store.runs.update_one(query, change, session=session)
+            if written.matched_count == 0:
+                raise LeaseLostError(claim)
+
+        if states:
+            await self._states.prepare(states)
+        if writes or states:
+            await self._documents.write_with(step, writes)
+        else:
+            await step()

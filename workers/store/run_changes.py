@@ -1,0 +1,111 @@
+"""Changes that people make to runs: each is one atomic update of the run as it was read, or changes nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workers.store.run import RunState
+from workers.store.run_document import NOT_READY, READY, TURN_OVER, Document, literal
+from workers.store.run_store import RunStore
+from workers.store.transitions import moves
+from workflows.outcome import OutcomeKind
+
+
+class RunChanges:
+    """Each method returns False when the run has changed since it was read."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._runs = store.runs
+
+    async def end_as_cancelled(self, run: Document, *, by: str, usage: Mapping[str, Any]) -> bool:
+        end = {
+            **NOT_READY,
+            **TURN_OVER,
+            "state": RunState.CANCELLED.value,
+            "question": None,
+            "questions": "$$REMOVE",
+            "not_before": None,
+            "outcome": {
+                "kind": OutcomeKind.CANCELLED.value,
+                "reason": literal(f"cancelled by {by}"),
+                "error": None,
+            },
+            "usage": literal(dict(usage)),
+            "finished_at": "$$NOW",
+        }
+        return await self._end(run, end)
+
+    async def resolve_parked(self, run: Document, *, by: str) -> bool:
+        """Ends a run that is at rest; its outcome stays, since it was counted under that."""
+        resolved = {"at": "$$NOW", "by": literal(by), "how": "discarded"}
+        return await self._end(run, {"state": RunState.CANCELLED.value, "resolved": resolved, "finished_at": "$$NOW"})
+
+    async def _end(self, run: Document, change: Document) -> bool:
+        """With the token that was read: no owner has worked on the run since its usage was summed up."""
+        same = {
+            "_id": run["_id"],
+            "state": moves(RunState(run["state"]), RunState.CANCELLED),
+            "lease.token": run["lease"]["token"],
+        }
+        return (await self._runs.update_one(same, [{"$set": change}])).matched_count > 0
+
+    async def resolve_replayed(self, run_id: str, *, new_run_id: str, by: str) -> bool:
+        parked = {"_id": run_id, "state": moves(RunState.PARKED, RunState.CANCELLED)}
+        resolved = {"at": "$$NOW", "by": literal(by), "how": "replayed", "run_id": new_run_id}
+        end = {"state": RunState.CANCELLED.value, "resolved": resolved, "finished_at": "$$NOW"}
+        return (await self._runs.update_one(parked, [{"$set": end}])).matched_count > 0
+
+    async def request_cancel(self, run: Document, *, by: str) -> bool:
+        """Marks a run that is worked on; its worker reads that with the next heartbeat."""
+        unasked = {"_id": run["_id"], "state": RunState.RUNNING.value, "cancel_requested": None}
+        mark = {"cancel_requested": {"at": "$$NOW", "by": literal(by)}}
+        return (await self._runs.update_one(unasked, [{"$set": mark}])).matched_count > 0
+
+    async def make_due(self, run: Document) -> bool:
+        """Makes a run ready that waits for its time: such a run is in no lane."""
+        waiting = {"_id": run["_id"], "state": RunState.QUEUED.value, "hold": None, "lane": {"$exists": False}}
+        # Due for the reconciler too: it sends the wake-up if this process dies before it does.
+        now = {**READY, "wake_at": "$$NOW", "wakes": 0}
+        return (await self._runs.update_one(waiting, [{"$set": now}])).matched_count > 0
+
+    async def add_answer(
+        self,
+        run: Document,
+        question: Mapping[str, Any],
+        answer: Mapping[str, Any],
+        *,
+        left: Sequence[Mapping[str, Any]],
+    ) -> bool:
+        """Queues the run when no question is `left`. Each owner has another token, so a token knows its questions."""
+        waiting = {
+            "_id": run["_id"],
+            "state": moves(RunState.NEEDS_HUMAN, RunState.QUEUED),
+            "lease.token": run["lease"]["token"],
+            "cancel_requested": None,
+            # While a run rests its questions only become fewer.
+            "questions": {"$size": len(left) + 1} if run.get("questions") else None,
+        }
+        if run.get("questions"):
+            waiting["questions.number"] = question["number"]
+        asked = {name: value for name, value in question.items() if name != "number"}
+        kept = {"at": "$$NOW", "turn": "$turn", "number": question["number"], "question": literal(asked)}
+        kept |= {name: literal(value) for name, value in answer.items()}
+        answers = {"$concatArrays": [{"$ifNull": ["$answers", []]}, [kept]]}
+        if left:
+            change = {"answers": answers, "questions": literal(list(left)), "question": literal(left[0])}
+        else:
+            change = {"answers": answers, **_queued()}
+        return (await self._runs.update_one(waiting, [{"$set": change}])).matched_count == 1
+
+
+def _queued() -> Document:
+    in_progress = {"$mergeObjects": ["$progress", {"ended": None}]}
+    return {
+        **READY,
+        "state": RunState.QUEUED.value,
+        "questions": "$$REMOVE",
+        # Nothing is kept before the first turn, and a chat that says it has ended would not go on.
+        "progress": {"$cond": [{"$eq": [{"$type": "$progress"}, "object"]}, in_progress, "$progress"]},
+        **dict.fromkeys(("question", "outcome", "usage", "finished_at", "not_before")),
+        "wake_at": "$$NOW",
+        "wakes": 0,
+    }

@@ -1,0 +1,47 @@
+"""Reads of single runs and of their turns, for those who operate them."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from pymongo import ASCENDING
+from pymongo.asynchronous.cursor import AsyncCursor
+
+from workers.store.run_document import Document
+from workers.store.run_store import WITHOUT_STEPS, RunStore
+
+
+class RunReads:
+    def __init__(self, store: RunStore) -> None:
+        self._runs = store.runs
+        self._turns = store.turns
+
+    async def find_fields(self, run_id: str, fields: Sequence[str], *, app_id: str | None = None) -> Document | None:
+        """Reads only these fields: a whole run may be megabytes. None where this app has no such run."""
+        return await self._runs.find_one(of_app(run_id, app_id), dict.fromkeys(fields, 1))
+
+    async def find_by_ending(self, ending: str, *, app_id: str | None = None, limit: int = 2) -> list[str]:
+        """Reads the ids alone, from the index: as many as there are runs, but no document."""
+        query = {"_id": {"$regex": f"{ending}$"}} | ({} if app_id is None else {"app_id": app_id})
+        return [run["_id"] async for run in self._runs.find(query, {"_id": 1}).limit(limit)]
+
+    async def replays(self, run_id: str, *, dedupe_prefix: str, limit: int) -> list[Document]:
+        """Finds the replays of a run by what their dedupe keys begin with: they need no index of their own."""
+        within = {"$gte": dedupe_prefix, "$lt": dedupe_prefix[:-1] + chr(ord(dedupe_prefix[-1]) + 1)}
+        query = {"dedupe_key": within, "replay_of": run_id}
+        return await self._runs.find(query, {"state": 1, "created_at": 1}).to_list(limit)
+
+    async def is_replay(self, run_id: str, *, of: str) -> bool:
+        return await self._runs.find_one({"_id": run_id, "replay_of": of}, {"_id": 1}) is not None
+
+    async def turn_fields(self, run_id: str, fields: Sequence[str], *, up_to: int) -> AsyncIterator[Document]:
+        query = {"run_id": run_id, "number": {"$lte": up_to}}
+        async for turn in self._turns.find(query, dict.fromkeys(fields, 1)).sort("number", ASCENDING):
+            yield turn
+
+    def turns_after(self, run_id: str, *, after: int, up_to: int, limit: int) -> AsyncCursor[dict[str, Any]]:
+        query = {"run_id": run_id, "number": {"$lte": up_to, "$gt": after}}
+        return self._turns.find(query, WITHOUT_STEPS).sort("number", ASCENDING).limit(limit)
+
+
+def of_app(run_id: str, app_id: str | None) -> dict[str, Any]:
+    return {"_id": run_id} if app_id is None else {"_id": run_id, "app_id": app_id}

@@ -1,0 +1,58 @@
+"""Rates: when the next run of an app may start, one small document for each app that has a rate.
+
+Starts are spaced evenly, and one may come up to `EARLY_S` early: `600/m` may start eleven at once after a pause and
+then ten in each second, `1/m` one in each minute. However long one looks, there are never more starts than the rate
+gives for that time and a second more, and one.
+
+The document says when the next start is due (GCRA). It is read and moved in one write, by the database's clock; a
+worker that dies after it leaves one start unused. It is never further ahead than one start, so neither a clock that
+was set back nor an older, slower rate keeps an app waiting.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+
+from pymongo import ReturnDocument
+from pymongo.asynchronous.database import AsyncDatabase
+
+from workers.store.rate import Rate
+from workers.store.run_document import Document
+
+# Held runs are let go once a second; without this, what became due in between would be lost to the app.
+EARLY_S = 1.0
+_NOW_MS: Document = {"$toDouble": {"$toLong": "$$NOW"}}
+
+
+class StartRates:
+    def __init__(self, database: AsyncDatabase[Document]) -> None:
+        self._rates = database["rates"]
+
+    async def try_acquire(self, app_id: str, rate: Rate) -> bool:
+        """One start, if there is one."""
+        interval_ms, early_ms = rate.interval_s * 1000, EARLY_S * 1000
+        due = {"$max": [{"$ifNull": ["$due_ms", 0]}, _NOW_MS]}
+        steps: list[Document] = [
+            {"$set": {"due_ms": {"$min": [due, {"$add": [_NOW_MS, early_ms + interval_ms]}]}}},
+            {"$set": {"granted": {"$lte": ["$due_ms", {"$add": [_NOW_MS, early_ms]}]}}},
+            {"$set": {"due_ms": {"$add": ["$due_ms", {"$cond": ["$granted", interval_ms, 0]}]}}},
+        ]
+        after = await self._rates.find_one_and_update(
+            {"_id": app_id}, steps, upsert=True, return_document=ReturnDocument.AFTER
+        )
+        return after is not None and after["granted"] is True
+
+    async def free(self, rates: Mapping[str, Rate]) -> Mapping[str, int]:
+        """How many runs of these apps could start now."""
+        ahead_ms = await self._ahead_ms(rates.keys())
+        return {app_id: starts_free(ahead_ms.get(app_id, 0) / 1000, rate) for app_id, rate in rates.items()}
+
+    async def _ahead_ms(self, app_ids: Collection[str]) -> Mapping[str, float]:
+        ahead = {"$subtract": ["$due_ms", _NOW_MS]}
+        found = await self._rates.aggregate([{"$match": {"_id": {"$in": [*app_ids]}}}, {"$project": {"ahead": ahead}}])
+        return {row["_id"]: row["ahead"] async for row in found}
+
+
+def starts_free(ahead_s: float, rate: Rate) -> int:
+    """How many may start at once, when the next start is due in so many seconds."""
+    ahead_s = max(min(ahead_s, EARLY_S + rate.interval_s), 0)
+    return max(math.floor((EARLY_S - ahead_s) / rate.interval_s) + 1, 0)
