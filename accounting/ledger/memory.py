@@ -29,7 +29,7 @@ class MemoryLedger:
             self._rows[row["_id"]] = row
             self.calls.append(call)
 
-    async def earlier_calls(self, run_id: str) -> EarlierCalls:
+    async def read_earlier_calls(self, run_id: str) -> EarlierCalls:
         rows = list(self._rows_of(run_id))
         failed = Counter(row["agent"] for row in rows if not row["ok"] and row["error"] not in NON_MODEL_ERRORS)
         return EarlierCalls(

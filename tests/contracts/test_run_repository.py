@@ -573,7 +573,7 @@ class RunRepositoryContract:
         totals = await repository.usage_totals(claim.run_id)
 
         assert (totals.calls, totals.missing, totals.output_tokens) == (1, 1, 0)
-        assert (await under_test.ledger.earlier_calls(claim.run_id)).count == 1
+        assert (await under_test.ledger.read_earlier_calls(claim.run_id)).count == 1
         assert (await repository.usage_totals("run_other")).calls == 0
 
     async def test_a_run_is_found_by_its_app_alone(self, repository: RunRepository, claim: Claim) -> None:

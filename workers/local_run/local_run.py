@@ -215,6 +215,6 @@ class TurnEvents(NoEvents):
     def __init__(self, run: LocalRun) -> None:
         self._run = run
 
-    def turn(self, workflow: str, turn: Turn) -> None:
+    def record_turn(self, workflow: str, turn: Turn) -> None:
         del workflow, turn
         self._run.show_newest_turn()

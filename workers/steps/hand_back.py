@@ -21,10 +21,10 @@ async def hand_back(run: RunExecution, decision: Requeue, *, reason: str) -> Run
         )
     extra = {**run.labels, "why": reason}
     if state is RunState.CANCELLED:  # the request came too late for this worker to see
-        events.finished(claim.document, state)
+        events.record_end(claim.document, state)
         log.info("run_cancelled", extra=extra)
     elif decision.hold is not None:
-        events.held(decision.hold.kind)
+        events.record_hold(decision.hold.kind)
         log.info("run_held", extra={**extra, "hold": decision.hold.kind.value, "by": decision.hold.by})
     else:
         log.info("run_requeued", extra={**extra, "delay_s": decision.delay.total_seconds()})

@@ -29,7 +29,7 @@ async def under_lease(run: RunExecution) -> AsyncIterator[None]:
     claim, services = run.claim, run.services
     with log_context(**run.labels, attempt=claim.attempt), services.tracing.run_span(claim):
         log.info("run_claimed", extra={"token": claim.token})
-        services.events.started(claim.document)
+        services.events.record_start(claim.document)
         cut_off: list[str] = []
         with _cut_off(run, cut_off), services.lease.renew_while(claim), services.shutdown.interruptible():
             try:
@@ -89,5 +89,5 @@ async def hand_back_when_store_is_back(run: RunExecution, *, reason: str) -> Non
 
 
 def _log_lost(run: RunExecution) -> None:
-    run.services.events.fenced()
+    run.services.events.record_fenced_write()
     log.warning("run_left_to_its_new_owner", extra=run.labels)

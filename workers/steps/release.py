@@ -43,11 +43,11 @@ async def _release(run: RunExecution, ending: Ending) -> None:
         state = await hand_back(run, ending.decision, reason=outcome.as_document()["reason"])
         services.tracing.record_outcome(run.claim, outcome, state)
         if ending.decision.counts_as_attempt and state is RunState.QUEUED:
-            services.events.retried(run.document["workflow"], outcome.kind)
+            services.events.record_retry(run.document["workflow"], outcome.kind)
         run.released = replace(ending, outcome=outcome)
         return
     state, decision, outcome = await _finish_somehow(run, ending, ending.decision, outcome)
-    services.events.finished(run.document, state)
+    services.events.record_end(run.document, state)
     services.tracing.record_outcome(run.claim, outcome, state)
     run.released = replace(ending, decision=decision, outcome=outcome)
     if state is not decision.state:

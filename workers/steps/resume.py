@@ -62,7 +62,7 @@ async def resume_transcript(run: RunExecution) -> None:
         return  # the run has had no other owner: there is nothing to look for
     kept = await repository.open_turn(run_id, number=number + 1)
     chat.open_turn = None if kept is None else OpenTurn.from_document(kept)
-    earlier = await run.services.ledger.earlier_calls(run_id)
+    earlier = await run.services.ledger.read_earlier_calls(run_id)
     counters = chat.counters
     counters.model_calls, counters.failed = earlier.count, dict(earlier.failed_by_agent)
     counters.tokens, counters.cost_nano_usd = earlier.tokens, earlier.cost_nano_usd

@@ -54,7 +54,7 @@ def new_chat(claim: Claim, built: BuiltPackage, services: RunServices) -> Conver
         save_open_turn=partial(keep_open_turn, claim, services),
         user_message=None if (message := unread_message(document)) is None else services.redactor.redact_text(message),
         clock=RunClock(orchestrator.limits.wall_clock_s, counters.worked_s),
-        on_tool_call=partial(services.events.tool_call, document["workflow"]),
+        on_tool_call=partial(services.events.record_tool_call, document["workflow"]),
         spans=services.tracing.chat_spans(claim),
     )
 
@@ -138,10 +138,10 @@ def run_meter(claim: Claim, services: RunServices, counters: RunCounters) -> Run
 
     async def record(call: ModelCall) -> None:
         crash_point("answered")
-        holder = budgets.signature(call)
+        holder = budgets.holder_of(call)
         await services.ledger.record(owner, lease_token=claim.token, call=call, holder=holder)
         crash_point("recorded")
-        services.events.model_call(owner.workflow, call)
+        services.events.record_model_call(owner.workflow, call)
 
     return RunMeter(record, counters, services.prices, begin=begin, reserve=budgets.reserve)
 

@@ -52,7 +52,7 @@ async def take_turns(run: RunExecution) -> None:
         log_written(run.claim, writes)
         log.info("turn_committed", extra={**run.labels, "turn": number, "agent": turn.agent, "to": turn.handoff})
         context_log.log_changes(number, turn.context_changes)
-        services.events.turn(run.document["workflow"], turn)
+        services.events.record_turn(run.document["workflow"], turn)
 
     def should_stop() -> bool:
         return services.shutdown.stopping() or services.lease.cancelled_by(run.claim) is not None

@@ -39,25 +39,25 @@ class CountedEvents(NoEvents):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def started(self, run: Mapping[str, Any]) -> None:
+    def record_start(self, run: Mapping[str, Any]) -> None:
         self.names.append(f"started {run['attempt']}")
 
-    def turn(self, workflow: str, turn: Turn) -> None:
+    def record_turn(self, workflow: str, turn: Turn) -> None:
         del workflow
         self.names.append(f"turn of {turn.agent}")
 
-    def retried(self, workflow: str, reason: OutcomeKind) -> None:
+    def record_retry(self, workflow: str, reason: OutcomeKind) -> None:
         del workflow
         self.names.append(f"retried {reason.value}")
 
-    def held(self, kind: HoldKind) -> None:
+    def record_hold(self, kind: HoldKind) -> None:
         self.names.append(f"held {kind.value}")
 
-    def finished(self, run: Mapping[str, Any], state: RunState) -> None:
+    def record_end(self, run: Mapping[str, Any], state: RunState) -> None:
         del run
         self.names.append(f"finished {state.value}")
 
-    def fenced(self) -> None:
+    def record_fenced_write(self) -> None:
         self.names.append("fenced")
 
 
@@ -111,7 +111,7 @@ class BenchBudgets:
         await self._on_call(planned)
         return await reserve_unlimited(planned)
 
-    def signature(self, call: ModelCall) -> None:
+    def holder_of(self, call: ModelCall) -> None:
         del call
 
 

@@ -151,7 +151,7 @@ class Reserving:
         del app_id, workflow, used, has_begun
         return self
 
-    def signature(self, call: ModelCall) -> None:
+    def holder_of(self, call: ModelCall) -> None:
         del call
 
 
