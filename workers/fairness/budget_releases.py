@@ -37,8 +37,8 @@ class BudgetReleases:
             counts[HoldKind.BUDGET.value] += released
             left -= released
 
-    async def _release(self, limit: LimitName, most: int) -> int:
-        released = await self._budgets.release(limit, most=most, after=self._last_app.get(limit, ""))
+    async def _release(self, limit: LimitName, count: int) -> int:
+        released = await self._budgets.release(limit, count=count, after=self._last_app.get(limit, ""))
         self._last_app[limit] = released.last_app
         for run_id in released.run_ids:
             self._wakeups.send(run_id)

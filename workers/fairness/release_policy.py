@@ -49,21 +49,21 @@ class ReleasePolicy:
         self._limits_of = limits_of
         self._max_apps = max_apps
 
-    async def release_most_urgent(self, limit: LimitName, *, most: int, after: str) -> Released:
-        return await self._release(limit, self._most_urgent, most, after)
+    async def release_most_urgent(self, limit: LimitName, *, count: int, after: str) -> Released:
+        return await self._release(limit, self._most_urgent, count, after)
 
-    async def release_round_robin(self, limit: LimitName, *, most: int, after: str) -> Released:
-        return await self._release(limit, self._round_robin, most, after)
+    async def release_round_robin(self, limit: LimitName, *, count: int, after: str) -> Released:
+        return await self._release(limit, self._round_robin, count, after)
 
-    async def _release(self, limit: LimitName, choose: _Choose, most: int, after: str) -> Released:
+    async def _release(self, limit: LimitName, choose: _Choose, count: int, after: str) -> Released:
         for _ in range(TRIES):
             look = _Look(limit)
-            chosen, last = await choose(look, most, after)
+            chosen, last = await choose(look, count, after)
             for head, full in look.passed_over:
                 await self._held.move(head, limit, to=full)
             if not chosen or await self._held.release(limit, chosen):
                 return Released(chosen, last)
-            most = min(most, await self._has_room(limit))  # another process has released them
+            count = min(count, await self._has_room(limit))  # another process has released them
         return Released((), after)
 
     async def has_higher_priority_waiter(self, run: Head, limit: LimitName) -> bool:
@@ -92,11 +92,11 @@ class ReleasePolicy:
     def _other_limits(self, limit: LimitName, head: Head) -> list[LimitName]:
         return [each for each in self._limits_of(head) if each != limit]
 
-    async def _most_urgent(self, look: _Look, most: int, after: str) -> tuple[list[str], str]:
-        rooms = {head: min(await self._room_beside(look, head), most) for head in await self._held.heads(look.limit)}
+    async def _most_urgent(self, look: _Look, count: int, after: str) -> tuple[list[str], str]:
+        rooms = {head: min(await self._room_beside(look, head), count) for head in await self._held.heads(look.limit)}
         found = await gather_all(self._of(look.limit, head, room) for head, room in rooms.items() if room)
         urgent_first = sorted((run for runs in found for run in runs), key=lambda run: run.urgency)
-        return [run.run_id for run in self._within(look, urgent_first)[:most]], after
+        return [run.run_id for run in self._within(look, urgent_first)[:count]], after
 
     def _within(self, look: _Look, runs: Iterable[Head]) -> list[Head]:
         """All of them together, of an app: what its other limits have room for they share."""
@@ -108,22 +108,22 @@ class ReleasePolicy:
                 left |= {name: left.get(name, UNLIMITED) - 1 for name in others}
         return chosen
 
-    async def _round_robin(self, look: _Look, most: int, after: str) -> tuple[list[str], str]:
+    async def _round_robin(self, look: _Look, count: int, after: str) -> tuple[list[str], str]:
         rooms: dict[Head, int] = {}
         looked_at = 0
-        async for head in self._in_turn(look.limit, most, after):
+        async for head in self._in_turn(look.limit, count, after):
             room = await self._room_beside(look, head)
             rooms |= {head: room} if room else {}
             looked_at, after = looked_at + 1, head.app_id
-            if len(rooms) == most or looked_at == self._max_apps:
+            if len(rooms) == count or looked_at == self._max_apps:
                 break
-        shares, last = deal(rooms, most)
+        shares, last = deal(rooms, count)
         found = await gather_all(self._of(look.limit, head, share) for head, share in shares.items())
         return [run.run_id for runs in found for run in runs], last.app_id if last else after
 
-    async def _in_turn(self, limit: LimitName, most: int, after: str) -> AsyncIterator[Head]:
+    async def _in_turn(self, limit: LimitName, count: int, after: str) -> AsyncIterator[Head]:
         """For one run not all apps that wait are read: mostly the first one goes."""
-        if most > 1:
+        if count > 1:
             heads = {head.app_id: head for head in await self._held.heads(limit)}
             for app_id in round_from(heads, after):
                 yield heads[app_id]
@@ -138,13 +138,13 @@ class ReleasePolicy:
         return [head] if count == 1 else await self._held.next_waiting(limit, head, count)
 
 
-def deal(rooms: Mapping[T, int], most: int) -> tuple[dict[T, int], T | None]:
-    """Deals `most` out one by one to those that have room, in their order; returns the shares and the last taker."""
+def deal(rooms: Mapping[T, int], count: int) -> tuple[dict[T, int], T | None]:
+    """Deals `count` out one by one to those that have room, in their order; returns the shares and the last taker."""
     shares, last = dict.fromkeys(rooms, 0), None
-    while most and (takers := [each for each, room in rooms.items() if shares[each] < room][:most]):
+    while count and (takers := [each for each, room in rooms.items() if shares[each] < room][:count]):
         for each in takers:
             shares[each] += 1
-        most, last = most - len(takers), takers[-1]
+        count, last = count - len(takers), takers[-1]
     return shares, last
 
 

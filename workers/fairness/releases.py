@@ -64,10 +64,10 @@ class Releases:
                 self._last_limit = str(limit)
         return +counts
 
-    async def _release(self, limit: LimitName, most: int) -> int:
-        if most <= 0:
+    async def _release(self, limit: LimitName, count: int) -> int:
+        if count <= 0:
             return 0
-        released = await self._limits.release(limit, most=most, after=self._last_app.get(limit, ""))
+        released = await self._limits.release(limit, count=count, after=self._last_app.get(limit, ""))
         self._last_app[limit] = released.last_app
         for run_id in released.run_ids:
             self._wakeups.send(run_id)

@@ -45,7 +45,7 @@ async def release_runs(
 ) -> list[str]:
     named = parse_limit(limit)
     assert named is not None
-    return list((await AllLimits(parse_caps(caps), store).release(named, most=limit_of_runs, after=after)).run_ids)
+    return list((await AllLimits(parse_caps(caps), store).release(named, count=limit_of_runs, after=after)).run_ids)
 
 
 async def run_release_pass(store: RunStore, caps: Caps) -> Mapping[str, int]:

@@ -52,19 +52,19 @@ class AllLimits:
     async def has_room(self, limit: LimitName) -> int:
         return await self._by_kind[limit.kind].has_room(limit)
 
-    async def release(self, limit: LimitName, *, most: int, after: str = "") -> Released:
-        return await self._by_kind[limit.kind].release(limit, most=most, after=after)
+    async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
+        return await self._by_kind[limit.kind].release(limit, count=count, after=after)
 
     async def release_after(self, claim: Claim) -> AsyncIterator[str]:
         """Releases one run of each cap under which this one ran, and the next one of its order."""
         app_id, workflow = claim.document["app_id"], claim.document["workflow"]
         for limit in self._caps.limits_of(app_id, workflow):
             if await self._held.has_waiters(limit) and await self.has_room(limit):
-                for run_id in (await self.release(limit, most=1, after=app_id)).run_ids:
+                for run_id in (await self.release(limit, count=1, after=app_id)).run_ids:
                     yield run_id
         key = order_key_of(claim.document)
         if key is not None:
-            for run_id in (await self.release(LimitName(LimitKind.ORDER, key), most=1)).run_ids:
+            for run_id in (await self.release(LimitName(LimitKind.ORDER, key), count=1)).run_ids:
                 yield run_id
 
     def _limits_of(self, head: Head) -> list[LimitName]:

@@ -22,8 +22,8 @@ class AppCap:
         limit = LimitName(LimitKind.APP, claim.document["app_id"])
         return await hold_over_cap(self._held, limit, self._caps.of_app(limit.name))
 
-    async def release(self, limit: LimitName, *, most: int, after: str = "") -> Released:
-        return await self._policy.release_most_urgent(limit, most=most, after=after)
+    async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
+        return await self._policy.release_most_urgent(limit, count=count, after=after)
 
 
 async def hold_over_cap(held: HeldRuns, limit: LimitName, cap: int | None) -> Hold | None:

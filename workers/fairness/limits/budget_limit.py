@@ -73,16 +73,16 @@ class BudgetLimit:
         """A budget for each app has room where any app may have; a budget that is gone holds no run."""
         return UNLIMITED if self._is_for_each_app(limit) or limit not in self._known or limit in self._free else 0
 
-    async def release(self, limit: LimitName, *, most: int, after: str = "") -> Released:
+    async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
         if not self._is_for_each_app(limit):
-            return Released(await self._release(limit, None, most), after)
+            return Released(await self._release(limit, None, count), after)
         apps = round_from(await self._held.apps_of(limit), after)[:MAX_APPS]
         ids = {each.budget.id for each in self._known.values()}
         run_ids: list[str] = []
         for each in await self._with_room([effective_budget(self._known[limit], app_id, ids) for app_id in apps]):
-            if len(run_ids) >= most:
+            if len(run_ids) >= count:
                 break
-            run_ids += await self._release(limit, each.app_id, most - len(run_ids))
+            run_ids += await self._release(limit, each.app_id, count - len(run_ids))
             after = each.app_id or ""
         return Released(run_ids, after)
 
@@ -95,11 +95,11 @@ class BudgetLimit:
         used = await self._windows.read_usage([*places.values()]) if places else {}
         return [each for each in asked if each not in places or used[places[each].id].has_room(each.budget.limit)]
 
-    async def _release(self, limit: LimitName, app_id: str | None, most: int) -> Sequence[str]:
-        most = min(most, MAX_RELEASED_AT_ONCE - await self._held.released_by(limit, app_id))
-        if most <= 0:
+    async def _release(self, limit: LimitName, app_id: str | None, count: int) -> Sequence[str]:
+        count = min(count, MAX_RELEASED_AT_ONCE - await self._held.released_by(limit, app_id))
+        if count <= 0:
             return ()
-        run_ids = await self._held.most_urgent(limit, app_id, count=most)
+        run_ids = await self._held.most_urgent(limit, app_id, count=count)
         return run_ids if await self._held.release(limit, run_ids) else ()
 
 

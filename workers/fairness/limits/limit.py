@@ -34,7 +34,7 @@ class Limit(Protocol):
     async def admit(self, claim: Claim) -> Hold | Refused | None:
         """Decides whether a claimed run goes on; None where it does."""
 
-    async def release(self, limit: LimitName, *, most: int, after: str = "") -> Released:
+    async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
         """Makes at most so many of its held runs ready; where apps take turns, the one after `after` is first."""
 
 

@@ -19,8 +19,8 @@ class OrderTurn:
     async def admit(self, claim: Claim) -> None:
         del claim
 
-    async def release(self, limit: LimitName, *, most: int = 1, after: str = "") -> Released:
+    async def release(self, limit: LimitName, *, count: int = 1, after: str = "") -> Released:
         """Nothing while a run has the turn: it waits for its next attempt, say; or where the next is not due yet."""
-        del most, after
+        del count, after
         head = await self._order.let_next_go(limit.name, woken=True)
         return Released([head["_id"]] if head is not None and "lane" in head else ())

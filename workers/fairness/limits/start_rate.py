@@ -34,5 +34,5 @@ class StartRate:
             return Hold(limit.hold_kind, str(limit))
         return None if await self._rates.try_acquire(limit.name, rate) else Hold(limit.hold_kind, str(limit))
 
-    async def release(self, limit: LimitName, *, most: int, after: str = "") -> Released:
-        return await self._policy.release_most_urgent(limit, most=most, after=after)
+    async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
+        return await self._policy.release_most_urgent(limit, count=count, after=after)

@@ -23,5 +23,5 @@ class WorkflowCap:
         limit = LimitName(LimitKind.WORKFLOW, claim.document["workflow"])
         return await hold_over_cap(self._held, limit, self._caps.of_workflow(limit.name))
 
-    async def release(self, limit: LimitName, *, most: int, after: str = "") -> Released:
-        return await self._policy.release_round_robin(limit, most=most, after=after)
+    async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
+        return await self._policy.release_round_robin(limit, count=count, after=after)
