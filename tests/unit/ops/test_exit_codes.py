@@ -126,10 +126,10 @@ def test_an_unknown_option_is_wrong_use_in_one_line_that_names_the_help(
         (["enqueue"], 2, "missing argument 'WORKFLOW'; see `unattended enqueue --help`"),
         (["enqueue", "W"], 2, "missing option '--app'; see `unattended enqueue --help`"),
         (
-            ["enqueue", "W", "--app", "a", "--input", '{"a": 1,}'],
+            ["enqueue", "W", "--app", "a", "--input", '{"a" 1}'],
             2,
-            "invalid value for --input: is not JSON: Expecting property name enclosed in double quotes:"
-            " line 1 column 9 (char 8); see `unattended enqueue --help`",
+            "invalid value for --input: is not JSON: Expecting ':' delimiter: line 1 column 6 (char 5);"
+            " see `unattended enqueue --help`",
         ),
         (
             ["enqueue", "W", "--app", "a", "--input", "@nowhere.json"],

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from workflows.context.bounds import MAX_VALUE_BYTES, TooLargeError, check_context_size, json_text, plain_json
+from workflows.context.bounds import (
+    MAX_LEVELS,
+    MAX_VALUE_BYTES,
+    TooLargeError,
+    check_context_size,
+    json_text,
+    plain_json,
+)
 
 
 def nested(levels: int) -> Any:
@@ -36,6 +43,17 @@ def circular() -> Any:
 def test_what_is_too_large_is_never_written_out(value: Any) -> None:
     with pytest.raises(TooLargeError):
         json_text(value)
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}], ids=["lists", "mappings"])
+def test_nesting_is_bounded_alike_on_every_python(wrap: Any) -> None:
+    value: Any = 1
+    for _ in range(MAX_LEVELS):
+        value = wrap(value)
+
+    assert json_text(value)
+    with pytest.raises(TooLargeError, match="the value is nested too deeply"):
+        json_text(wrap(value))
 
 
 def test_a_value_is_a_plain_copy() -> None:
