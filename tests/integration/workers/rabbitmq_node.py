@@ -13,6 +13,7 @@ from ops.embedded.ports import LOOPBACK, free_port, is_open
 from ops.embedded.tied import kill_group, start_tied, stop_tied
 from tests.integration.stage import until
 from tests.integration.workers.broker_servers import Certificates
+from tests.server_logs import WatchedServer
 
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 LASTING = "lasting"  # a queue that is made when the node starts
@@ -36,6 +37,9 @@ class RabbitMQ:
         self._epmd_port = free_port()
         self._epmd: Process | None = None
         self.process: Process | None = None
+        self._watched = WatchedServer(
+            "RabbitMQ", folder / "server.log", lambda: self.process.returncode if self.process else None
+        )
         folder.mkdir(parents=True)
         (folder / "plugins").write_text("[].")
         lines = [

@@ -1,8 +1,6 @@
 """Exit codes and what is said of mistakes: one line on standard error that ends with what to do, never a traceback."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -223,35 +221,3 @@ def test_a_file_that_may_not_be_used_is_said_in_one_line(
 
     assert (code, out) == (SAID_NO, "")
     assert err == "unattended: /srv/flows cannot be used: Permission denied; correct its name or its permissions\n"
-
-
-@pytest.mark.parametrize("arguments", ["--help", "packages schema"])
-def test_a_reader_that_has_had_enough_is_no_error(arguments: str) -> None:
-    ours, theirs = os.pipe()
-    os.close(ours)
-    command = [sys.executable, "-c", "from ops.cli.main import run; run()", *arguments.split()]
-    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
-    os.close(theirs)
-
-    assert (done.returncode, done.stderr) == (GOOD, "")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_said_in_one_line() -> None:
-    command = [sys.executable, "-c", "from ops.cli.main import run; run()", "packages", "schema"]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
-
-    assert (done.returncode, done.stderr) == (
-        SAID_NO,
-        "unattended: standard output cannot be written: No space left on device\n",
-    )
-
-
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
-    """As some supervisors start a command."""
-    line = f'exec "{sys.executable}" -c "from ops.cli.main import run; run()" packages list {closed}'
-    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
-
-    assert (done.returncode, done.stderr) == (GOOD, "")

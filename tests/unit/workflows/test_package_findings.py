@@ -315,9 +315,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     return files
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(mutated())
 def test_a_mutated_package_is_loaded_or_refused_in_our_own_words(tmp_path: Path, files: dict[str, Any]) -> None:
     folder = write_package(tmp_path / "P", orchestrator=None, agents=None)

@@ -21,7 +21,7 @@ async def read(query: str, path: str = "/v1/runs") -> Paging:
     return await paging._paging(request, int(request.query_params.get("limit", "100")), cursor)
 
 
-@settings(unhurried, max_examples=40)
+@settings(unhurried)
 @given(st.lists(st.integers(-(2**53), 2**53) | st.text(max_size=40), min_size=1, max_size=3))
 async def test_a_cursor_says_the_place_it_was_made_of(position: Position) -> None:
     cursor = cursor_of(await read("state=queued&limit=5"), position)
@@ -31,7 +31,7 @@ async def test_a_cursor_says_the_place_it_was_made_of(position: Position) -> Non
     assert again.behind(*(type(part) for part in position)) == position
 
 
-@settings(unhurried, max_examples=60)
+@settings(unhurried)
 @given(st.data())
 async def test_a_changed_cursor_is_none(data: st.DataObject) -> None:
     cursor = cursor_of(await read(""), [1_700_000_000_000, "run_1"])
@@ -45,7 +45,7 @@ async def test_a_changed_cursor_is_none(data: st.DataObject) -> None:
     assert told.value.status == 404
 
 
-@settings(unhurried, max_examples=60)
+@settings(unhurried)
 @given(st.text(max_size=100))
 async def test_any_text_is_answered_and_never_an_error_of_ours(text: str) -> None:
     request = Request({"type": "http", "path": "/v1/runs", "query_string": b"", "headers": [], "method": "GET"})

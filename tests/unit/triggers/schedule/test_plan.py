@@ -6,10 +6,9 @@ from itertools import takewhile
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import length
 from triggers.schedule.plan import MAX_COUNTED, MAX_FIRED_AT_ONCE, Plan, nominal_times, plan_tick
 from workflows.package.trigger_specs.schedule import Misfire, ScheduleSpec
 
@@ -64,7 +63,6 @@ def oracle(spec: ScheduleSpec, due: datetime, now: datetime) -> tuple[list[datet
 
 @pytest.mark.design("D4-86")
 @given(spec=specs, start_s=st.integers(0, 7200), outage_s=st.integers(0, 9000), milliseconds=st.integers(0, 999))
-@settings(max_examples=length(short=50, long=1000), deadline=None)
 def test_a_plan_is_what_the_oracle_says(spec: ScheduleSpec, start_s: int, outage_s: int, milliseconds: int) -> None:
     due = next(nominal_times(spec, after=START + timedelta(seconds=start_s)), None)
     assume(due is not None)
@@ -81,7 +79,6 @@ def test_a_plan_is_what_the_oracle_says(spec: ScheduleSpec, start_s: int, outage
 
 
 @given(spec=specs, pauses=st.lists(st.integers(1, 4000), max_size=12))
-@settings(max_examples=length(short=30, long=1000), deadline=None)
 def test_over_a_simulated_day_each_nominal_time_fires_once_or_is_missed_once(
     spec: ScheduleSpec, pauses: list[int]
 ) -> None:
@@ -112,7 +109,6 @@ def test_over_a_simulated_day_each_nominal_time_fires_once_or_is_missed_once(
 
 
 @given(clock=clocks, offset_ms=st.integers(0, 6 * 3600 * 1000))
-@settings(max_examples=length(short=40, long=1000), deadline=None)
 def test_nominal_times_do_not_depend_on_who_asks_when(clock: dict[str, Any], offset_ms: int) -> None:
     spec = spec_of(**clock)
     asked = START + timedelta(milliseconds=offset_ms)

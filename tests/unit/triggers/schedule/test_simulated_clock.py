@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import length
 from tests.unit.workflows.cron_oracle import CHANGES, MINUTE, at, crons, oracle
 from triggers.schedule.plan import MAX_COUNTED, next_nominal, plan_tick
 from workflows.package.trigger_specs.schedule import ScheduleSpec
@@ -62,7 +61,6 @@ def decided(spec: ScheduleSpec, looks: list[datetime]) -> Seen:
 
 
 @given(data=st.data(), change=st.sampled_from(CHANGES), cron=crons)
-@settings(max_examples=length(short=30, long=1000), deadline=None)
 def test_what_fires_and_what_is_missed_is_what_the_policy_says(
     data: st.DataObject, change: tuple[str, str], cron: str
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -56,7 +56,7 @@ class Silence:
 
 
 RUNNERS: list[asyncio.Runner] = []
-FEWER = settings(unhurried, max_examples=40)
+FEWER = unhurried
 
 
 @pytest.fixture(scope="module", autouse=True)

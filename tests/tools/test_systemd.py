@@ -17,7 +17,7 @@ from tests.programs import require_program
 from tests.promtool import promtool
 from workers.settings import Settings, load_settings, unknown_variables
 
-UNITS = Path(__file__).parents[3] / "ops" / "systemd"
+UNITS = Path(__file__).parents[2] / "ops" / "systemd"
 COMMON = UNITS / "unattended-.service.d" / "roles.conf"
 PROGRAM = "/opt/unattended/.venv/bin/unattended"
 INSTANCES = ("1", "9")

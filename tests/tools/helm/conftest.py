@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs import require_program
-from tests.unit.ops.helm.chart import SETS, Rendered, rendered
+from tests.tools.helm.chart import SETS, Rendered, rendered
 
 SOURCE = Path(__file__).with_name("render.go")
 LIBRARIES = Path("/usr/share/gocode")  # where Debian puts them

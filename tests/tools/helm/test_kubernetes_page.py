@@ -12,9 +12,9 @@ import yaml
 from jsonschema import Draft7Validator
 
 from tests.promtool import promtool
+from tests.tools.helm.chart import CHART, MINIMAL, ROLES, ROOT, Rendered, rendered
+from tests.tools.helm.test_values import SCHEMA, given
 from tests.unit.docs.test_docs import Block, blocks, read
-from tests.unit.ops.helm.chart import CHART, MINIMAL, ROLES, ROOT, Rendered, rendered
-from tests.unit.ops.helm.test_values import SCHEMA, given
 
 PAGE = ROOT / "docs" / "kubernetes.md"
 OWN = yaml.safe_load(read(CHART / "values.yaml"))

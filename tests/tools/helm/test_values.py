@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
-from tests.unit.ops.helm.chart import CHART, MINIMAL, ROLES, SETS, RefusedError, Rendered, Values, rendered
+from tests.tools.helm.chart import CHART, MINIMAL, ROLES, SETS, RefusedError, Rendered, Values, rendered
 from workers.settings import setting_fields, variable_name
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))

@@ -14,8 +14,8 @@ import yaml
 from ops.cli.main import cli
 from ops.supervisor import BEYOND_WORKERS_GRACE_S, GRACE_S
 from tests.promtool import promtool
+from tests.tools.helm.chart import CHART, EVERYTHING, MINIMAL, ROLES, ROOT, SETS, Rendered, pod_of, rendered
 from tests.unit.docs.test_docs import blocks, resolved
-from tests.unit.ops.helm.chart import CHART, EVERYTHING, MINIMAL, ROLES, ROOT, SETS, Rendered, pod_of, rendered
 from workers.settings import Settings, load_settings, unknown_variables
 
 Render = Callable[[str], Rendered]

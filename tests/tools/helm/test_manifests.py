@@ -8,7 +8,7 @@ import kubernetes_validate  # type: ignore[import-untyped]  # it brings no types
 import pytest
 from jsonschema import Draft7Validator
 
-from tests.unit.ops.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, Values, pod_of, rendered
+from tests.tools.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, Values, pod_of, rendered
 
 Render = Callable[[str], Rendered]
 OLDEST = "1.29"  # Chart.yaml says so

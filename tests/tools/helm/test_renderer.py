@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.ops.helm.chart import RefusedError, rendered
+from tests.tools.helm.chart import RefusedError, rendered
 
 
 def chart(folder: Path, **files: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 Document = dict[str, Any]
 Values = Mapping[str, Any]
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 CHART = ROOT / "ops" / "helm" / "unattended"
 ROLES = ("gateway", "scheduler", "watcher", "worker", "exporter")
 # All that the chart cannot know.

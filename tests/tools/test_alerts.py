@@ -17,7 +17,7 @@ from tests.programs import require_program
 from tests.promtool import promtool
 from tests.unit.docs.test_docs import read, slug
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "ops" / "alerts").glob("*.yaml"))
 TESTS = Path(__file__).parent / "alert_rules"
 RUNBOOK = ROOT / "ops" / "runbook.md"
