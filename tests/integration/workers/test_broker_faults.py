@@ -72,6 +72,9 @@ async def test_a_frozen_redis_delays_nobody_and_wake_ups_flow_when_it_is_back(
     await stage.start_worker()
     await all_end(stage, await accepted(stage, 1))
     caplog.set_level("INFO")
+    started = time.monotonic()
+    await all_end(stage, await accepted(stage, 50))
+    usual_s = time.monotonic() - started
 
     redis.process.send_signal(signal.SIGSTOP)
     started = time.monotonic()
@@ -83,7 +86,7 @@ async def test_a_frozen_redis_delays_nobody_and_wake_ups_flow_when_it_is_back(
     redis.process.send_signal(signal.SIGCONT)
     runs = await accepted(stage, 5)
 
-    assert took_s < 1, "accepting waits for no broker"
+    assert took_s < 1 + usual_s, "accepting waits for no broker"
     assert [each.getMessage() for each in caplog.records].count("wakeups_left_to_reconciler") == 1
     for run_id in runs:
         assert (await stage.ended(run_id, within_s=20))["state"] == "succeeded"  # without a reconciler

@@ -42,10 +42,10 @@ async def claimed(store: RunStore, owner: str = "first") -> Claim:
     return claim
 
 
-async def taken_over(store: RunStore, claim: Claim) -> Claim:
+async def taken_over(store: RunStore, claim: Claim, *, by: str = "second") -> Claim:
     """What the reconciler and the next worker do after the lease ran out."""
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"state": "queued", "lease.until": None}})
-    newer = await Ownership(store, owner="second", lease_s=30).claim(claim.run_id)
+    newer = await Ownership(store, owner=by, lease_s=30).claim(claim.run_id)
     assert newer is not None
     return newer
 
@@ -117,9 +117,11 @@ async def test_each_claim_gets_a_higher_token(store: RunStore) -> None:
     assert second.token > first.token
 
 
-async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore) -> None:
+@pytest.mark.parametrize("newer", ["second", "first"], ids=["another owner", "the same owner again"])
+async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore, newer: str) -> None:
+    """It is the token that counts: a worker may lose a run and claim it again."""
     stale = await claimed(store)
-    await taken_over(store, stale)
+    await taken_over(store, stale, by=newer)
     ownership = Ownership(store, owner="first", lease_s=30)
 
     for write in (
