@@ -13,7 +13,7 @@ CHAOS_OF_TRIGGERS := tests/chaos/test_schedulers.py tests/chaos/test_change_stre
 CHAOS_OF_ACCOUNTING := tests/chaos/test_accounting_storm.py
 .DEFAULT_GOAL := help
 
-.PHONY: help demo up doctor test test-fast test-versions test-integration chaos chaos-triggers chaos-accounting dashboards pictures audit check format coverage constraints clean
+.PHONY: help demo up doctor test test-fast test-versions test-integration chaos chaos-triggers chaos-accounting mutations dashboards pictures audit check format coverage constraints clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ chaos-triggers: $(VENV)/.installed-dev ## The same for clocks and changes: 10,00
 
 chaos-accounting: $(VENV)/.installed-dev ## The same for the ledger: 1,000 runs and 20 kills against a model server that counts; some 5 minutes
 	@UNATTENDED_TEST_LONG=1 $(BIN)/pytest -q --session-timeout=900 $(CHAOS_OF_ACCOUNTING) $(ARGS)
+
+mutations: $(VENV)/.installed-dev ## Put small errors into the product, one at a time, and see which tests notice; an hour (ARGS=--fast: ten minutes)
+	@$(BIN)/python -m tests.mutations $(ARGS)
 
 dashboards: $(VENV)/.installed-dev ## Write the dashboards' JSON anew from their source
 	@$(BIN)/python -m ops.dashboards $(ARGS)

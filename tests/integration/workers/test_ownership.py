@@ -179,6 +179,18 @@ async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
     assert (run["turn"], run["next_agent"]) == (1, "Reader")
 
 
+async def test_a_committed_turn_forgives_the_worker_losses_before_it(store: RunStore) -> None:
+    """Or a long run that gets on would be parked after five of them, whatever lies in between."""
+    claim = await claimed(store)
+    await store.runs.update_one({"_id": claim.run_id}, {"$set": {"worker_losses": 4, "losses_alone": 2}})
+
+    await Ownership(store, owner="first", lease_s=30).commit_turn(claim, number=1, turn=TURN, checkpoint={})
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert (run["worker_losses"], run["losses_alone"]) == (0, 0)
+
+
 async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore) -> None:
     claim = await claimed(store)
     ownership = Ownership(store, owner="first", lease_s=30)
