@@ -23,7 +23,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("mutations.yaml")
 PRODUCT = ("accounting", "workflows", "workers", "triggers", "ops")
-FAILED = 1  # pytest's exit code
+# Pytest's exit codes; with several processes `-x` counts as an interruption.
+PASSED, FAILED, INTERRUPTED = 0, 1, 2
 AIMS = {"fast": 0.70, "all": 0.95}
 
 
@@ -87,9 +88,11 @@ def caught(tests: Sequence[str]) -> bool:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *there], cwd=ROOT, env=environ, capture_output=True, check=False
     )
-    if done.returncode not in {0, FAILED}:
-        sys.stdout.write(f"    pytest ended with {done.returncode}\n{done.stdout.decode()[-2000:]}\n")
-    return done.returncode == FAILED
+    said = done.stdout.decode()
+    has_failed = done.returncode == FAILED or (done.returncode == INTERRUPTED and "stopping after" in said)
+    if not has_failed and done.returncode != PASSED:
+        sys.stdout.write(f"    pytest ended with {done.returncode}\n{said[-2000:]}\n")
+    return has_failed
 
 
 def judged(mutation: Mutation, *, fast_only: bool) -> str:
