@@ -10,6 +10,7 @@ A mutation is caught when pytest ends with failed tests. The file is put back wh
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -117,6 +118,8 @@ def check(mutations: Sequence[Mutation]) -> int:
 
 
 def main() -> int:
+    for number in (signal.SIGINT, signal.SIGTERM):  # the one is ignored in the background, the other would leave it so
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     parser = argparse.ArgumentParser(prog="python -m tests.mutations")
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--check", action="store_true")
