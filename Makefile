@@ -12,6 +12,8 @@ SKIPS := $(CURDIR)/.pytest_cache/skipped
 CHAOS_OF_TRIGGERS := tests/chaos/test_schedulers.py tests/chaos/test_change_streams.py
 CHAOS_OF_ACCOUNTING := tests/chaos/test_accounting_storm.py
 .DEFAULT_GOAL := help
+# The tests start hundreds of processes, and each would compile our code anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo up doctor test test-fast test-versions test-integration chaos chaos-triggers chaos-accounting mutations dashboards pictures audit check format coverage constraints clean
 

@@ -9,11 +9,11 @@ A mutation is caught when pytest ends with failed tests. The file is put back wh
 """
 
 import argparse
+import itertools
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ TABLE = Path(__file__).with_name("mutations.yaml")
 PRODUCT = ("accounting", "workflows", "workers", "triggers", "ops")
 # Pytest's exit codes; with several processes `-x` counts as an interruption.
 PASSED, FAILED, INTERRUPTED = 0, 1, 2
+_SECONDS = itertools.count(7)
 AIMS = {"fast": 0.70, "all": 0.95}
 
 
@@ -69,8 +70,8 @@ def applied(mutation: Mutation) -> Iterator[None]:
     text, before = path.read_text(encoding="utf-8"), path.stat()
     try:
         path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
-        # Compiled files are told apart by whole seconds and size: a mutation shares neither with the original.
-        os.utime(path, (time.time(), before.st_mtime + 7))
+        # Compiled files are told apart by whole seconds and size: no two mutations of a file may share both.
+        os.utime(path, (before.st_atime, before.st_mtime + next(_SECONDS)))
         yield
     finally:
         path.write_text(text, encoding="utf-8")
@@ -85,7 +86,7 @@ def caught(tests: Sequence[str]) -> bool:
     if not there:
         return False
     options = ("-q", "-x", "-n", "2", "--no-header", "-p", "no:cacheprovider")
-    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *there], cwd=ROOT, env=environ, capture_output=True, check=False
     )
