@@ -9,6 +9,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.quick_yaml import dumped
 from tests.unit.workflows.packages import (
     ORCHESTRATOR,
     TOOL,
@@ -322,7 +323,7 @@ def test_a_mutated_package_is_loaded_or_refused_in_our_own_words(tmp_path: Path,
     for path in folder.glob("*.yaml"):
         path.unlink()
     for stem, body in files.items():
-        (folder / f"{stem}.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+        (folder / f"{stem}.yaml").write_text(dumped(body), encoding="utf-8")
 
     try:
         package = load_package(folder)
