@@ -18,7 +18,7 @@ from workers.services import process_exists
 FORMAT = 1
 LOWEST_FREE_BYTES = 500_000_000
 _OTHER = "choose another --data-dir"
-_LEFTOVER_WAIT_S = 10.0
+LEFTOVER_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class DataDir:
 
 
 @asynccontextmanager
-async def owned_data_dir(path: Path) -> AsyncIterator[DataDir]:
+async def owned_data_dir(path: Path, *, leftover_wait_s: float = LEFTOVER_WAIT_S) -> AsyncIterator[DataDir]:
     owned = _open(path)
     try:
         check_format(owned.path)
         check_free_space(owned.path)
-        await _lock(owned)
+        await _lock(owned, leftover_wait_s)
         _write_format(owned.path)
         yield owned
     finally:
@@ -108,9 +108,9 @@ def check_free_space(path: Path) -> None:
         )
 
 
-async def _lock(owned: DataDir) -> None:
+async def _lock(owned: DataDir, leftover_wait_s: float) -> None:
     path, lock_fd = owned.path, owned.lock_fd
-    give_up_at = time.monotonic() + _LEFTOVER_WAIT_S
+    give_up_at = time.monotonic() + leftover_wait_s
     while not _try_lock(lock_fd):
         owner = os.pread(lock_fd, 20, 0).decode(errors="replace").strip()
         if owner.isdecimal() and process_exists(int(owner)):

@@ -72,13 +72,18 @@ Page = Annotated[Paging, Depends(_paging)]
 
 
 async def page_answer(
-    paging: Paging, entries: AsyncIterator[Entry], position: Callable[[Entry], Position], show: Callable[[Entry], Any]
+    paging: Paging,
+    entries: AsyncIterator[Entry],
+    position: Callable[[Entry], Position],
+    show: Callable[[Entry], Any],
+    *,
+    max_bytes: int = MAX_PAGE_BYTES,
 ) -> Response:
     """`entries` come from behind `paging.after`, and are at least one more than the limit where there are so many."""
     shown: list[bytes] = []
     size, last, more = 0, None, False
     async for entry in entries:
-        if len(shown) == paging.limit or size > MAX_PAGE_BYTES:
+        if len(shown) == paging.limit or size > max_bytes:
             more = True
             break
         shown.append(json_bytes(show(entry)))

@@ -107,9 +107,9 @@ class Place:
 class Share:
     """The places of one kind of route. A body that is still arriving gives its place to one that has arrived."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, arriving_bytes_per_place: int = ARRIVING_BYTES_PER_PLACE) -> None:
         self._places = places
-        self._max_arriving_bytes = places * ARRIVING_BYTES_PER_PLACE
+        self._max_arriving_bytes = places * arriving_bytes_per_place
         self._arriving: dict[Place, None] = {}
         self._arriving_bytes = 0
         self._complete = 0
@@ -158,10 +158,13 @@ class Admission:
         *,
         max_connections: int = MAX_CONNECTIONS,
         places: Mapping[Route, int] = PLACES,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+        arriving_bytes_per_place: int = ARRIVING_BYTES_PER_PLACE,
     ) -> None:
         self.metrics = metrics
+        self._max_waiting_bytes = max_waiting_bytes
         self.queues = {name: Queue() for name in _QUEUES}
-        self.shares = {route: Share(places[route]) for route in PLACES}
+        self.shares = {route: Share(places[route], arriving_bytes_per_place) for route in PLACES}
         self.connections = 0
         self._max_connections = max_connections
         self._spare = min(SPARE_CONNECTIONS, max_connections // 8)
@@ -184,7 +187,7 @@ class Admission:
         return self.connections + accepted < self._max_connections
 
     def bound_bytes(self) -> None:
-        while sum(queue.size_bytes for queue in self.queues.values()) > MAX_WAITING_BYTES:
+        while sum(queue.size_bytes for queue in self.queues.values()) > self._max_waiting_bytes:
             self._close_oldest_of(max(self.queues.values(), key=lambda queue: queue.size_bytes))
 
     def _close_oldest_of(self, queue: Queue) -> None:

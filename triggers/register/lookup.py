@@ -41,7 +41,9 @@ class Lookup:
         store: TriggerStore,
         *,
         clock: Callable[[], float] = time.monotonic,
+        most_remembered: int = MOST_REMEMBERED,
     ) -> None:
+        self._most_remembered = most_remembered
         self._packages = packages
         self._store = store
         self._clock = clock
@@ -94,6 +96,6 @@ class Lookup:
             del self._asking[id_]
         self._remembered[id_] = now, record
         self._remembered.move_to_end(id_)
-        while len(self._remembered) > MOST_REMEMBERED:
+        while len(self._remembered) > self._most_remembered:
             self._remembered.popitem(last=False)
         return record

@@ -30,9 +30,9 @@ TIMED_OUT = RunLabels("acme", "Digest", "api", "timeout")
 class Look:
     """As an exporter looks, at a time that the test says."""
 
-    def __init__(self, store: RunStore, clock: list[float]) -> None:
+    def __init__(self, store: RunStore, clock: list[float], **bounds: int) -> None:
         self._database = store.database
-        self._runs = EndedRuns(store.database, clock=lambda: clock[0])
+        self._runs = EndedRuns(store.database, clock=lambda: clock[0], **bounds)
 
     async def at(self, now: datetime) -> Mapping[RunLabels, int]:
         async def ask(session: AsyncClientSession) -> Mapping[RunLabels, int]:
@@ -169,8 +169,8 @@ async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore
     assert (await look.at(NOW + timedelta(minutes=10)))[COMPLETED] == 1
 
 
-async def test_a_large_store_is_counted_in_parts(store: RunStore, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_runs, "AT_ONCE", 3)
+async def test_a_large_store_is_counted_in_parts(store: RunStore, clock: list[float]) -> None:
+    look = Look(store, clock, at_once=3)
     for number in range(10):
         state = "queued" if number in (0, 4, 5, 6) else "succeeded"
         await ended(store, number, NOW - timedelta(minutes=number), state=state)

@@ -63,18 +63,19 @@ async def test_a_cursor_is_of_one_address_and_one_filter() -> None:
     assert (await read(f"limit=3&state=queued&cursor={cursor}")).behind(str) == ["x"]
 
 
-async def test_a_page_ends_at_the_limit_and_leads_on_where_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_ends_at_the_limit_and_leads_on_where_there_is_more() -> None:
     async def entries(number: int, size: int = 1) -> AsyncIterator[Mapping[str, Any]]:
         for each in range(number):
             yield {"n": each, "text": "x" * size}
 
-    async def page(number: int, size: int = 1) -> tuple[int, bool]:
+    async def page(number: int, size: int = 1, **bounds: int) -> tuple[int, bool]:
         asked = await read("limit=3&state=queued")
-        answer = await page_answer(asked, entries(number, size), lambda entry: [entry["n"]], lambda entry: entry)
+        answer = await page_answer(
+            asked, entries(number, size), lambda entry: [entry["n"]], lambda entry: entry, **bounds
+        )
         assert ("link" in answer.headers) == (b'"next":null' not in bytes(answer.body))
         return bytes(answer.body).count(b'"n":'), "link" in answer.headers
 
     assert [await page(number) for number in (0, 2, 3, 4)] == [(0, False), (2, False), (3, False), (3, True)]
-    monkeypatch.setattr(paging, "MAX_PAGE_BYTES", 100)
-    assert await page(4, size=80) == (2, True)
-    assert await page(2, size=80) == (2, False)
+    assert await page(4, size=80, max_bytes=100) == (2, True)
+    assert await page(2, size=80, max_bytes=100) == (2, False)

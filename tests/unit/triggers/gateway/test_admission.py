@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from triggers.gateway import admission as limits
 from triggers.gateway.admission import PLACES, Admission, Place, QueueName, Route, connections_within, route_of
 from triggers.gateway.metrics import CloseReason, GatewayMetrics
 
@@ -24,8 +23,8 @@ class Caller:
         self._admission.connections -= 1
 
 
-def admission(*, connections: int = 1_000, hooks: int = 2) -> Admission:
-    return Admission(GatewayMetrics(), max_connections=connections, places={**PLACES, "hooks": hooks})
+def admission(*, connections: int = 1_000, hooks: int = 2, **bounds: int) -> Admission:
+    return Admission(GatewayMetrics(), max_connections=connections, places={**PLACES, "hooks": hooks}, **bounds)
 
 
 def callers(admission: Admission, waiting: Sequence[QueueName | None]) -> list[Caller]:
@@ -70,9 +69,8 @@ def test_room_is_made_before_the_last_descriptor_is_taken() -> None:
     assert [bool(each.closed) for each in waiters] == [True] + [False] * 69
 
 
-def test_what_waits_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 1_000)
-    crowd = admission()
+def test_what_waits_holds_a_bounded_number_of_bytes() -> None:
+    crowd = admission(max_waiting_bytes=1_000)
     small = [Caller(crowd, "v1", 10) for _ in range(20)]
     large = [Caller(crowd, "hooks", 300) for _ in range(2)]
 
@@ -86,9 +84,8 @@ def test_what_waits_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPa
     assert not any(each.closed for each in small)
 
 
-def test_small_callers_that_wait_do_not_let_large_ones_exceed_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 1_000)
-    crowd = admission()
+def test_small_callers_that_wait_do_not_let_large_ones_exceed_the_bound() -> None:
+    crowd = admission(max_waiting_bytes=1_000)
     small = [Caller(crowd, "head", 1) for _ in range(20)]
     large = [Caller(crowd, "head", 400) for _ in range(3)]
 
@@ -132,9 +129,8 @@ def test_a_body_that_has_arrived_takes_the_place_of_the_oldest_that_still_arrive
     assert take(crowd, "hooks")[1] is not None
 
 
-def test_bodies_that_arrive_hold_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ARRIVING_BYTES_PER_PLACE", 1_000)
-    crowd = admission(hooks=3)
+def test_bodies_that_arrive_hold_a_bounded_number_of_bytes() -> None:
+    crowd = admission(hooks=3, arriving_bytes_per_place=1_000)
     first, first_place = take(crowd, "hooks", 1_000)
     second, second_place = take(crowd, "hooks", 1_000)
     assert first_place is not None

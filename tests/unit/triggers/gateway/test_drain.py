@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from triggers.gateway import drain
-from triggers.gateway.drain import DrainTooLarge
+from triggers.gateway.drain import DRAIN_TIMEOUT_S, DrainTooLarge
 
 SCOPE: Scope = {"type": "http"}
 
@@ -31,7 +30,7 @@ def part(*, more: bool) -> Message:
     return {"type": "http.request", "body": b"x", "more_body": more}
 
 
-async def answered(caller: Caller, status: int, *, reads: int = 0) -> list[object]:
+async def answered(caller: Caller, status: int, *, reads: int = 0, timeout_s: float = DRAIN_TIMEOUT_S) -> list[object]:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         del scope
         for _ in range(reads):
@@ -39,7 +38,7 @@ async def answered(caller: Caller, status: int, *, reads: int = 0) -> list[objec
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b"no"})
 
-    await DrainTooLarge(app)(SCOPE, caller.receive, caller.send)
+    await DrainTooLarge(app, timeout_s=timeout_s)(SCOPE, caller.receive, caller.send)
     return caller.seen
 
 
@@ -62,9 +61,8 @@ async def test_an_answer_is_sent_before_the_rest_is_dropped(
     assert await answered(Caller(messages), status, reads=reads) == seen
 
 
-async def test_a_caller_that_sends_without_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "DRAIN_TIMEOUT_S", 0.0)
-    assert (await answered(Endless([part(more=True)]), 413))[-1] == END
+async def test_a_caller_that_sends_without_end_is_left() -> None:
+    assert (await answered(Endless([part(more=True)]), 413, timeout_s=0.0))[-1] == END
 
 
 class Endless(Caller):

@@ -8,7 +8,6 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from tests.trigger_packages import package_with
-from triggers.register import lookup as lookups
 from triggers.register.lookup import Lookup
 from triggers.register.record import Pause, Record
 from triggers.register.store import TriggerStore
@@ -183,9 +182,8 @@ async def test_while_the_store_is_away_a_package_is_still_known_and_what_the_sto
     assert lookup.last_known(FormSpec, app_id="acme", workflow="Digest", name="paid") is None
 
 
-async def test_guesses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "MOST_REMEMBERED", 100)
-    lookup = Lookup(package_with, Kept())
+async def test_guesses_do_not_fill_the_memory() -> None:
+    lookup = Lookup(package_with, Kept(), most_remembered=100)
 
     for number in range(150):
         await found(lookup, f"app{number}")
