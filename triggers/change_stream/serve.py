@@ -19,7 +19,7 @@ from triggers.change_stream.readers import Readers
 from triggers.change_stream.source import Source
 from triggers.change_stream.starting import Pauses, Starting
 from triggers.change_stream.store import StreamStore
-from triggers.change_stream.watcher import KeeperFor, Watcher
+from triggers.change_stream.watcher import KeeperFor, Pace, Watcher
 from triggers.role import TriggerGround, trigger_ground
 from triggers.service_loop import repeat, stopped_by_signals
 from workers.process.health import Steps, role_health
@@ -69,21 +69,27 @@ async def _look_at_oplog(ground: TriggerGround, metrics: StreamMetrics) -> float
 
 
 def watcher_on(
-    ground: TriggerGround, metrics: StreamMetrics, *, packages: Callable[[], Mapping[str, Package]]
+    ground: TriggerGround,
+    metrics: StreamMetrics,
+    *,
+    packages: Callable[[], Mapping[str, Package]],
+    pace: Pace | None = None,
 ) -> Watcher:
+    pace = pace or Pace()
     pauses = Pauses()
     starting = Starting(ground.store, ground.acceptance, metrics, tally=ground.tally, pauses=pauses)
     own_database = ground.settings.database
     known = KnownTriggers(packages, ground.triggers, pauses, own_database=own_database)
-    return Watcher(known, readers_for=Readers(starting, ground.database), keeper_for=keeper_factory(ground, metrics))
+    readers, keeper_for = Readers(starting, ground.database), keeper_factory(ground, metrics, pace)
+    return Watcher(known, readers_for=readers, keeper_for=keeper_for, pace=pace)
 
 
-def keeper_factory(ground: TriggerGround, metrics: StreamMetrics) -> KeeperFor:
+def keeper_factory(ground: TriggerGround, metrics: StreamMetrics, pace: Pace) -> KeeperFor:
     lease_s = ground.settings.lease_s / 2  # a stream's next owner repeats little, so it may come sooner
     store = StreamStore(ground.database, owner=f"{socket.gethostname()}:{os.getpid()}:{ULID()}", lease_s=lease_s)
 
     def keeper_for(reader: Reader) -> Keeper:
-        source = Source(ground.database.client, reader.plan.database)
+        source = Source(ground.database.client, reader.plan.database, max_await_ms=pace.max_await_ms)
         return Keeper(reader, source=source, store=store, metrics=metrics, lease_s=lease_s)
 
     return keeper_for

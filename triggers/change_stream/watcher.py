@@ -4,21 +4,31 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from triggers.change_stream.keeper import Keeper, Reader
 from triggers.change_stream.known import Known, KnownTriggers
+from triggers.change_stream.source import MAX_AWAIT_MS
 from triggers.service_loop import repeat
 
 log = logging.getLogger(__name__)
 
-LOOK_AT_TRIGGERS_S = 2.0
 LOOK_COSTS_AT_MOST = 0.05  # of the time: with very many triggers they are looked at less often
-STREAM_PATIENCE_S = 30.0  # as long as an election and what piled up meanwhile may take
 
 KeeperFor = Callable[[Reader], Keeper]
 ReadersFor = Callable[[Known], Sequence[Reader]]
 Step = Callable[[], Awaitable[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often triggers are looked at, how long a stream may owe a position (as long as an election and what piled up
+    meanwhile may take), and how long one question to MongoDB waits for an event."""
+
+    look_every_s: float = 2.0
+    patience_s: float = 30.0
+    max_await_ms: int = MAX_AWAIT_MS
 
 
 def unwatched(step: Step) -> Step:
@@ -26,7 +36,10 @@ def unwatched(step: Step) -> Step:
 
 
 class Watcher:
-    def __init__(self, known: KnownTriggers, *, readers_for: ReadersFor, keeper_for: KeeperFor) -> None:
+    def __init__(
+        self, known: KnownTriggers, *, readers_for: ReadersFor, keeper_for: KeeperFor, pace: Pace | None = None
+    ) -> None:
+        self._pace = pace or Pace()
         self._known = known
         self._readers_for = readers_for
         self._keeper_for = keeper_for
@@ -39,7 +52,7 @@ class Watcher:
         """Those that are read here and do not get on, in words. May be asked from another thread."""
         late = ((stream, keeper.late_s()) for stream, keeper in list(self._keepers.items()))
         words = "the stream {} has owed a saved position for {:.0f} s"
-        return [words.format(stream, late_s) for stream, late_s in late if late_s > STREAM_PATIENCE_S]
+        return [words.format(stream, late_s) for stream, late_s in late if late_s > self._pace.patience_s]
 
     async def run(self, stop: asyncio.Event, *, watched: Callable[[Step], Step] = unwatched) -> None:
         """A keeper that fails ends the watcher: better restarted than half blind. `watched` is told of each look."""
@@ -55,7 +68,7 @@ class Watcher:
         known = await self._known.look()
         self._report(known)
         self._follow({reader.plan.id: reader for reader in self._readers_for(known)}, tasks)
-        return max(LOOK_AT_TRIGGERS_S, (time.monotonic() - began) / LOOK_COSTS_AT_MOST)
+        return max(self._pace.look_every_s, (time.monotonic() - began) / LOOK_COSTS_AT_MOST)
 
     def _follow(self, wanted: Mapping[str, Reader], tasks: asyncio.TaskGroup) -> None:
         for stream in self._keepers.keys() - wanted.keys():

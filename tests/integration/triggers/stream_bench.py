@@ -15,7 +15,7 @@ from tests.trigger_packages import package_with
 from triggers.acceptance import Acceptance
 from triggers.change_stream.metrics import StreamMetrics
 from triggers.change_stream.serve import watcher_on
-from triggers.change_stream.watcher import Watcher
+from triggers.change_stream.watcher import Pace, Watcher
 from triggers.register.record import Record
 from triggers.register.store import TriggerStore
 from triggers.register.tally import Tally
@@ -67,7 +67,9 @@ class Bench:
         """The first one that is declared."""
         return Trigger("Orders", self.packages["Orders"].triggers[0])
 
-    def watcher(self) -> Watcher:
+    def watcher(self, *, patience_s: float = 30.0) -> Watcher:
+        # Shorter waits, the same steps: what a test waits for is that something is noticed.
+        shorter = Pace(look_every_s=0.3, patience_s=patience_s, max_await_ms=100)
         ground = TriggerGround(
             self.settings,
             self.store.database,
@@ -78,7 +80,7 @@ class Bench:
             self.triggers,
             self.tally,
         )
-        return watcher_on(ground, self._metrics, packages=lambda: self.packages)
+        return watcher_on(ground, self._metrics, packages=lambda: self.packages, pace=shorter)
 
     @asynccontextmanager
     async def watching(

@@ -22,7 +22,7 @@ async def test_one_that_is_removed_after_it_was_read_starts_nothing(
     await schedules.make(cron="* * * * *")
     read = ScheduleStore.upcoming
 
-    async def upcoming(self: ScheduleStore, until: datetime) -> AsyncGenerator[dict[str, Any], None]:
+    async def upcoming(self: ScheduleStore, until: datetime) -> AsyncGenerator[Mapping[str, Any], None]:
         async for document in read(self, until):
             yield document
         await schedules.triggers.remove(MADE)

@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.triggers.stream_bench import Bench
 from tests.integration.triggers.waiting import until
-from triggers.change_stream import watcher as watching
 from triggers.change_stream.starting import Starting, Wish
 from workers.process.health import Steps
 
@@ -27,10 +26,9 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
         await let_go.wait()
         await start(self, wishes)
 
-    monkeypatch.setattr(watching, "STREAM_PATIENCE_S", 0.3)
     bench.settings = replace(bench.settings, lease_s=3)  # an idle stream saves twice a second
     bench.declare({})
-    watcher = bench.watcher()
+    watcher = bench.watcher(patience_s=0.3)
 
     async def named() -> bool:
         return bool(watcher.late_streams())
@@ -53,11 +51,10 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
     assert await well()  # one that is not read any more owes nothing
 
 
-async def test_a_quiet_stream_gets_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "STREAM_PATIENCE_S", 0.3)
+async def test_a_quiet_stream_gets_on(bench: Bench) -> None:
     bench.settings = replace(bench.settings, lease_s=3)
     bench.declare({})
-    watcher = bench.watcher()
+    watcher = bench.watcher(patience_s=0.3)
     late: list[str] = []
 
     async with bench.watching(watcher=watcher):
@@ -80,7 +77,7 @@ async def test_each_look_at_the_triggers_counts_as_a_step(bench: Bench) -> None:
     async def looked() -> bool:
         return not steps.look()
 
-    running = asyncio.create_task(bench.watcher().run(stop, watched=partial(steps.watched, "look")))
+    running = asyncio.create_task(bench.watcher(patience_s=0.3).run(stop, watched=partial(steps.watched, "look")))
     await until(looked, "a look")
     stop.set()
     await running

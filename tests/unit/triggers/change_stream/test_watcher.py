@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from triggers.change_stream import watcher
 from triggers.change_stream.keeper import Keeper, Reader
 from triggers.change_stream.known import Known, KnownTriggers
-from triggers.change_stream.watcher import Watcher
+from triggers.change_stream.watcher import Pace, Watcher
 
 
 class Looks:
@@ -42,14 +41,15 @@ def known(*, refused: Mapping[str, str] | None = None, in_vain: Mapping[str, str
     ("field", "event"), [("refused", "change_trigger_inactive"), ("in_vain", "chain_waits_in_vain")]
 )
 async def test_what_is_wrong_with_a_trigger_is_said_once_and_again_when_it_changes(
-    field: str, event: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    field: str, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watcher, "LOOK_AT_TRIGGERS_S", 0.0)
     one: dict[str, Any] = {field: {"Orders/after": "Digest"}}
     other: dict[str, Any] = {field: {"Orders/after": "Report"}}
     looks = Looks(known(**one), known(**one), known(**other), known(), known(**other))
 
-    await Watcher(cast(KnownTriggers, looks), readers_for=nothing_to_read, keeper_for=no_keeper).run(looks.stop)
+    pace = Pace(look_every_s=0.0)
+    watcher = Watcher(cast(KnownTriggers, looks), readers_for=nothing_to_read, keeper_for=no_keeper, pace=pace)
+    await watcher.run(looks.stop)
 
     said = [vars(record) for record in caplog.records if record.message == event]
     values = [each["workflow"] if field == "in_vain" else each["reason"] for each in said]
