@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 import pytest
 from typing_extensions import override
 
-from workers.fairness.held import HeldRuns
+from workers.fairness.held import Head, HeldRuns
 from workers.store.run_store import RunStore
 
 
@@ -33,3 +33,9 @@ class StartingMeanwhile(HeldRuns):
 @pytest.mark.parametrize("limit", ["app:acme", "workflow:Digest"])
 async def test_a_run_that_starts_between_the_counts_is_never_missed(limit: str) -> None:
     assert await StartingMeanwhile().taken(limit, up_to=10) >= 1
+
+
+def test_urgent_runs_go_first_and_of_those_the_oldest() -> None:
+    heads = [Head("acme", "Digest", run_id, priority) for run_id, priority in (("b", 0), ("a", 0), ("c", 9))]
+
+    assert [each.run_id for each in sorted(heads, key=lambda head: head.urgency)] == ["c", "a", "b"]
