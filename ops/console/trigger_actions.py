@@ -10,7 +10,7 @@ from ops.console.action_confirmation import check_may_act, confirmation_page, pe
 from ops.console.allowed_trigger_actions import TRIGGER_ACTIONS
 from ops.console.context import ConsoleContext, Form
 from ops.console.sessions import new_action_id
-from ops.console.trigger_page import find_trigger
+from ops.console.trigger_page import find_page_trigger
 from ops.console.visitor import Visitor
 from triggers.change_stream.stream_control import ResumeFrom, StreamControl
 from triggers.control.manual_fire import fire
@@ -24,7 +24,7 @@ MAX_RUNS_NAMED = 5
 
 
 async def confirm_trigger_action(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
-    known, app_id = await find_trigger(context, request, visitor)
+    known, app_id = await find_page_trigger(context, request, visitor)
     order = TRIGGER_ACTIONS.get(request.path_params["action"])
     if order is None:
         raise ProblemError(404, "there is no such action")
@@ -46,7 +46,7 @@ async def confirm_trigger_action(context: ConsoleContext, request: Request, visi
 
 
 async def execute_trigger_action(context: ConsoleContext, request: Request, visitor: Visitor, form: Form) -> Response:
-    known, app_id = await find_trigger(context, request, visitor)
+    known, app_id = await find_page_trigger(context, request, visitor)
     name = request.path_params["action"]
     if name not in TRIGGER_ACTIONS:
         raise ProblemError(404, "there is no such action")

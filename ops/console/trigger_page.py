@@ -20,7 +20,9 @@ MAX_NOTES = 50
 MAX_PAUSED_APPS = 20
 
 
-async def find_trigger(context: ConsoleContext, request: Request, visitor: Visitor) -> tuple[TriggerEntry, str | None]:
+async def find_page_trigger(
+    context: ConsoleContext, request: Request, visitor: Visitor
+) -> tuple[TriggerEntry, str | None]:
     """With the app that is looked at: the visitor's own, or the one in the address."""
     workflow, name = request.path_params["workflow"], request.path_params["name"]
     app_id = visitor.caller.resolve_optional_app(query_params.text_param(request.query_params, "app_id"))
@@ -30,7 +32,7 @@ async def find_trigger(context: ConsoleContext, request: Request, visitor: Visit
 
 
 async def show_trigger(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
-    known, app_id = await find_trigger(context, request, visitor)
+    known, app_id = await find_page_trigger(context, request, visitor)
     shown = await show(context.role, known, app_id=app_id, viewer=visitor.scope)
     of_app = None if known.app_id is not None or visitor.scope is not None else app_id
     outlook = _with_secret_states(shown["outlook"])

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from accounting.budgets.reservation_types import Reserve, reserve_unlimited
 from accounting.usage import ModelCall
+from tests.quick_yaml import dumped
 from workflows.chat.agents.built_packages import BuiltPackage, build_package
 from workflows.chat.chat_loop import close_conversation, run_conversation
 from workflows.chat.chat_state import Conversation
@@ -88,7 +87,7 @@ def build_chat(package: Package, answers: Mapping[str, Any] | Path, folder: Path
     # Beside the package, not in it: a package whose files change after it was read is not built.
     file = answers if isinstance(answers, Path) else folder.parent / f"{folder.name}-answers.yaml"
     if not isinstance(answers, Path):
-        file.write_text(yaml.safe_dump(dict(answers)), encoding="utf-8")
+        file.write_text(dumped(dict(answers)), encoding="utf-8")
     specs = {"default": ScriptModel(provider="script", file=file)}
     return build_package(package, ModelRegistry(specs, lambda reference: reference), THREADS)
 

@@ -25,7 +25,7 @@ REQUEST = httpx2.Request("POST", "http://127.0.0.1:1/v1/chat/completions")
 NOW = datetime(2026, 10, 21, 7, 28, tzinfo=UTC)
 
 
-def status_error(status: int, body: Any = None, **headers: str) -> openai.APIStatusError:
+def openai_status_error(status: int, body: Any = None, **headers: str) -> openai.APIStatusError:
     response = httpx2.Response(status, headers=headers, request=REQUEST)
     return openai.APIStatusError("Error code: with everything in it", response=response, body=body)
 
@@ -45,14 +45,14 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_a_refusal_is_final(status: int) -> None:
-    error = explain_error(status_error(status))
+    error = explain_error(openai_status_error(status))
 
     assert (error.transient, str(error)) == (False, f"openai answered {status}")
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 529, 599])
 def test_what_passes_is_worth_another_attempt(status: int) -> None:
-    error = explain_error(status_error(status))
+    error = explain_error(openai_status_error(status))
 
     assert (error.transient, str(error)) == (True, f"openai answered {status}")
 
@@ -126,7 +126,7 @@ def test_google_sends_the_retry_time_in_the_body(body: Any, seconds: float | Non
 
 
 def test_the_header_of_an_answer_is_honoured() -> None:
-    assert explain_error(status_error(429, **{"retry-after": "7"})).retry_after_s == 7.0
+    assert explain_error(openai_status_error(429, **{"retry-after": "7"})).retry_after_s == 7.0
 
 
 def chain_errors(error: openai.APIError, cause: BaseException) -> openai.APIError:

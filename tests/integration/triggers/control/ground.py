@@ -51,7 +51,7 @@ async def control_context(settings: Settings, folder: Path) -> AsyncIterator[Rol
         yield ground
 
 
-async def create_trigger(
+async def create_test_trigger(
     ground: RoleContext, app_id: str, spec: dict[str, Any] = FORM, *, workflow: str = "Sales"
 ) -> TriggerEntry:
     return await create_trigger(ground, workflow, app_id, spec, by="test")

@@ -8,7 +8,7 @@ import pytest
 from accounting.budgets.budget import Budget
 from accounting.budgets.budget_store import BudgetStore
 from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
-from tests.integration.triggers.control.ground import create_trigger
+from tests.integration.triggers.control.ground import create_test_trigger
 from triggers.budget_pauses import BudgetPauser
 from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import end_pause, pause
@@ -45,8 +45,8 @@ async def pauses(ground: RoleContext) -> dict[str, dict[str | None, str]]:
 
 
 async def test_triggers_of_an_app_are_paused_for_it_alone_until_there_is_money(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme")
-    await create_trigger(ground, "globex")
+    await create_test_trigger(ground, "acme")
+    await create_test_trigger(ground, "globex")
     budget = await spend_budget(ground)
 
     await run_pausing_pass(ground)
@@ -66,8 +66,8 @@ async def test_triggers_of_an_app_are_paused_for_it_alone_until_there_is_money(g
 
 
 async def test_a_workflows_budget_pauses_its_triggers_for_all_apps(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme", workflow="Digest")
-    await create_trigger(ground, "acme", workflow="Sales")
+    await create_test_trigger(ground, "acme", workflow="Digest")
+    await create_test_trigger(ground, "acme", workflow="Sales")
     await spend_budget(ground, app_id=None, workflow="Digest")
 
     await run_pausing_pass(ground)

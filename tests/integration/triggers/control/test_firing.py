@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.control.ground import EVERY_HOUR, create_trigger, runs
+from tests.integration.triggers.control.ground import EVERY_HOUR, create_test_trigger, runs
 from triggers.control.manual_fire import fire
 from triggers.control.trigger_errors import UnfitTriggerError, UnknownTriggerError
 from triggers.control.trigger_names import find_trigger
@@ -31,7 +31,7 @@ async def test_each_of_its_apps_gets_a_run_of_the_triggers_type(ground: RoleCont
 
 
 async def test_twice_by_hand_is_two_runs_also_while_paused(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme", EVERY_HOUR)
+    await create_test_trigger(ground, "acme", EVERY_HOUR)
     await pause(ground, await find_trigger(ground, "hourly"), by="ann")
     for _ in range(2):
         await fire(ground, await find_trigger(ground, "hourly"), by="ann")

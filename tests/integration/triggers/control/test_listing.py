@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.triggers.control.ground import FORM, create_trigger, ids
+from tests.integration.triggers.control.ground import FORM, create_test_trigger, ids
 from triggers.control.trigger_listing import TriggerFilter, iter_triggers, runtime_query
 from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import pause
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.integration
 
 async def test_all_are_listed_in_the_order_of_their_ids_and_page_by_page(ground: RoleContext) -> None:
     for app_id in ("acme", "globex", "initech"):
-        await create_trigger(ground, app_id)
-        await create_trigger(ground, app_id, {**FORM, "name": "early"}, workflow="Digest")
+        await create_test_trigger(ground, app_id)
+        await create_test_trigger(ground, app_id, {**FORM, "name": "early"}, workflow="Digest")
     everything = await ids(ground)
     paged: list[str] = []
     while page := await ids(ground, after=paged[-1] if paged else "", limit=2):
@@ -29,8 +29,8 @@ async def test_all_are_listed_in_the_order_of_their_ids_and_page_by_page(ground:
 
 
 async def test_filters_narrow_each_other(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme")
-    await create_trigger(ground, "globex")
+    await create_test_trigger(ground, "acme")
+    await create_test_trigger(ground, "globex")
     await pause(ground, await find_trigger(ground, "hook"), by="test")
     await pause(ground, await find_trigger(ground, "nightly"), by="test", app_id="globex")
     await pause(ground, await find_trigger(ground, "Sales/ask@globex"), by="test")
@@ -47,8 +47,8 @@ async def test_filters_narrow_each_other(ground: RoleContext) -> None:
 
 
 async def test_an_app_sees_itself_and_nothing_of_others(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme")
-    await create_trigger(ground, "globex")
+    await create_test_trigger(ground, "acme")
+    await create_test_trigger(ground, "globex")
     hook = await find_trigger(ground, "hook")
     assert hook.trigger is not None
     await pause(ground, hook, by="root", note="ours", app_id="globex")
@@ -76,7 +76,7 @@ async def test_an_app_sees_itself_and_nothing_of_others(ground: RoleContext) -> 
 
 
 async def test_a_page_in_the_midst_of_many_begins_behind_the_last_id(ground: RoleContext) -> None:
-    spec = (await create_trigger(ground, "acme")).trigger
+    spec = (await create_test_trigger(ground, "acme")).trigger
     assert spec is not None
     kept = await ground.triggers.triggers.find_one({"_id": "Sales/ask@acme"})
     assert kept is not None
@@ -94,7 +94,7 @@ async def test_a_page_in_the_midst_of_many_begins_behind_the_last_id(ground: Rol
     ids=str,
 )
 async def test_a_page_of_many_reads_no_more_than_it_shows(ground: RoleContext, wanted: TriggerFilter) -> None:
-    await create_trigger(ground, "acme")
+    await create_test_trigger(ground, "acme")
     kept = await ground.triggers.triggers.find_one({"_id": "Sales/ask@acme"})
     assert kept is not None
     names = [(f"ask{n:05}", app_id) for n in range(1000) for app_id in ("acme", "globex")]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.triggers.control.ground import EVERY_HOUR, FORM, create_trigger, ids
+from tests.integration.triggers.control.ground import EVERY_HOUR, FORM, create_test_trigger, ids
 from triggers.control import runtime_triggers
 from triggers.control.manual_fire import fire
 from triggers.control.runtime_triggers import create_trigger, edit, remove
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 
 async def test_a_made_trigger_is_kept_as_it_was_written(ground: RoleContext) -> None:
-    known = await create_trigger(ground, "acme", EVERY_HOUR)
+    known = await create_test_trigger(ground, "acme", EVERY_HOUR)
     shown = await show(ground, known)
 
     assert (shown["trigger_id"], shown["origin"], shown["app_id"]) == ("Sales/hourly@acme", "api", "acme")
@@ -40,20 +40,20 @@ async def test_a_made_trigger_is_kept_as_it_was_written(ground: RoleContext) -> 
 
 async def test_a_name_is_given_once(ground: RoleContext) -> None:
     """By a package's trigger for the apps that it serves, by another one that was made for the same app."""
-    await create_trigger(ground, "acme")
-    await create_trigger(ground, "globex")
-    elsewhere = await create_trigger(ground, "initech", {**FORM, "name": "nightly"}, workflow="Digest")
+    await create_test_trigger(ground, "acme")
+    await create_test_trigger(ground, "globex")
+    elsewhere = await create_test_trigger(ground, "initech", {**FORM, "name": "nightly"}, workflow="Digest")
 
     with pytest.raises(RefusedError, match="already"):
-        await create_trigger(ground, "acme")
+        await create_test_trigger(ground, "acme")
     with pytest.raises(RefusedError, match="package Digest has a trigger nightly for acme"):
-        await create_trigger(ground, "acme", {**FORM, "name": "nightly"}, workflow="Digest")
+        await create_test_trigger(ground, "acme", {**FORM, "name": "nightly"}, workflow="Digest")
     assert elsewhere.id == "Digest/nightly@initech"
 
 
 async def test_what_it_starts_has_to_be_there(ground: RoleContext) -> None:
     with pytest.raises(UnknownWorkflowError, match="no workflow Nowhere"):
-        await create_trigger(ground, "acme", workflow="Nowhere")
+        await create_test_trigger(ground, "acme", workflow="Nowhere")
 
 
 async def test_an_app_cannot_take_what_is_the_operators(ground: RoleContext) -> None:
@@ -66,7 +66,7 @@ async def test_an_app_cannot_take_what_is_the_operators(ground: RoleContext) -> 
 
 
 async def test_of_two_edits_of_one_revision_one_is_kept(ground: RoleContext) -> None:
-    known = await create_trigger(ground, "acme")
+    known = await create_test_trigger(ground, "acme")
 
     async def attempt(title: str) -> str | None:
         try:
@@ -88,7 +88,7 @@ async def test_of_two_edits_of_one_revision_one_is_kept(ground: RoleContext) -> 
 
 
 async def test_name_and_type_stay_and_a_packages_trigger_is_not_edited(ground: RoleContext) -> None:
-    known = await create_trigger(ground, "acme")
+    known = await create_test_trigger(ground, "acme")
 
     with pytest.raises(UnfitTriggerError) as raised:
         await edit(ground, known, {**EVERY_HOUR, "name": "x"}, by="test")
@@ -102,7 +102,7 @@ async def test_name_and_type_stay_and_a_packages_trigger_is_not_edited(ground: R
 
 
 async def test_an_edit_that_leaves_the_clock_alone_loses_no_tick(ground: RoleContext) -> None:
-    known = await create_trigger(ground, "acme", EVERY_HOUR)
+    known = await create_test_trigger(ground, "acme", EVERY_HOUR)
     due = datetime(2026, 1, 1, tzinfo=UTC)
     await ground.triggers.triggers.update_one({"_id": known.id}, {"$set": {"schedule.next_at": due}})
 
@@ -119,19 +119,19 @@ async def test_an_edit_that_leaves_the_clock_alone_loses_no_tick(ground: RoleCon
 
 
 async def test_what_was_removed_is_gone_and_may_be_made_again(ground: RoleContext) -> None:
-    known = await create_trigger(ground, "acme")
+    known = await create_test_trigger(ground, "acme")
     await remove(ground, known, by="test")
 
     with pytest.raises(UnknownTriggerError):
         await remove(ground, known, by="test")
     with pytest.raises(UnknownTriggerError):
         await edit(ground, known, FORM, by="test")
-    assert (await create_trigger(ground, "acme")).id == known.id
+    assert (await create_test_trigger(ground, "acme")).id == known.id
 
 
 async def test_one_that_a_package_has_gone_before_can_still_be_removed(ground: RoleContext) -> None:
     """The package came later: until then there was no such name."""
-    spec = (await create_trigger(ground, "acme", {**FORM, "name": "lead"})).trigger
+    spec = (await create_test_trigger(ground, "acme", {**FORM, "name": "lead"})).trigger
     assert spec is not None
     await ground.triggers.create(Trigger("Digest", spec.spec, "acme"))
 
@@ -144,7 +144,7 @@ async def test_one_that_a_package_has_gone_before_can_still_be_removed(ground: R
 
 
 async def test_what_another_version_wrote_is_shown_and_can_be_removed(ground: RoleContext) -> None:
-    known = await create_trigger(ground, "acme")
+    known = await create_test_trigger(ground, "acme")
     newer = {"spec": {"type": "telepathy", "json": "{}"}}
     await ground.triggers.triggers.update_one({"_id": known.id}, {"$set": newer})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.triggers.control.ground import FORM, create_trigger
+from tests.integration.triggers.control.ground import FORM, create_test_trigger
 from triggers.control.trigger_errors import UnknownTriggerError
 from triggers.control.trigger_names import find_trigger
 from triggers.role_context import RoleContext
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.integration
 
 
 async def test_a_trigger_is_found_by_each_of_its_names(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme")
-    await create_trigger(ground, "a/c@me", {**FORM, "name": "other"})
+    await create_test_trigger(ground, "acme")
+    await create_test_trigger(ground, "a/c@me", {**FORM, "name": "other"})
 
     named = {
         ("Digest/nightly", None): "Digest/nightly",
@@ -31,7 +31,7 @@ async def test_a_trigger_is_found_by_each_of_its_names(ground: RoleContext) -> N
 
 
 async def test_what_is_not_there_or_not_that_apps_is_unknown(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme")
+    await create_test_trigger(ground, "acme")
 
     for text, app_id in [
         ("nothing", None),
@@ -53,9 +53,9 @@ async def test_what_is_not_there_or_not_that_apps_is_unknown(ground: RoleContext
 
 
 async def test_a_name_that_several_have_is_asked_back(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme")
-    await create_trigger(ground, "globex")
-    await create_trigger(ground, "acme", {**FORM, "name": "nightly"})
+    await create_test_trigger(ground, "acme")
+    await create_test_trigger(ground, "globex")
+    await create_test_trigger(ground, "acme", {**FORM, "name": "nightly"})
 
     with pytest.raises(RefusedError, match="Sales/ask@acme, Sales/ask@globex"):
         await find_trigger(ground, "Sales/ask")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.triggers.control.ground import create_trigger
+from tests.integration.triggers.control.ground import create_test_trigger
 from triggers.control.trigger_errors import UnfitTriggerError, UnknownTriggerError
 from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import end_pause, pause
@@ -31,7 +31,7 @@ async def test_a_packages_trigger_is_paused_for_one_app_or_for_all(ground: RoleC
 
 
 async def test_a_second_pause_shows_the_newest_note(ground: RoleContext) -> None:
-    await create_trigger(ground, "acme")
+    await create_test_trigger(ground, "acme")
     for note in ("first", "second"):
         await pause(ground, await find_trigger(ground, "ask"), by="ann", note=note, app_id="acme")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.control.ground import create_trigger
+from tests.integration.triggers.control.ground import create_test_trigger
 from triggers.control.trigger_errors import NotForThisKeyError, UnfitTriggerError
 from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import pause, resume
@@ -50,7 +50,7 @@ async def test_a_stream_that_cannot_go_on_from_there_leaves_the_trigger_paused(g
 
 async def test_which_keys_may_move_a_shared_position(ground: RoleContext) -> None:
     await insert_stream(ground)
-    await create_trigger(ground, "acme")
+    await create_test_trigger(ground, "acme")
 
     with pytest.raises(NotForThisKeyError):
         await resume(ground, await find_trigger(ground, "paid"), by="x", app_id="acme", from_="now", viewer="acme")
