@@ -11,6 +11,7 @@ from typing import Any
 
 from ops.free_ports import find_free_address
 from tests.programs import require_program, wait_until_ready
+from tests.server_logs import WatchedServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,11 @@ def alertmanager(folder: Path, config: Path) -> Iterator[Alertmanager]:
     arguments = (f"--config.file={config}", f"--storage.path={place / 'data'}", f"--web.listen-address={address}")
     with (place / "log").open("wb") as log:
         process = subprocess.Popen([program, *arguments, "--cluster.listen-address="], stdout=log, stderr=log)
+    watched = WatchedServer("Alertmanager", place / "log", process.poll)
     try:
         wait_until_ready(process, address, place / "log")
         yield Alertmanager(address)
     finally:
         process.kill()  # its data is nobody's
         process.wait(10)
+        del watched

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 from ops.free_ports import find_free_address
 from tests.programs import require_program, wait_until_ready
+from tests.server_logs import WatchedServer
 
 JOB = "unattended"
 Parameters = Mapping[str, str | float]
@@ -79,12 +80,14 @@ def prometheus(folder: Path, config: Mapping[str, Any] | Path) -> Iterator["Prom
     arguments = (f"--config.file={config}", f"--storage.tsdb.path={place / 'data'}", f"--web.listen-address={address}")
     with (place / "log").open("wb") as log:
         process = subprocess.Popen([program, *arguments, "--log.level=warn"], stdout=log, stderr=log)
+    watched = WatchedServer("Prometheus", place / "log", process.poll)
     try:
         wait_until_ready(process, address, place / "log")
         yield PrometheusServer(f"http://{address}")
     finally:
         process.kill()  # its data is nobody's
         process.wait(10)
+        del watched
 
 
 @dataclass(frozen=True, slots=True)

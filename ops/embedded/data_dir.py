@@ -18,7 +18,7 @@ from workers.embedded_services import process_exists
 FORMAT = 1
 MIN_FREE_BYTES = 500_000_000
 _OTHER_DIR_ADVICE = "choose another --data-dir"
-_LOCK_TIMEOUT_S = 10.0
+LEFTOVER_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class DataDir:
 
 
 @asynccontextmanager
-async def open_data_dir(path: Path) -> AsyncIterator[DataDir]:
+async def open_data_dir(path: Path, *, leftover_wait_s: float = LEFTOVER_WAIT_S) -> AsyncIterator[DataDir]:
     owned = _open_lock_file(path)
     try:
         check_format(owned.path)
         check_free_space(owned.path)
-        await _lock(owned)
+        await _lock(owned, leftover_wait_s)
         _write_format(owned.path)
         yield owned
     finally:
@@ -111,9 +111,9 @@ def check_free_space(path: Path) -> None:
         )
 
 
-async def _lock(data_dir: DataDir) -> None:
+async def _lock(data_dir: DataDir, leftover_wait_s: float) -> None:
     path, lock_fd = data_dir.path, data_dir.lock_fd
-    give_up_at = time.monotonic() + _LOCK_TIMEOUT_S
+    give_up_at = time.monotonic() + leftover_wait_s
     while not _try_lock(lock_fd):
         owner = os.pread(lock_fd, 20, 0).decode(errors="replace").strip()
         if owner.isdecimal() and process_exists(int(owner)):

@@ -58,9 +58,13 @@ def mongod_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
         *("--dbpath", str(folder), "--bind_ip", LOOPBACK, "--port", str(port), "--nounixsocket"),
         # A user's filter can carry $function even into a change stream; without scripting it is refused.
         "--noscripting",
-        # One laptop's worth: memory, change-stream history, and a journal that is not 100 MB from the start.
-        *("--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "128"),
+        # One laptop's worth of change-stream history, and a journal that is not 100 MB from the start.
+        *("--oplogSize", "128"),
         *("--wiredTigerEngineConfigString", "log=(prealloc=false,file_max=16MB)"),
+        # The cache is an upper bound, filled as it is used. A fifth of it may be dirty, and what a write dirties counts
+        # twice, with its entry in the oplog: with 0.25 GB, six documents of 15 MB at once are all refused
+        # ("transaction is too large and will not fit in the storage engine cache") after a minute and a half each.
+        *("--wiredTigerCacheSizeGB", "1"),
         # A worker that is killed while it writes back leaves its run locked for so long.
         *("--setParameter", "transactionLifetimeLimitSeconds=10"),
         *("--setParameter", "diagnosticDataCollectionEnabled=false", "--quiet"),

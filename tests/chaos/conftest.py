@@ -31,8 +31,10 @@ async def own_redis_stage(settings: Settings, tmp_path: Path) -> AsyncIterator[S
 async def own_mongodb_stage(servers: Services, tmp_path: Path) -> AsyncIterator[Stage]:
     """A MongoDB that this test alone may kill; it comes back on the same port."""
     async with embedded_servers(tmp_path / "mongodb", redis=False) as services:
+        # It is away for up to 15 s, since each start that is killed doubles the pause before the next. A lease that is
+        # not renewed for half its length is lost, from up to a sixth before the outage to a sixth after it.
         settings = Settings(
-            mongodb_url=services.mongodb_url, redis_url=servers.redis_url, queue=tmp_path.name, lease_s=30
+            mongodb_url=services.mongodb_url, redis_url=servers.redis_url, queue=tmp_path.name, lease_s=120
         )
         async with stage_on(settings, tmp_path) as stage:
             yield stage

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "metrics.md"
 WATCHING = [
     path
-    for folder in ("ops/alerts", "ops/dashboards", "tests/unit/ops/alert_rules")
+    for folder in ("ops/alerts", "ops/dashboards", "tests/tools/alert_rules")
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in (".yaml", ".yml", ".json", ".jsonnet", ".libsonnet")
 ]

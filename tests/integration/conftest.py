@@ -15,6 +15,7 @@ from ulid import ULID
 from ops.embedded.embedded_servers import embedded_servers
 from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage
+from tests.server_logs import DEATHS
 from workers.embedded_services import Services
 from workers.settings import Settings
 from workers.store.run_store import RunStore, connect
@@ -33,6 +34,7 @@ async def forks() -> AsyncIterator[None]:
 @pytest.fixture(scope="session")
 async def servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
     with _data_dir(tmp_path_factory) as data_dir:
+        DEATHS.share(data_dir)
         async with embedded_servers(data_dir) as services:
             await _close_dropped_files(services)
             yield services

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
 from prometheus_client import CollectorRegistry
 from ulid import ULID
 
 from ops.processes.supervisor import role_command
 from tests.integration.role_forks import FORKS
+from tests.quick_yaml import dumped
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import celery_config
 from workers.reconciling.metrics import ReconcileMetrics
@@ -47,7 +47,7 @@ def write_package(folder: Path, name: str, files: Mapping[str, Any]) -> Path:
     for stem, body in files.items():
         path = package / (stem if stem.endswith(".py") else f"{stem}.yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(body if isinstance(body, str) else yaml.safe_dump(body), encoding="utf-8")
+        path.write_text(body if isinstance(body, str) else dumped(body), encoding="utf-8")
     return package
 
 
@@ -95,7 +95,7 @@ class Stage:
         self._write("models.yaml", {"models": dict(models), "prices": prices})
 
     def _write(self, name: str, data: Any) -> None:
-        (self.folder / name).write_text(yaml.safe_dump(data), encoding="utf-8")
+        (self.folder / name).write_text(dumped(data), encoding="utf-8")
 
     async def start_worker(self, **changes: Any) -> Process:
         process = await FORKS.start(

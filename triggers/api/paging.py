@@ -72,13 +72,18 @@ PagingParams = Annotated[Paging, Depends(_paging_params)]
 
 
 async def page_response(
-    paging: Paging, entries: AsyncIterator[Entry], position: Callable[[Entry], Position], render: Callable[[Entry], Any]
+    paging: Paging,
+    entries: AsyncIterator[Entry],
+    position: Callable[[Entry], Position],
+    render: Callable[[Entry], Any],
+    *,
+    max_bytes: int = MAX_PAGE_BYTES,
 ) -> Response:
     """`entries` come from behind `paging.after`, and are at least one more than the limit where there are so many."""
     shown: list[bytes] = []
     size, last, more = 0, None, False
     async for entry in entries:
-        if len(shown) == paging.limit or size > MAX_PAGE_BYTES:
+        if len(shown) == paging.limit or size > max_bytes:
             more = True
             break
         shown.append(to_json_bytes(render(entry)))

@@ -53,7 +53,8 @@ class StreamRefusedError(Exception):
 
 
 class StreamSource:
-    def __init__(self, client: AsyncMongoClient[Event], database: str) -> None:
+    def __init__(self, client: AsyncMongoClient[Event], database: str, *, max_await_ms: int = MAX_AWAIT_MS) -> None:
+        self._max_await_ms = max_await_ms
         self._database: AsyncDatabase[Event] = client.get_database(database, codec_options=_LENIENT)
 
     async def open(self, plan: StreamPlan, position: StreamPosition, *, one_by_one: bool = False) -> Stream:
@@ -63,7 +64,7 @@ class StreamSource:
                     list(plan.stages),
                     full_document=plan.full_document,
                     full_document_before_change=plan.pre_image,
-                    max_await_time_ms=MAX_AWAIT_MS,
+                    max_await_time_ms=self._max_await_ms,
                     batch_size=1 if one_by_one else None,
                     **_start_option(position),
                 )
@@ -80,7 +81,7 @@ class StreamSource:
                 [*plan.stages, names],
                 full_document=plan.full_document,
                 full_document_before_change=plan.pre_image,
-                max_await_time_ms=MAX_AWAIT_MS,
+                max_await_time_ms=self._max_await_ms,
                 batch_size=1,
                 **_start_option(position),
             ) as stream:
@@ -96,7 +97,7 @@ class StreamSource:
                 [*plan.stages, {"$match": {"_id": header["_id"]}}],
                 full_document=plan.full_document if with_documents else None,
                 full_document_before_change=plan.pre_image if with_documents else None,
-                max_await_time_ms=MAX_AWAIT_MS,
+                max_await_time_ms=self._max_await_ms,
                 **_start_option(position),
             ) as stream:
                 return await _read_first(stream)
@@ -111,7 +112,7 @@ class StreamSource:
         nothing = [{"$match": {"operationType": "none"}}]
         with translate_errors(None, StreamPosition(None, time)):
             async with await self._database.watch(
-                nothing, start_at_operation_time=time, max_await_time_ms=MAX_AWAIT_MS
+                nothing, start_at_operation_time=time, max_await_time_ms=self._max_await_ms
             ) as stream:
                 await stream.try_next()
 

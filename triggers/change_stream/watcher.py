@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from triggers.change_stream.loop_guard import LoopGuards
 from triggers.change_stream.run_starter import RunStarter
 from triggers.change_stream.stream_plan import group_by_stream, plan_stream
 from triggers.change_stream.stream_reader import StreamReader, Subscription
+from triggers.change_stream.stream_source import MAX_AWAIT_MS
 from triggers.change_stream.watched_triggers import TriggerSnapshot, WatchedTriggers
 from triggers.run_finished.ended_runs_intake import EndedRunsIntake
 from triggers.run_finished.ended_runs_plan import plan_ended_runs_stream
@@ -22,13 +24,21 @@ from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 
-TRIGGER_CHECK_INTERVAL_S = 2.0
 MAX_CHECK_SHARE = 0.05  # of the time: with very many triggers they are looked at less often
-STREAM_STALL_TIMEOUT_S = 30.0  # as long as an election and what piled up meanwhile may take
 
 StreamReaderFactory = Callable[[Subscription], StreamReader]
 SubscriptionFactory = Callable[[TriggerSnapshot], Sequence[Subscription]]
 Step = Callable[[], Awaitable[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often triggers are looked at, how long a stream may owe a position (as long as an election and what piled up
+    meanwhile may take), and how long one question to MongoDB waits for an event."""
+
+    look_every_s: float = 2.0
+    patience_s: float = 30.0
+    max_await_ms: int = MAX_AWAIT_MS
 
 
 def identity_step(step: Step) -> Step:
@@ -42,7 +52,9 @@ class Watcher:
         *,
         subscriptions_for: SubscriptionFactory,
         stream_reader_for: StreamReaderFactory,
+        pace: Pace | None = None,
     ) -> None:
+        self._pace = pace or Pace()
         self._watched_triggers = watched_triggers
         self._subscriptions_for = subscriptions_for
         self._stream_reader_for = stream_reader_for
@@ -55,7 +67,7 @@ class Watcher:
         """Those that are read here and do not get on, in words. May be asked from another thread."""
         late = ((stream, keeper.overdue_s()) for stream, keeper in list(self._stream_readers.items()))
         words = "the stream {} has owed a saved position for {:.0f} s"
-        return [words.format(stream, late_s) for stream, late_s in late if late_s > STREAM_STALL_TIMEOUT_S]
+        return [words.format(stream, late_s) for stream, late_s in late if late_s > self._pace.patience_s]
 
     async def run(self, stop: asyncio.Event, *, watch_step: Callable[[Step], Step] = identity_step) -> None:
         """A keeper that fails ends the watcher: better restarted than half blind. `watched` is told of each look."""
@@ -71,7 +83,7 @@ class Watcher:
         known = await self._watched_triggers.read()
         self._report(known)
         self._update_readers({reader.plan.id: reader for reader in self._subscriptions_for(known)}, tasks)
-        return max(TRIGGER_CHECK_INTERVAL_S, (time.monotonic() - began) / MAX_CHECK_SHARE)
+        return max(self._pace.look_every_s, (time.monotonic() - began) / MAX_CHECK_SHARE)
 
     def _update_readers(self, subscriptions: Mapping[str, Subscription], tasks: asyncio.TaskGroup) -> None:
         for stream in self._stream_readers.keys() - subscriptions.keys():

@@ -18,7 +18,7 @@ from triggers.change_stream.stream_reader import StreamReader, Subscription
 from triggers.change_stream.stream_source import StreamSource
 from triggers.change_stream.stream_status import oplog_window_s
 from triggers.change_stream.watched_triggers import WatchedTriggers
-from triggers.change_stream.watcher import StreamReaderFactory, SubscriptionBuilder, Watcher
+from triggers.change_stream.watcher import Pace, StreamReaderFactory, SubscriptionBuilder, Watcher
 from triggers.role_context import RoleContext, open_role_context
 from triggers.service_loop import repeat, stop_on_signals
 from workers.process.metrics_server import serve_metrics
@@ -70,25 +70,27 @@ async def _measure_oplog_window(context: RoleContext, metrics: StreamMetrics) ->
 
 
 def build_watcher(
-    context: RoleContext, metrics: StreamMetrics, *, packages: Callable[[], Mapping[str, Package]]
+    context: RoleContext,
+    metrics: StreamMetrics,
+    *,
+    packages: Callable[[], Mapping[str, Package]],
+    pace: Pace | None = None,
 ) -> Watcher:
+    pace = pace or Pace()
     pauses = KnownPauses()
     starting = RunStarter(context.store, context.acceptance, metrics, stats=context.stats, pauses=pauses)
     own_database = context.settings.database
     known = WatchedTriggers(packages, context.triggers, pauses, own_database=own_database)
-    return Watcher(
-        known,
-        subscriptions_for=SubscriptionBuilder(starting, context.database),
-        stream_reader_for=stream_reader_factory(context, metrics),
-    )
+    readers, keeper_for = SubscriptionBuilder(starting, context.database), stream_reader_factory(context, metrics, pace)
+    return Watcher(known, subscriptions_for=readers, stream_reader_for=keeper_for, pace=pace)
 
 
-def stream_reader_factory(context: RoleContext, metrics: StreamMetrics) -> StreamReaderFactory:
+def stream_reader_factory(context: RoleContext, metrics: StreamMetrics, pace: Pace) -> StreamReaderFactory:
     lease_s = context.settings.lease_s / 2  # a stream's next owner repeats little, so it may come sooner
     store = StreamStore(context.database, owner=f"{socket.gethostname()}:{os.getpid()}:{ULID()}", lease_s=lease_s)
 
     def keeper_for(reader: Subscription) -> StreamReader:
-        source = StreamSource(context.database.client, reader.plan.database)
+        source = StreamSource(context.database.client, reader.plan.database, max_await_ms=pace.max_await_ms)
         return StreamReader(reader, source=source, store=store, metrics=metrics, lease_s=lease_s)
 
     return keeper_for

@@ -107,9 +107,9 @@ class RequestSlot:
 class SlotPool:
     """The places of one kind of route. A body that is still arriving gives its place to one that has arrived."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, arriving_bytes_per_place: int = ARRIVING_BYTES_PER_SLOT) -> None:
         self._max_slots = slots
-        self._max_arriving_bytes = slots * ARRIVING_BYTES_PER_SLOT
+        self._max_arriving_bytes = slots * arriving_bytes_per_place
         self._arriving: dict[RequestSlot, None] = {}
         self._arriving_bytes = 0
         self._complete = 0
@@ -158,10 +158,13 @@ class ConnectionAdmission:
         *,
         max_connections: int = MAX_CONNECTIONS,
         slots: Mapping[RouteGroup, int] = SLOTS,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+        arriving_bytes_per_place: int = ARRIVING_BYTES_PER_SLOT,
     ) -> None:
         self.metrics = metrics
+        self._max_waiting_bytes = max_waiting_bytes
         self.queues = {name: WaitQueue() for name in _QUEUES}
-        self.slot_pools = {route: SlotPool(slots[route]) for route in SLOTS}
+        self.slot_pools = {route: SlotPool(slots[route], arriving_bytes_per_place) for route in SLOTS}
         self.connections = 0
         self._max_connections = max_connections
         self._spare = min(SPARE_CONNECTIONS, max_connections // 8)
@@ -184,7 +187,7 @@ class ConnectionAdmission:
         return self.connections + pending < self._max_connections
 
     def limit_waiting_bytes(self) -> None:
-        while sum(queue.size_bytes for queue in self.queues.values()) > MAX_WAITING_BYTES:
+        while sum(queue.size_bytes for queue in self.queues.values()) > self._max_waiting_bytes:
             self._close_oldest_of(max(self.queues.values(), key=lambda queue: queue.size_bytes))
 
     def _close_oldest_of(self, queue: WaitQueue) -> None:

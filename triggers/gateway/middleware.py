@@ -18,8 +18,9 @@ TRACE_HEADER = b"traceparent"
 
 
 class DrainMiddleware:
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         self._app = app
+        self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_too_large, has_more = False, True
@@ -36,16 +37,16 @@ class DrainMiddleware:
                 is_too_large = message["status"] == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             elif is_too_large and has_more and not message.get("more_body", False):
                 await send({**message, "more_body": True})
-                await _drain(receive)
+                await _drain(receive, self._timeout_s)
                 message = {"type": "http.response.body", "body": b"", "more_body": False}
             await send(message)
 
         await self._app(scope, watched_receive, send_and_drain)
 
 
-async def _drain(receive: Receive) -> None:
+async def _drain(receive: Receive, timeout_s: float) -> None:
     try:
-        async with asyncio.timeout(DRAIN_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
                 pass
     except TimeoutError:

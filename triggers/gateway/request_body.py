@@ -29,11 +29,11 @@ def check_declared_size(request: Request, limit_bytes: int) -> None:
         raise body_too_large(limit_bytes)
 
 
-async def read_body(request: Request, limit_bytes: int) -> bytes:
+async def read_body(request: Request, limit_bytes: int, *, timeout_s: float = READ_TIMEOUT_S) -> bytes:
     """Counts while it reads: a chunked body declares no length."""
     body = bytearray()
     try:
-        async with asyncio.timeout(READ_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limit_bytes:

@@ -41,7 +41,9 @@ class TriggerLookup:
         store: TriggerStore,
         *,
         clock: Callable[[], float] = time.monotonic,
+        most_remembered: int = MAX_CACHED,
     ) -> None:
+        self._most_remembered = most_remembered
         self._packages = packages
         self._store = store
         self._clock = clock
@@ -96,6 +98,6 @@ class TriggerLookup:
             del self._pending_reads[id_]
         self._cache[id_] = now, record
         self._cache.move_to_end(id_)
-        while len(self._cache) > MAX_CACHED:
+        while len(self._cache) > self._most_remembered:
             self._cache.popitem(last=False)
         return record

@@ -41,7 +41,14 @@ class RunLabels(NamedTuple):
 
 
 class EndedRuns:
-    def __init__(self, database: AsyncDatabase[Document], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        database: AsyncDatabase[Document],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        self._at_once = at_once
         self._runs = database["runs"]
         self._rollups = database[ROLLUPS]
         self._clock = clock
@@ -62,7 +69,9 @@ class EndedRuns:
         counted: list[Document] = []
         last: str | None = ""
         while last is not None:
-            found = await (await self._runs.aggregate(some_after(last, seen_from), session=session)).to_list(None)
+            found = await (
+                await self._runs.aggregate(some_after(last, seen_from, self._at_once), session=session)
+            ).to_list(None)
             counted += [row for row in found if row["_id"]["state"] in ENDED]
             last = max((row["last"] for row in found), default=None)
         rolled_up = await self._rollups.find(session=session).to_list(None)
@@ -77,9 +86,9 @@ class EndedRuns:
         return self._for_good + _summed(row for row in counted if not row["_id"]["for_good"])
 
 
-def some_after(run_id: str, seen_from: datetime) -> list[Document]:
+def some_after(run_id: str, seen_from: datetime, at_once: int = AT_ONCE) -> list[Document]:
     """Whatever their state, so that how much one command reads does not depend on it."""
-    some: list[Document] = [{"$match": {"_id": {"$gt": run_id}}}, {"$sort": {"_id": 1}}, {"$limit": AT_ONCE}]
+    some: list[Document] = [{"$match": {"_id": {"$gt": run_id}}}, {"$sort": {"_id": 1}}, {"$limit": at_once}]
     return [*some, *_grouped(seen_from, state="$state", last={"$max": "$_id"})]
 
 

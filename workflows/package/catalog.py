@@ -61,8 +61,8 @@ def name_taken_finding(name: str, holder: Path, *, file: str) -> Finding:
     return Finding("warning", "name_taken", file, "workflow_name", message, is_blocking=True)
 
 
-def _is_young(written_ns: int) -> bool:
-    return time.time_ns() - written_ns < SETTLE_S * 1e9
+def _is_young(written_ns: int, settle_s: float = SETTLE_S) -> bool:
+    return time.time_ns() - written_ns < settle_s * 1e9
 
 
 def _log_refusal(inspection: "Inspection") -> None:
@@ -72,8 +72,14 @@ def _log_refusal(inspection: "Inspection") -> None:
 
 
 class Catalog:
-    def __init__(self, directories: Sequence[Path]) -> None:
+    def __init__(
+        self, directories: Sequence[Path], *, check_interval_s: float = CHECK_INTERVAL_S, settle_s: float = SETTLE_S
+    ) -> None:
+        """Directories are looked at every `check_interval_s`; what was written within `settle_s` is read at the next
+        look, that soon after."""
         self.directories = tuple(directories)
+        self._check_interval_s = check_interval_s
+        self._settle_s = settle_s
         self._fingerprints: dict[Path, Fingerprint] = {}
         self._packages: dict[str, Package] = {}
         self._versions: dict[tuple[str, str], Package] = {}
@@ -97,7 +103,7 @@ class Catalog:
         return self._packages if self._is_fresh() else None
 
     def _is_fresh(self) -> bool:
-        interval_s = SETTLE_S if self._unsettled else CHECK_INTERVAL_S
+        interval_s = self._settle_s if self._unsettled else self._check_interval_s
         return time.monotonic() - self._checked_at < interval_s
 
     def invalidate(self) -> None:
@@ -156,7 +162,7 @@ class Catalog:
             self._unsettled.discard(folder)
             return True
         changed = set(fingerprint) - set(before)  # empty when a file is gone, which nobody knows the time of
-        if changed and not _is_young(max(ctime_ns for _, _, ctime_ns, _ in changed)):
+        if changed and not _is_young(max(ctime_ns for _, _, ctime_ns, _ in changed), self._settle_s):
             return True
         self._unsettled.add(folder)
         return False

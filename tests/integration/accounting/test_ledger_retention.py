@@ -11,7 +11,7 @@ from accounting.ledger.ledger_retention import LedgerRetention
 from accounting.ledger.rows import COLLECTION
 from accounting.totals.rebuild import ensure_indexes, find_differences, rebuild
 from accounting.totals.roll_up import RollUp
-from accounting.totals.sums import STATE, hour_of
+from accounting.totals.sums import HOURS, STATE, hour_of
 from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 from tests.integration.accounting.ledger_rows import insert_rows, random_rows
@@ -101,6 +101,20 @@ async def test_a_time_within_an_hour_of_deleted_rows_counts_from_its_beginning(a
     await prune(aged)
 
     assert await usage_totals(aged.database, [], UsageFilter(since=OLD + timedelta(hours=1, minutes=30))) == whole
+
+
+async def test_the_first_hour_whose_rows_are_kept_is_compared_and_corrected(store: RunStore) -> None:
+    await insert_rows(store, random_rows(60, seed=24, since=OLD, over=timedelta(minutes=50)))
+    await RollUp(store.database).run_pass()
+    await store.database[STATE].update_one({}, {"$set": {"kept_since": OLD}})
+    await store.database[HOURS].update_one({"hour": OLD}, {"$inc": {"calls": 3}})
+
+    assert {(each.hour, each.kept - each.right) for each in await find_differences(store.database)} == {
+        (OLD, 3),
+        (None, -3),
+    }
+    assert await rebuild(store.database) == 1
+    assert await find_differences(store.database) == []
 
 
 @pytest.mark.parametrize("mark", [0, 1, 2])

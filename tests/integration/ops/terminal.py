@@ -7,7 +7,6 @@ import pty
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -18,20 +17,11 @@ import psutil
 from tests.integration.ops.command import command, environment
 from tests.integration.stage import Stage
 
-# What started these tests in the background had Ctrl-C ignored, and a child would inherit that.
-HEEDING_INTERRUPTS = """
-import os, signal, sys
-
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
 
 def terminal_dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
     """What is seen, with the exit code at its end. Without an answer it is interrupted, once."""
     ours, theirs = pty.openpty()
-    heeding = [sys.executable, "-c", HEEDING_INTERRUPTS, *command(*arguments)]
-    process = subprocess.Popen(heeding, env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(command(*arguments), env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     too_late = threading.Timer(60, process.kill)
     too_late.start()

@@ -71,7 +71,7 @@ ELSEWHERE = {"demo", "run"}
 @pytest.fixture(autouse=True)
 def logging_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A command sets up logging for its process, which here goes on."""
-    for module in ("session", "machine_commands"):
+    for module in ("session", "machine"):
         monkeypatch.setattr(f"ops.cli.{module}.configure_logging", lambda **_: None)
     workflows = logging.getLogger("workflows")
     level = workflows.level

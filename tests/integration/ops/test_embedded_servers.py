@@ -111,7 +111,7 @@ async def test_a_port_lost_in_a_race_to_another_server_is_replaced(
     async with embedded_servers(tmp_path / "stranger") as stranger:
         lost = [*ports(stranger)[::-1]]
         monkeypatch.setattr(
-            "ops.embedded.embedded_server.find_free_port",
+            "ops.embedded.embedded_server.free_port",
             lambda preferred: lost.pop(0) if lost else find_free_port(preferred),
         )
 
@@ -140,6 +140,21 @@ async def test_server_side_scripts_are_refused(tmp_path: Path) -> None:
         await mongodb.shop.orders.insert_one({"_id": 1})
         with pytest.raises(PyMongoError, match="without the javascript engine"):
             await mongodb.shop.orders.find_one({"$expr": script})
+
+
+async def test_documents_near_the_limit_of_mongodb_are_taken_at_once(tmp_path: Path) -> None:
+    """And each is kept as it was before, for a change stream."""
+    text = "x" * 15 * 1024 * 1024
+
+    async with embedded_servers(tmp_path) as services, clients(services) as (mongodb, _):
+        orders = await mongodb.shop.create_collection("orders", changeStreamPreAndPostImages={"enabled": True})
+        await asyncio.gather(*(orders.insert_one({"_id": number, "text": text}) for number in range(6)))
+        await asyncio.gather(*(orders.replace_one({"_id": number}, {"text": text}) for number in range(6)))
+        async with mongodb.start_session() as session, await session.start_transaction():
+            for number in range(3):
+                await orders.insert_one({"_id": f"in a transaction {number}", "text": text}, session=session)
+
+        assert await orders.count_documents({}) == 9
 
 
 async def test_servers_listen_on_loopback_only(tmp_path: Path) -> None:

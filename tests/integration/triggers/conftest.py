@@ -8,7 +8,6 @@ from tests.integration.triggers import schedule_bench
 from tests.integration.triggers.protocol_server import new_loop, server
 from tests.integration.triggers.stream_bench import StreamBench
 from triggers.acceptance import Acceptance
-from triggers.change_stream import stream_source, watcher
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 
@@ -34,12 +33,7 @@ def acceptance(store: RunStore, noted: RecordedWakeups) -> Acceptance:
 
 
 @pytest.fixture
-async def bench(
-    settings: Settings, store: RunStore, acceptance: Acceptance, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[StreamBench]:
-    # Shorter waits, the same steps: what a test waits for is that something is noticed.
-    monkeypatch.setattr(watcher, "TRIGGER_CHECK_INTERVAL_S", 0.3)
-    monkeypatch.setattr(stream_source, "MAX_AWAIT_MS", 100)
+async def bench(settings: Settings, store: RunStore, acceptance: Acceptance) -> AsyncIterator[StreamBench]:
     bench = StreamBench(settings, store, acceptance)
     await bench.triggers.ensure_indexes()
     yield bench

@@ -14,7 +14,7 @@ from tests.integration.triggers.condition_wait import wait_until
 from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
 from triggers.change_stream.stream_metrics import StreamMetrics
-from triggers.change_stream.watcher import Watcher
+from triggers.change_stream.watcher import Pace, Watcher
 from triggers.change_stream.watcher_role import build_watcher
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_record import TriggerRecord
@@ -67,7 +67,9 @@ class StreamBench:
         """The first one that is declared."""
         return Trigger("Orders", self.packages["Orders"].triggers[0])
 
-    def watcher(self) -> Watcher:
+    def watcher(self, *, patience_s: float = 30.0) -> Watcher:
+        # Shorter waits, the same steps: what a test waits for is that something is noticed.
+        shorter = Pace(look_every_s=0.3, patience_s=patience_s, max_await_ms=100)
         ground = RoleContext(
             self.settings,
             self.store.database,
@@ -78,7 +80,7 @@ class StreamBench:
             self.triggers,
             self.tally,
         )
-        return build_watcher(ground, self._metrics, packages=lambda: self.packages)
+        return build_watcher(ground, self._metrics, packages=lambda: self.packages, pace=shorter)
 
     @asynccontextmanager
     async def watching(

@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
-from triggers.change_stream import watcher as watching
 from triggers.change_stream.run_starter import RunIntent, RunStarter
 from workers.process.role_health import StepWatch
 
@@ -27,10 +26,9 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
         await let_go.wait()
         await start(self, wishes)
 
-    monkeypatch.setattr(watching, "STREAM_STALL_TIMEOUT_S", 0.3)
     bench.settings = replace(bench.settings, lease_s=3)  # an idle stream saves twice a second
     bench.declare({})
-    watcher = bench.watcher()
+    watcher = bench.watcher(patience_s=0.3)
 
     async def named() -> bool:
         return bool(watcher.overdue_streams())
@@ -53,11 +51,10 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
     assert await well()  # one that is not read any more owes nothing
 
 
-async def test_a_quiet_stream_gets_on(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "STREAM_STALL_TIMEOUT_S", 0.3)
+async def test_a_quiet_stream_gets_on(bench: StreamBench) -> None:
     bench.settings = replace(bench.settings, lease_s=3)
     bench.declare({})
-    watcher = bench.watcher()
+    watcher = bench.watcher(patience_s=0.3)
     late: list[str] = []
 
     async with bench.watching(watcher=watcher):
@@ -80,7 +77,7 @@ async def test_each_look_at_the_triggers_counts_as_a_step(bench: StreamBench) ->
     async def looked() -> bool:
         return not steps.check()
 
-    running = asyncio.create_task(bench.watcher().run(stop, watch_step=partial(steps.watch, "look")))
+    running = asyncio.create_task(bench.watcher(patience_s=0.3).run(stop, watch_step=partial(steps.watch, "look")))
     await wait_until(looked, "a look")
     stop.set()
     await running

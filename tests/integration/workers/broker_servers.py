@@ -16,6 +16,7 @@ from ops.embedded.binaries import find_redis
 from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
 from ops.processes.child_process import kill_child_group, start_child
 from tests.integration.stage import wait_until
+from tests.server_logs import WatchedServer
 
 MASTER = "mymaster"
 
@@ -87,6 +88,9 @@ class RedisProcess:
         file = folder / f"{self.port}.conf"
         file.write_text("\n".join([f"port {self.port}", f"bind {LOOPBACK}", f"dir {folder}", *configuration, ""]))
         self._argv = [str(find_redis().path), str(file), *flags, *(["--sentinel"] if sentinel else [])]
+        self._watched = WatchedServer(
+            "Sentinel" if sentinel else "Redis", self._log, lambda: self.process.returncode if self.process else None
+        )
 
     async def start(self) -> None:
         self.process = await start_child(self._argv, death_signal="KILL", output=self._log)

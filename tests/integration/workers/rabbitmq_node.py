@@ -13,6 +13,7 @@ from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
 from ops.processes.child_process import kill_child_group, start_child, stop_child
 from tests.integration.stage import wait_until
 from tests.integration.workers.broker_servers import Certificates
+from tests.server_logs import WatchedServer
 
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 LASTING = "lasting"  # a queue that is made when the node starts
@@ -36,6 +37,9 @@ class RabbitMQ:
         self._epmd_port = find_free_port()
         self._epmd: Process | None = None
         self.process: Process | None = None
+        self._watched = WatchedServer(
+            "RabbitMQ", folder / "server.log", lambda: self.process.returncode if self.process else None
+        )
         folder.mkdir(parents=True)
         (folder / "plugins").write_text("[].")
         lines = [

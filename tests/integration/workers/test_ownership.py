@@ -42,10 +42,10 @@ async def claim_run(store: RunStore, owner: str = "first") -> Claim:
     return claim
 
 
-async def take_over(store: RunStore, claim: Claim) -> Claim:
+async def take_over(store: RunStore, claim: Claim, *, by: str = "second") -> Claim:
     """What the reconciler and the next worker do after the lease ran out."""
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"state": "queued", "lease.until": None}})
-    newer = await MongoRunRepository(store, owner="second", lease_s=30).claim(claim.run_id)
+    newer = await MongoRunRepository(store, owner=by, lease_s=30).claim(claim.run_id)
     assert newer is not None
     return newer
 
@@ -119,9 +119,11 @@ async def test_each_claim_gets_a_higher_token(store: RunStore) -> None:
     assert second.token > first.token
 
 
-async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore) -> None:
+@pytest.mark.parametrize("newer", ["second", "first"], ids=["another owner", "the same owner again"])
+async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore, newer: str) -> None:
+    """It is the token that counts: a worker may lose a run and claim it again."""
     stale = await claim_run(store)
-    await take_over(store, stale)
+    await take_over(store, stale, by=newer)
     ownership = MongoRunRepository(store, owner="first", lease_s=30)
 
     for write in (
@@ -177,6 +179,18 @@ async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
     run = await store.find(claim.run_id)
     assert run is not None
     assert (run["turn"], run["next_agent"]) == (1, "Reader")
+
+
+async def test_a_committed_turn_forgives_the_worker_losses_before_it(store: RunStore) -> None:
+    """Or a long run that gets on would be parked after five of them, whatever lies in between."""
+    claim = await claim_run(store)
+    await store.runs.update_one({"_id": claim.run_id}, {"$set": {"worker_losses": 4, "losses_alone": 2}})
+
+    await MongoRunRepository(store, owner="first", lease_s=30).commit_turn(claim, number=1, turn=TURN, checkpoint={})
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert (run["worker_losses"], run["losses_alone"]) == (0, 0)
 
 
 async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore) -> None:

@@ -10,7 +10,6 @@ import yaml
 
 from ops.processes.role_processes import ROLES
 from ops.processes.supervisor import EXTRA_WORKER_GRACE_S
-from tests.promtool import promtool
 from workers.settings import Settings, load_settings, unknown_variables
 
 COMPOSE = Path(__file__).parents[3] / "ops" / "compose"
@@ -146,13 +145,6 @@ def test_redis_forgets_nothing_and_mongodb_is_a_replica_set() -> None:
     assert redis[redis.index("--appendonly") + 1] == "yes"
     assert mongodb["command"][:2] == ["--replSet", "rs0"]
     assert "isWritablePrimary" in mongodb["healthcheck"]["test"][-1]
-
-
-@pytest.mark.parametrize("name", ["prometheus.yml", "host.yml"])
-def test_prometheus_takes_its_configuration(name: str) -> None:
-    status, said = promtool("check", "config", "--syntax-only", COMPOSE / "prometheus" / name)
-
-    assert status == 0, said
 
 
 def test_prometheus_finds_every_role_where_it_answers() -> None:

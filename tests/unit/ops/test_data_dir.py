@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from ops.embedded import data_dir
 from ops.embedded.data_dir import open_data_dir
 from ops.embedded.embedded_error import EmbeddedError
 
@@ -111,16 +110,13 @@ async def test_servers_that_a_killed_owner_left_are_waited_for(tmp_path: Path) -
     release(holder)
 
 
-async def test_servers_that_never_end_are_not_waited_for_forever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(data_dir, "_LOCK_TIMEOUT_S", 0.05)
+async def test_servers_that_never_end_are_not_waited_for_forever(tmp_path: Path) -> None:
     gone = hold_lock(tmp_path)
     release(gone)
     holder = hold_lock(tmp_path, owner=str(gone.pid))
 
     with pytest.raises(EmbeddedError, match=f"in use by servers that process {gone.pid} left"):
-        async with open_data_dir(tmp_path):
+        async with open_data_dir(tmp_path, leftover_wait_s=0.05):
             pass
     release(holder)
 

@@ -1,9 +1,6 @@
 """Commands that are imported when they are used: known by the words of the real ones, without their weight."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 
 import click
 import pytest
@@ -48,17 +45,3 @@ def test_a_deferred_command_has_the_arguments_and_suggestions_of_the_real() -> N
     )
     assert "Invalid value for '--limit'" in run(cli, ["runs", "list", "--limit", "0"]).stderr
     assert "Did you mean" in run(cli, ["valdate"]).stderr
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["triggers", "--help"], ["runs", "--help"], ["--version"]])
-def test_describing_commands_imports_only_the_command_library(arguments: list[str]) -> None:
-    code = f"""
-import sys
-from ops.cli.main import cli
-cli.main({arguments!r}, standalone_mode=False)
-print(sorted({{"pydantic", "pymongo", "yaml", "rich", "asyncio", "celery"}} & sys.modules.keys()))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert done.stdout.startswith(("Usage", f"unattended {version('unattended')}"))

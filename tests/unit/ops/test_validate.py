@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -350,18 +348,6 @@ def test_packages_list_and_show_agree_with_validate(tmp_path: Path) -> None:
         assert result.exit_code == (1 if name == "Broken" else 0)
     blocked = unattended("packages", "show", "Blocked", UNATTENDED_PACKAGES=str(tmp_path)).stdout
     assert blocked.endswith("\nnot started in this state; running processes keep the last good version\n")
-
-
-def test_a_command_is_not_interrupted_by_the_log(tmp_path: Path) -> None:
-    """In a process of its own: pytest sets up a log, commands have none."""
-    package(tmp_path, "Broken", tools="- [")
-    command = [sys.executable, "-m", "unattended", "packages", "list"]
-    environ = {**os.environ, "UNATTENDED_PACKAGES": str(tmp_path)}
-
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("name\tverdict\tstarted")
 
 
 REQUIRING = {"workflow_name": "P", "initial_agent": "A", "requires": {"env": ["SLACK_URL"]}}

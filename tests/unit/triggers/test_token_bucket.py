@@ -52,7 +52,7 @@ def test_names_have_buckets_of_their_own_and_the_oldest_is_forgotten() -> None:
     assert not buckets.try_acquire("c", per_s=1, burst=1).is_allowed
 
 
-@settings(without_deadline, max_examples=50)
+@settings(without_deadline)
 @given(pauses=st.lists(st.floats(0, 5), max_size=60), rate=st.floats(0.1, 10), burst=st.integers(1, 20))
 def test_never_more_than_the_burst_and_what_the_rate_gave_meanwhile(
     pauses: list[float], rate: float, burst: int

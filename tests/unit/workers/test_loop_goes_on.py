@@ -40,7 +40,8 @@ async def interrupt() -> None:
 @pytest.mark.parametrize(
     ("how", "error"),
     [
-        (lambda: asyncio.wait_for(exit_process(), 1), SystemExit),
+        # A task of its own: from Python 3.12 on `wait_for` makes none.
+        (lambda: asyncio.wait_for(asyncio.create_task(exit_process()), 1), SystemExit),
         (lambda: asyncio.gather(exit_process(), asyncio.sleep(0)), SystemExit),
         (lambda: asyncio.create_task(interrupt()), KeyboardInterrupt),
     ],
@@ -57,6 +58,17 @@ def test_a_tool_gets_what_its_own_tasks_raise_and_the_loop_goes_on(
 
     assert isinstance(raised.value.error, error)
     assert "loop_goes_on" in caplog.messages
+    assert submit(asyncio.sleep(0, "on")) == "on"
+
+
+def test_what_a_tool_awaits_within_a_time_ends_that_tool_alone(submit: Submit) -> None:
+    async def tool() -> None:
+        await asyncio.wait_for(exit_process(), 1)
+
+    with pytest.raises(PackageCodeError, match="away") as raised:
+        submit(invoke(tool, keywords={}, threads=ToolThreads(1)))
+
+    assert isinstance(raised.value.error, SystemExit)
     assert submit(asyncio.sleep(0, "on")) == "on"
 
 

@@ -1,17 +1,23 @@
-"""Losses of workers, as a run's history says them."""
+"""When a run whose workers die is parked."""
+
+from typing import Any
 
 import pytest
 
-from workers.store.losses import losses_in_words
+from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, target_of
+from workers.store.run import RunState
 
 
 @pytest.mark.parametrize(
-    ("losses", "alone", "words"),
+    ("losses", "alone", "asked", "state"),
     [
-        (1, 0, "1 worker lost"),
-        (2, 0, "2 workers lost"),
-        (6, 4, "6 workers lost, 4 of them while it ran alone"),
+        (1, 0, None, RunState.QUEUED),
+        (MAX_LOSSES_ALONE, MAX_LOSSES_ALONE - 1, None, RunState.QUEUED),
+        (MAX_LOSSES_ALONE, MAX_LOSSES_ALONE, None, RunState.PARKED),
+        (MAX_LOSSES - 1, 0, None, RunState.QUEUED),
+        (MAX_LOSSES, 0, None, RunState.PARKED),
+        (MAX_LOSSES, MAX_LOSSES_ALONE, {"by": "ada"}, RunState.CANCELLED),
     ],
 )
-def test_losses_are_written_in_words(losses: int, alone: int, words: str) -> None:
-    assert losses_in_words(losses, alone) == words
+def test_losses_alone_and_very_many_park_a_run(losses: int, alone: int, asked: Any, state: RunState) -> None:
+    assert target_of({"cancel_requested": asked}, losses, alone) is state

@@ -7,7 +7,7 @@ from typing import Any
 
 import bson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.store.storable import NotStorableError, _check, _quick_size, as_storable, check_storable
@@ -133,7 +133,6 @@ VALUES = st.recursive(
 
 
 @given(value=VALUES)
-@settings(max_examples=150, deadline=None)
 def test_what_is_quickly_found_fit_a_closer_look_finds_fit_too(value: Any) -> None:
     quick = _quick_size(value, MAX_DEPTH)
     if quick is not None:

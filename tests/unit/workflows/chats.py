@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
-
 from accounting.budgets.reservation_types import PlannedCall, Reserve, Settle, reserve_unlimited
 from accounting.usage import BegunCall, ModelCall, RunOwner
 from workers.local_run.local_lease import LocalLease, NeverStops
@@ -170,7 +168,7 @@ def build_chat(package: Package, answers: Mapping[str, Any] | Path, folder: Path
     # Beside the package, not in it: a package whose files change after it was read is not built.
     file = answers if isinstance(answers, Path) else folder.parent / f"{folder.name}-answers.yaml"
     if not isinstance(answers, Path):
-        file.write_text(yaml.safe_dump(dict(answers)), encoding="utf-8")
+        file.write_text(dumped(dict(answers)), encoding="utf-8")
     specs = {"default": ScriptModel(provider="script", file=file)}
     return build_package(package, ModelRegistry(specs, lambda reference: reference), THREADS)
 

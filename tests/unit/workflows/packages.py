@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tests.quick_yaml import dumped
 from workflows.package.findings import Finding
 from workflows.package.loader import load_package
 from workflows.package.normal_form.package_model import Package
@@ -24,7 +23,7 @@ def write_package(folder: Path, **files: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for stem, body in {"orchestrator": ORCHESTRATOR, "agents": AGENTS, **files}.items():
         if body is not None:
-            text = body if isinstance(body, str) else yaml.safe_dump(body, sort_keys=False)
+            text = body if isinstance(body, str) else dumped(body, sort_keys=False)
             (folder / f"{stem}.yaml").write_text(text, encoding="utf-8")
     return folder
 

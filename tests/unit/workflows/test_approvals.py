@@ -272,7 +272,7 @@ REPLIES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(replies=REPLIES, worded=REPLIES, standing=st.booleans(), data=st.data())
 def test_no_code_acts_on_what_was_not_shown_and_no_answer_serves_two_calls(
     tmp_path_factory: pytest.TempPathFactory, replies: list[Any], worded: list[Any], standing: bool, data: st.DataObject

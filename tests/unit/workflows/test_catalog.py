@@ -4,7 +4,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from workflows.package.normal_form.package_model import Package
 
 
 @pytest.fixture(autouse=True)
-def _look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_module, "CHECK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(catalog_module, "SETTLE_S", 0.0)
-    monkeypatch.setattr(catalog_module, "_is_young", lambda _: False)
+def _no_edit_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_module, "_is_young", lambda *_: False)
+
+
+def looking(directories: Sequence[Path], *, check_interval_s: float = 0.0, settle_s: float = 0.0) -> Catalog:
+    return Catalog(directories, check_interval_s=check_interval_s, settle_s=settle_s)
 
 
 edits: Iterator[int] = iter(range(1, 10_000))
@@ -46,7 +48,7 @@ def turns(package: Package) -> int:
 @pytest.mark.design("D4-107")
 def test_an_edit_is_used_by_the_next_caller_and_the_old_version_is_kept(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     before = find_package(catalog)
 
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
@@ -64,7 +66,7 @@ def test_an_edit_in_a_relative_or_linked_directory_is_picked_up(
     folder = write_package(tmp_path / "real" / "P")
     (tmp_path / "link").symlink_to("real")
     monkeypatch.chdir(tmp_path)
-    catalogs = [Catalog([Path("real")]), Catalog([Path("link")]), Catalog([Path("real/P")])]
+    catalogs = [looking([Path("real")]), looking([Path("link")]), looking([Path("real/P")])]
     assert [turns(find_package(catalog)) for catalog in catalogs] == [50] * 3
 
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
@@ -75,7 +77,7 @@ def test_an_edit_in_a_relative_or_linked_directory_is_picked_up(
 
 def test_an_edit_of_a_tool_is_a_new_version(tmp_path: Path) -> None:
     tool = write_tool(write_package(tmp_path / "P"), "greet.py", TOOL)
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     before = find_package(catalog)
 
     tool.write_text(TOOL + "# longer\n")
@@ -89,7 +91,7 @@ def test_a_broken_edit_keeps_the_last_good_version_and_is_reported_once(
     tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = write_package(tmp_path / "P")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     before = find_package(catalog)
 
     edit(folder, orchestrator=broken)
@@ -102,7 +104,7 @@ def test_a_broken_edit_keeps_the_last_good_version_and_is_reported_once(
 
 def test_a_mended_edit_is_used_and_no_longer_reported(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     edit(folder, orchestrator="- [")
     assert catalog.refusals
 
@@ -117,7 +119,7 @@ def test_a_package_does_not_vanish_when_one_of_its_files_is_none(tmp_path: Path,
     folder = write_package(tmp_path / "P", agents=None)
     agents = folder / "agents.yaml"
     agents.mkdir() if kind == "directory" else os.mkfifo(agents)
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
 
     assert list_package_folders([tmp_path]) == [folder]
     assert [(each.code, each.file) for each in catalog.refusals[str(folder)]] == [("unreadable", "agents.yaml")]
@@ -141,7 +143,7 @@ def test_an_unreadable_folder_is_refused_once_and_used_when_readable(
             raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     with monkeypatch.context() as patched:
         patched.setattr("workflows.package.files.package_tree.os.scandir", denied)
         found = [(each.file, each.message) for each in catalog.refusals[str(folder)]]
@@ -155,7 +157,7 @@ def test_an_unreadable_folder_is_refused_once_and_used_when_readable(
 
 def test_a_file_that_becomes_readable_is_an_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_package(tmp_path / "P")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
 
     def denied(self: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(self))
@@ -176,7 +178,7 @@ def test_of_two_packages_with_one_name_the_first_is_used(tmp_path: Path) -> None
     write_package(tmp_path / "A")
     second = write_package(tmp_path / "B")
 
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
 
     assert find_package(catalog).folder == tmp_path / "A"
     assert [each.code for each in catalog.refusals[str(second)]] == ["name_taken"]
@@ -184,7 +186,7 @@ def test_of_two_packages_with_one_name_the_first_is_used(tmp_path: Path) -> None
 
 def test_a_freed_name_goes_to_the_package_that_wanted_it(tmp_path: Path) -> None:
     first, second = write_package(tmp_path / "A"), write_package(tmp_path / "B")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     assert find_package(catalog).folder == first
 
     edit(first, orchestrator={**ORCHESTRATOR, "workflow_name": "Other"})
@@ -197,7 +199,7 @@ def test_a_freed_name_goes_to_the_package_that_wanted_it(tmp_path: Path) -> None
 def test_a_waiting_name_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_package(tmp_path / "A")
     write_package(tmp_path / "B")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
 
     for _ in range(3):
         catalog.packages()
@@ -208,7 +210,7 @@ def test_a_waiting_name_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptu
 
 def test_a_removed_package_is_gone_but_its_runs_can_finish(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     version = find_package(catalog).version
 
     shutil.rmtree(folder)
@@ -220,7 +222,7 @@ def test_a_removed_package_is_gone_but_its_runs_can_finish(tmp_path: Path) -> No
 
 @pytest.mark.design("D4-93")
 def test_a_new_package_appears(tmp_path: Path) -> None:
-    catalog = Catalog([tmp_path / "later"])
+    catalog = looking([tmp_path / "later"])
     assert catalog.packages() == {}
 
     write_package(tmp_path / "later" / "P")
@@ -230,7 +232,7 @@ def test_a_new_package_appears(tmp_path: Path) -> None:
 
 def test_threads_that_ask_a_cold_catalog_at_once_all_see_the_packages(tmp_path: Path) -> None:
     write_package(tmp_path / "P")
-    catalog, barrier, seen = Catalog([tmp_path]), threading.Barrier(8), []
+    catalog, barrier, seen = looking([tmp_path]), threading.Barrier(8), []
 
     def ask() -> None:
         barrier.wait()
@@ -247,11 +249,10 @@ def test_threads_that_ask_a_cold_catalog_at_once_all_see_the_packages(tmp_path: 
 
 
 def test_a_directory_is_not_looked_at_more_than_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_module, "CHECK_INTERVAL_S", 1.0)
     now = [100.0]
     monkeypatch.setattr("workflows.package.catalog.time.monotonic", lambda: now[0])
     folder = write_package(tmp_path / "P")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path], check_interval_s=1.0)
     catalog.packages()
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
 
@@ -292,7 +293,7 @@ HOOKS = {"hook_files": [{"filename": "hooks/greet.py", "content": "def greet(): 
 def test_a_readable_package_with_unsupported_needs_is_not_offered(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P", hooks=HOOKS)
 
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
 
     assert catalog.packages() == {}
     assert [(each.level, each.is_blocking) for each in catalog.refusals[str(folder)]] == [("warning", True)]
@@ -302,7 +303,7 @@ def test_a_readable_package_with_unsupported_needs_is_not_offered(tmp_path: Path
 def test_a_request_for_a_package_that_is_not_started_gets_the_reason(tmp_path: Path) -> None:
     broken = write_package(tmp_path / "B", orchestrator={"workflow_name": "Broken", "initial_agent": "C"})
     write_package(tmp_path / "P", orchestrator={"workflow_name": "Good", "initial_agent": "A"})
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
 
     assert catalog.explain_refusal("Broken") == (
         "Broken is not started: error: orchestrator.yaml: initial_agent: C is not an agent of this package;"
@@ -321,7 +322,7 @@ def test_a_package_with_a_part_missing_is_reported_not_skipped(tmp_path: Path) -
         (tmp_path / name / "tools.yaml").write_text("[]")
     (tmp_path / "_shared" / "agents.yaml").write_text("[]")
 
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
 
     codes = {folder: [each.code for each in found] for folder, found in catalog.refusals.items()}
     assert codes == {str(tmp_path / "Old"): ["unsupported_era"], str(folder): ["missing_file"]}
@@ -331,7 +332,7 @@ def test_an_edit_in_the_shared_folder_renews_every_package_beside_it(tmp_path: P
     shared = write_tool(tmp_path / "_shared", "greet.py", TOOL)
     write_package(tmp_path / "A", orchestrator={"workflow_name": "A", "initial_agent": "A"})
     write_package(tmp_path / "B", orchestrator={"workflow_name": "B", "initial_agent": "A"})
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     before = {name: each.version for name, each in catalog.packages().items()}
 
     shared.write_text(TOOL + "# longer")
@@ -343,7 +344,7 @@ def test_an_edit_in_the_shared_folder_renews_every_package_beside_it(tmp_path: P
 
 def test_a_run_in_progress_keeps_its_version_through_package_edits(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     held = [find_package(catalog)]
 
     for number in range(1, 4):
@@ -359,7 +360,7 @@ class FakeFileClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_young = False
-        monkeypatch.setattr(catalog_module, "_is_young", lambda _: self.is_young)
+        monkeypatch.setattr(catalog_module, "_is_young", lambda *_: self.is_young)
 
 
 def test_an_edit_that_is_half_written_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +368,7 @@ def test_an_edit_that_is_half_written_is_never_used(tmp_path: Path, monkeypatch:
     variables = {"definitions": {"v": {"source": {"type": "state"}}}}
     folder = write_package(tmp_path / "P", context_variables=variables)
     clock = FakeFileClock(monkeypatch)
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     before = find_package(catalog)
 
     os.truncate(folder / "context_variables.yaml", 0)
@@ -384,7 +385,7 @@ def test_a_folder_that_is_written_constantly_is_read_every_second_look(
 ) -> None:
     folder = write_package(tmp_path / "P")
     clock = FakeFileClock(monkeypatch)
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     assert turns(find_package(catalog)) == 50
     clock.is_young = True
 
@@ -399,7 +400,7 @@ def test_a_folder_that_is_written_constantly_is_read_every_second_look(
 def test_a_caller_that_cannot_wait_sees_a_recent_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_package(tmp_path / "P")
     clock = FakeFileClock(monkeypatch)
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     before = find_package(catalog)
     clock.is_young = True
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
@@ -425,13 +426,11 @@ def test_a_file_is_young_for_half_a_second(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_young_edit_is_looked_at_again_before_the_next_regular_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_module, "CHECK_INTERVAL_S", 1.0)
-    monkeypatch.setattr(catalog_module, "SETTLE_S", 0.5)
     now = [100.0]
     monkeypatch.setattr("workflows.package.catalog.time.monotonic", lambda: now[0])
     clock = FakeFileClock(monkeypatch)
     folder = write_package(tmp_path / "P")
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path], check_interval_s=1.0, settle_s=0.5)
     catalog.packages()
     edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
     clock.is_young = True
@@ -445,7 +444,7 @@ def test_a_young_edit_is_looked_at_again_before_the_next_regular_look(
 
 def test_threads_see_whole_packages_while_files_change(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P", orchestrator={**ORCHESTRATOR, "max_turns": 7, "initial_message": "7"})
-    catalog = Catalog([tmp_path])
+    catalog = looking([tmp_path])
     find_package(catalog)
     odd: list[object] = []
     done = threading.Event()

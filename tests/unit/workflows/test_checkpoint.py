@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat, never
@@ -169,7 +169,6 @@ def comparable(recorder: ChatRecorder) -> list[Any]:
 
 
 @pytest.mark.design("D1-10", "D4-90")
-@settings(max_examples=12)
 @given(st.fixed_dictionaries({"A": scripts, "B": scripts}))
 async def test_a_chat_that_stops_after_every_turn_goes_on_as_if_it_had_not(script: dict[str, Any]) -> None:
     made = package()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.workflows.normal_form import (
@@ -292,7 +292,6 @@ graphs = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(graphs)
 def test_random_graphs_are_judged_as_by_trying_every_way(graph: tuple[str, list[tuple[str, str, str | None]]]) -> None:
     pattern, given_rules = graph

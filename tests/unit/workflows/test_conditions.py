@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.context.expressions.routing_conditions import MAX_LENGTH, ConditionError, compile_condition
@@ -156,7 +156,6 @@ expressions = st.recursive(st.one_of(comparisons, terms), grow_expression, max_l
 
 
 @pytest.mark.design("D1-65")
-@settings(max_examples=120)
 @given(expressions, contexts)
 def test_a_condition_means_what_the_grammar_defines(expression: Expression, context: dict[str, Any]) -> None:
     condition = compile_condition(expression.text)

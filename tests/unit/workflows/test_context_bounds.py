@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from workflows.context.values.size_limits import (
+    MAX_LEVELS,
     MAX_VALUE_BYTES,
     TooLargeError,
     check_context_size,
@@ -49,6 +50,17 @@ def circular() -> Any:
 def test_what_is_too_large_is_never_written_out(value: Any) -> None:
     with pytest.raises(TooLargeError):
         to_json_text(value)
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}], ids=["lists", "mappings"])
+def test_nesting_is_bounded_alike_on_every_python(wrap: Any) -> None:
+    value: Any = 1
+    for _ in range(MAX_LEVELS):
+        value = wrap(value)
+
+    assert to_json_text(value)
+    with pytest.raises(TooLargeError, match="the value is nested too deeply"):
+        to_json_text(wrap(value))
 
 
 def test_a_value_is_a_plain_copy() -> None:

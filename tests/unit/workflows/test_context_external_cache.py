@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from workflows.context.external import value_cache as external_cache
 from workflows.context.external.value_cache import ValueCache
 from workflows.context.reads.missing_values import NoValueError
 
@@ -98,10 +97,9 @@ async def test_a_cancelled_caller_takes_nothing_from_the_others() -> None:
     assert await second == "1"
 
 
-async def test_the_least_recently_used_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_cache, "MAX_ENTRIES", 2)
+async def test_the_least_recently_used_goes_first() -> None:
     service = FakeService()
-    cache = ValueCache(FakeClock())
+    cache = ValueCache(FakeClock(), max_entries=2)
     for key in ("a", "b", "a", "c"):
         await cache.get(key, service, ttl_s=10)
 
@@ -109,11 +107,10 @@ async def test_the_least_recently_used_goes_first(monkeypatch: pytest.MonkeyPatc
     assert await cache.get("b", service, ttl_s=10) == "4"
 
 
-async def test_all_values_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_cache, "MAX_BYTES", 100)
+async def test_all_values_together_are_bounded() -> None:
     service = FakeService()
     service.text = "x" * 60
-    cache = ValueCache(FakeClock())
+    cache = ValueCache(FakeClock(), max_bytes=100)
     for key in ("a", "b"):
         await cache.get(key, service, ttl_s=10)
 

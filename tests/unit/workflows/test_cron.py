@@ -5,10 +5,9 @@ from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import by_length
 from tests.unit.workflows.cron_oracle import CHANGES, at
 from workflows.package.cron.fire_times import check_cron, iter_fires_after, next_fire
 
@@ -87,7 +86,6 @@ def test_a_daily_job_fires_once_on_each_day_of_a_year(zone: str, hour: int) -> N
     hour=st.integers(0, 365 * 48),
     milliseconds=st.integers(0, 3_600_000),
 )
-@settings(max_examples=by_length(short=50, long=1000), deadline=None)
 def test_the_sequence_is_the_same_from_wherever_it_is_taken_up(
     cron: str, zone: str, hour: int, milliseconds: int
 ) -> None:

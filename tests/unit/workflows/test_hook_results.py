@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.chat.history.messages import to_history
@@ -111,7 +111,6 @@ any_message = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(any_message, max_size=8))
 def test_whatever_a_hook_leaves_calls_and_results_belong_together(messages: list[Any]) -> None:
     fit = check_messages(messages)

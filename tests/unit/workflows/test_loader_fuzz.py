@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ops.presenters.printable_text import inspection_json, print_verdict
-from tests.chaos.lengths import by_length
 from tests.unit.workflows.dialects import DIALECTS, TOOL_FILES
 from workflows.package.files.yaml_reader import read_yaml
 from workflows.package.loader import inspect_package
@@ -20,7 +19,6 @@ from workflows.package.loader import inspect_package
 COUNTED = {"agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"}
 FIELDS = {"level": str, "code": str, "file": str, "path": str, "message": str}
 quick = settings(
-    max_examples=by_length(short=30, long=300),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -157,7 +155,6 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(plain, st.booleans())
 def test_yaml_is_read_as_the_reference_reads_it(data: Any, flow: bool) -> None:
     text = yaml.safe_dump(data, default_flow_style=flow)

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.quick_yaml import dumped
 from tests.unit.workflows.packages import (
     ORCHESTRATOR,
     TOOL,
@@ -315,16 +316,14 @@ def mutations(draw: st.DrawFn) -> dict[str, Any]:
     return files
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(mutations())
 def test_a_mutated_package_is_loaded_or_refused_in_our_own_words(tmp_path: Path, files: dict[str, Any]) -> None:
     folder = write_package(tmp_path / "P", orchestrator=None, agents=None)
     for path in folder.glob("*.yaml"):
         path.unlink()
     for stem, body in files.items():
-        (folder / f"{stem}.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+        (folder / f"{stem}.yaml").write_text(dumped(body), encoding="utf-8")
 
     try:
         package = load_package(folder)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given as generated
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings, Level
@@ -249,7 +248,6 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @generated(st.fixed_dictionaries({"agents": junk}) | junk)
 def test_anything_is_read_or_found(body: Any) -> None:
     agents, findings = read(body)

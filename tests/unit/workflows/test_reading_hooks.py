@@ -254,7 +254,7 @@ junk = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(junk)
 def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path, body: Any) -> None:
     read(tmp_path, {"hooks": body, "hook_files": body, "prompt_middleware": [body]})

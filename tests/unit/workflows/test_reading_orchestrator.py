@@ -4,7 +4,6 @@ from typing import Any, get_args
 
 import pytest
 from hypothesis import given as generated
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
@@ -263,7 +262,6 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
 @generated(
     st.dictionaries(st.sampled_from(FIELDS) | st.integers() | st.booleans() | st.none(), junk, max_size=5) | junk
 )

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given as generated
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from workflows.context.expressions.routing_conditions import compile_condition
@@ -534,7 +533,6 @@ junk = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
 @generated(st.fixed_dictionaries({"handoff_rules": st.lists(junk, max_size=3)}) | junk, st.booleans())
 def test_anything_is_read_or_found(body: Any, network: bool) -> None:
     rules, findings = read(body, "ag2_network" if network else "DefaultPattern")

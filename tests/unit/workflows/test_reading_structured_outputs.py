@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
@@ -390,7 +390,6 @@ def wrap_kind(inner: st.SearchStrategy[OutputType]) -> st.SearchStrategy[OutputT
     )
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.dictionaries(
         names.filter(lambda name: name != "Other"), st.recursive(leaves, wrap_kind, max_leaves=10), max_size=3
@@ -413,7 +412,6 @@ junk = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
 @given(junk, junk, junk)
 def test_anything_in_the_file_is_a_finding_and_never_an_exception(body: Any, fields: Any, registry: Any) -> None:
     read(body)

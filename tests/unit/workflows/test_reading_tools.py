@@ -338,7 +338,7 @@ junk = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(junk, junk)
 def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path, tools: Any, lifecycle: Any) -> None:
     read(tmp_path, {"tools": tools, "lifecycle_tools": lifecycle, "backend_tools": tools})

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given as generated
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
@@ -375,7 +374,6 @@ junk = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
 @generated(st.lists(junk, max_size=3) | junk)
 def test_anything_is_read_or_found(entries: Any) -> None:
     specs, findings = read(entries)

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, get_args
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
@@ -60,7 +60,6 @@ answers = st.fixed_dictionaries({name: st.lists(entries, max_size=4) for name in
 choices = st.lists(st.sampled_from([*NAMES, "terminate", "nobody"]), max_size=4)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(get_args(Pattern)), st.lists(rules, max_size=7), answers, choices, st.booleans())
 def test_a_chat_goes_on_as_if_it_had_not_stopped(
     pattern: Pattern, table: list[Rule], said: dict[str, list[Any]], chosen: list[str], human: bool

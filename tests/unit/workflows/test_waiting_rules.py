@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.workflows.chats import Chat, build_chat
@@ -360,7 +360,6 @@ texts = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(get_args(Pattern)), table, declared, texts)
 def test_no_rule_that_waits_for_ever_holds_in_any_chat(
     pattern: Pattern, written: list[Rule], transitions: dict[str, list[Transition]], said: dict[str, Any]

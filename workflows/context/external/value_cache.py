@@ -20,8 +20,12 @@ class _CachedValue:
 class ValueCache:
     """Keys begin with the app: one never sees what was fetched for another. Values are text, so that none is shared."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
+    ) -> None:
         self._clock = clock
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
         self._entries: OrderedDict[Hashable, _CachedValue] = OrderedDict()  # the least recently used first
         self._bytes = 0
         self._calls: dict[Hashable, asyncio.Task[str]] = {}
@@ -49,7 +53,7 @@ class ValueCache:
         self._forget(key)
         self._entries[key] = _CachedValue(text, self._clock())
         self._bytes += len(text)
-        while len(self._entries) > MAX_ENTRIES or self._bytes > MAX_BYTES:
+        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
             self._forget(next(iter(self._entries)))
         return text
 

@@ -6,6 +6,7 @@ from typing import Any
 
 MAX_VALUE_BYTES = 256 * 1024
 MAX_CONTEXT_BYTES = 2 * 1024 * 1024
+MAX_LEVELS = 200  # MongoDB takes 180. Python's own bound differs by version: from 3.12 on it is ten times as high.
 
 
 class TooLargeError(ValueError):
@@ -19,12 +20,17 @@ def to_plain_json(value: Any) -> Any:
 
 def to_json_text(value: Any, *, max_bytes: int = MAX_VALUE_BYTES) -> str:
     # Weighed first: a few shared lists can stand for more text than there is memory.
+    too_large = TooLargeError(f"the value is larger than {max_bytes // 1024} KB; name narrower fields")
+    if not is_smaller_than(max_bytes, value):
+        raise too_large
+    if not nests_at_most(MAX_LEVELS, value):
+        raise TooLargeError("the value is nested too deeply")
     try:
-        text = json.dumps(value, default=str) if is_smaller_than(max_bytes, value) else None
-    except RecursionError:
+        text = json.dumps(value, default=str)
+    except RecursionError:  # called from deep inside
         raise TooLargeError("the value is nested too deeply") from None
-    if text is None or len(text) > max_bytes:
-        raise TooLargeError(f"the value is larger than {max_bytes // 1024} KB; name narrower fields")
+    if len(text) > max_bytes:
+        raise too_large
     return text
 
 
@@ -44,6 +50,17 @@ def is_smaller_than(max_weight: int, value: Any) -> bool:
             left -= len(item)
             waiting.extend(item)
     return left >= 0
+
+
+def nests_at_most(levels: int, value: Any) -> bool:
+    """For a value whose weight is bounded: it is walked level by level."""
+    level = [value]
+    for _ in range(levels + 1):
+        nested = [item for item in level if isinstance(item, Mapping | list | tuple)]
+        if not nested:
+            return True
+        level = [inner for item in nested for inner in (item.values() if isinstance(item, Mapping) else item)]
+    return False
 
 
 def check_context_size(values: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ async def read(query: str, path: str = "/v1/runs") -> Paging:
     return await paging._paging_params(request, int(request.query_params.get("limit", "100")), cursor)
 
 
-@settings(without_deadline, max_examples=40)
+@settings(without_deadline)
 @given(st.lists(st.integers(-(2**53), 2**53) | st.text(max_size=40), min_size=1, max_size=3))
 async def test_a_cursor_holds_the_position_it_was_made_of(position: Position) -> None:
     cursor = make_cursor(await read("state=queued&limit=5"), position)
@@ -31,7 +31,7 @@ async def test_a_cursor_holds_the_position_it_was_made_of(position: Position) ->
     assert again.start_after(*(type(part) for part in position)) == position
 
 
-@settings(without_deadline, max_examples=60)
+@settings(without_deadline)
 @given(st.data())
 async def test_a_changed_cursor_is_none(data: st.DataObject) -> None:
     cursor = make_cursor(await read(""), [1_700_000_000_000, "run_1"])
@@ -45,7 +45,7 @@ async def test_a_changed_cursor_is_none(data: st.DataObject) -> None:
     assert told.value.status == 404
 
 
-@settings(without_deadline, max_examples=60)
+@settings(without_deadline)
 @given(st.text(max_size=100))
 async def test_any_text_is_answered_and_never_an_error_of_ours(text: str) -> None:
     request = Request({"type": "http", "path": "/v1/runs", "query_string": b"", "headers": [], "method": "GET"})
@@ -63,18 +63,19 @@ async def test_a_cursor_is_of_one_address_and_one_filter() -> None:
     assert (await read(f"limit=3&state=queued&cursor={cursor}")).start_after(str) == ["x"]
 
 
-async def test_a_page_ends_at_the_limit_and_leads_on_where_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_ends_at_the_limit_and_leads_on_where_there_is_more() -> None:
     async def entries(number: int, size: int = 1) -> AsyncIterator[Mapping[str, Any]]:
         for each in range(number):
             yield {"n": each, "text": "x" * size}
 
-    async def page(number: int, size: int = 1) -> tuple[int, bool]:
+    async def page(number: int, size: int = 1, **bounds: int) -> tuple[int, bool]:
         asked = await read("limit=3&state=queued")
-        answer = await page_response(asked, entries(number, size), lambda entry: [entry["n"]], lambda entry: entry)
+        answer = await page_response(
+            asked, entries(number, size), lambda entry: [entry["n"]], lambda entry: entry, **bounds
+        )
         assert ("link" in answer.headers) == (b'"next":null' not in bytes(answer.body))
         return bytes(answer.body).count(b'"n":'), "link" in answer.headers
 
     assert [await page(number) for number in (0, 2, 3, 4)] == [(0, False), (2, False), (3, False), (3, True)]
-    monkeypatch.setattr(paging, "MAX_PAGE_BYTES", 100)
-    assert await page(4, size=80) == (2, True)
-    assert await page(2, size=80) == (2, False)
+    assert await page(4, size=80, max_bytes=100) == (2, True)
+    assert await page(2, size=80, max_bytes=100) == (2, False)

@@ -10,7 +10,7 @@ import pytest
 from bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp, decode, encode
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from triggers.change_stream.plain_event import to_plain
@@ -69,7 +69,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(values)
 def test_whatever_a_document_holds_becomes_json_that_can_be_read_again(value: Any) -> None:
     seen = to_plain(decode(encode({"value": value}), LENIENT)["value"])

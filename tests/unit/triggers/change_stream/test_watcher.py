@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from triggers.change_stream import watcher
 from triggers.change_stream.stream_reader import StreamReader, Subscription
 from triggers.change_stream.watched_triggers import TriggerSnapshot, WatchedTriggers
-from triggers.change_stream.watcher import Watcher
+from triggers.change_stream.watcher import Pace, Watcher
 
 
 class FakeLooks:
@@ -44,18 +43,19 @@ def known_triggers(
     ("field", "event"), [("refused", "change_trigger_inactive"), ("in_vain", "chain_waits_in_vain")]
 )
 async def test_a_triggers_fault_is_logged_once_and_again_when_it_changes(
-    field: str, event: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    field: str, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watcher, "TRIGGER_CHECK_INTERVAL_S", 0.0)
     one: dict[str, Any] = {field: {"Orders/after": "Digest"}}
     other: dict[str, Any] = {field: {"Orders/after": "Report"}}
     looks = FakeLooks(
         known_triggers(**one), known_triggers(**one), known_triggers(**other), known_triggers(), known_triggers(**other)
     )
 
-    await Watcher(cast(WatchedTriggers, looks), subscriptions_for=nothing_to_read, stream_reader_for=no_keeper).run(
-        looks.stop
+    pace = Pace(look_every_s=0.0)
+    watcher = Watcher(
+        cast(WatchedTriggers, looks), subscriptions_for=nothing_to_read, stream_reader_for=no_keeper, pace=pace
     )
+    await watcher.run(looks.stop)
 
     said = [vars(record) for record in caplog.records if record.message == event]
     values = [each["workflow"] if field == "in_vain" else each["reason"] for each in said]

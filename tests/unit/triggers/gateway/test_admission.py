@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from triggers.gateway import connection_admission as limits
 from triggers.gateway.connection_admission import (
     SLOTS,
     ConnectionAdmission,
@@ -34,8 +33,8 @@ class FakeCaller:
         self._admission.connections -= 1
 
 
-def admission(*, connections: int = 1_000, hooks: int = 2) -> ConnectionAdmission:
-    return ConnectionAdmission(GatewayMetrics(), max_connections=connections, slots={**SLOTS, "hooks": hooks})
+def admission(*, connections: int = 1_000, hooks: int = 2, **bounds: int) -> ConnectionAdmission:
+    return ConnectionAdmission(GatewayMetrics(), max_connections=connections, slots={**SLOTS, "hooks": hooks}, **bounds)
 
 
 def callers(admission: ConnectionAdmission, waiting: Sequence[QueueName | None]) -> list[FakeCaller]:
@@ -80,9 +79,8 @@ def test_room_is_made_before_the_last_descriptor_is_taken() -> None:
     assert [bool(each.closed) for each in waiters] == [True] + [False] * 69
 
 
-def test_what_waits_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 1_000)
-    crowd = admission()
+def test_what_waits_holds_a_bounded_number_of_bytes() -> None:
+    crowd = admission(max_waiting_bytes=1_000)
     small = [FakeCaller(crowd, "v1", 10) for _ in range(20)]
     large = [FakeCaller(crowd, "hooks", 300) for _ in range(2)]
 
@@ -96,9 +94,8 @@ def test_what_waits_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPa
     assert not any(each.closed for each in small)
 
 
-def test_small_waiting_callers_do_not_help_large_ones_over_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 1_000)
-    crowd = admission()
+def test_small_waiting_callers_do_not_help_large_ones_over_the_bound() -> None:
+    crowd = admission(max_waiting_bytes=1_000)
     small = [FakeCaller(crowd, "head", 1) for _ in range(20)]
     large = [FakeCaller(crowd, "head", 400) for _ in range(3)]
 
@@ -144,9 +141,8 @@ def test_an_arrived_body_takes_the_place_of_the_oldest_still_arriving() -> None:
     assert admit(crowd, "hooks")[1] is not None
 
 
-def test_bodies_that_arrive_hold_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ARRIVING_BYTES_PER_SLOT", 1_000)
-    crowd = admission(hooks=3)
+def test_bodies_that_arrive_hold_a_bounded_number_of_bytes() -> None:
+    crowd = admission(hooks=3, arriving_bytes_per_place=1_000)
     first, first_place = admit(crowd, "hooks", 1_000)
     second, second_place = admit(crowd, "hooks", 1_000)
     assert first_place is not None

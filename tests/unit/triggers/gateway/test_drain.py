@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from triggers.gateway import middleware
-from triggers.gateway.middleware import DrainMiddleware
+from triggers.gateway.middleware import DRAIN_TIMEOUT_S, DrainMiddleware
 
 SCOPE: Scope = {"type": "http"}
 
@@ -31,7 +30,9 @@ def part(*, more_body: bool) -> Message:
     return {"type": "http.request", "body": b"x", "more_body": more_body}
 
 
-async def answer_and_drain(caller: ScriptedCaller, status: int, *, reads: int = 0) -> list[object]:
+async def answer_and_drain(
+    caller: ScriptedCaller, status: int, *, reads: int = 0, timeout_s: float = DRAIN_TIMEOUT_S
+) -> list[object]:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         del scope
         for _ in range(reads):
@@ -39,7 +40,7 @@ async def answer_and_drain(caller: ScriptedCaller, status: int, *, reads: int = 
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b"no"})
 
-    await DrainMiddleware(app)(SCOPE, caller.receive, caller.send)
+    await DrainMiddleware(app, timeout_s=timeout_s)(SCOPE, caller.receive, caller.send)
     return caller.seen
 
 
@@ -62,9 +63,8 @@ async def test_an_answer_is_sent_before_the_rest_is_dropped(
     assert await answer_and_drain(ScriptedCaller(messages), status, reads=reads) == seen
 
 
-async def test_a_caller_that_sends_without_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "DRAIN_TIMEOUT_S", 0.0)
-    assert (await answer_and_drain(EndlessCaller([part(more_body=True)]), 413))[-1] == END
+async def test_a_caller_that_sends_without_end_is_left() -> None:
+    assert (await answer_and_drain(EndlessCaller([part(more_body=True)]), 413, timeout_s=0.0))[-1] == END
 
 
 class EndlessCaller(ScriptedCaller):

@@ -8,7 +8,6 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from tests.trigger_packages import package_with_triggers
-from triggers.register import trigger_lookup as lookups
 from triggers.register.trigger_lookup import TriggerLookup
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
@@ -194,9 +193,8 @@ async def test_while_the_store_is_away_packages_and_last_known_states_serve() ->
     assert lookup.find_last_known(FormSpec, app_id="acme", workflow="Digest", name="paid") is None
 
 
-async def test_guesses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "MAX_CACHED", 100)
-    lookup = TriggerLookup(package_with_triggers, FakeTriggerStore())
+async def test_guesses_do_not_fill_the_memory() -> None:
+    lookup = TriggerLookup(package_with_triggers, FakeTriggerStore(), most_remembered=100)
 
     for number in range(150):
         await find_trigger(lookup, f"app{number}")

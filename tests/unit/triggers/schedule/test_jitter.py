@@ -3,10 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import by_length
 from triggers.schedule.tick_plan import next_nominal
 from triggers.schedule.ticks import jittered_start
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
@@ -24,7 +23,6 @@ def spec_of(jitter_s: float, **clock: Any) -> ScheduleSpec:
     app_id=st.text(max_size=12),
     number=st.integers(0, 1000),
 )
-@settings(max_examples=by_length(short=40, long=800), deadline=None)
 def test_a_start_is_within_the_jitter_and_before_the_next_nominal_time(
     clock: dict[str, Any], jitter_s: float, app_id: str, number: int
 ) -> None:

@@ -6,10 +6,9 @@ from itertools import takewhile
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import by_length
 from triggers.schedule.tick_plan import MAX_COUNTED, MAX_FIRED_AT_ONCE, TickPlan, nominal_times, plan_tick
 from workflows.package.trigger_specs.schedule_spec import Misfire, ScheduleSpec
 
@@ -64,7 +63,6 @@ def oracle(spec: ScheduleSpec, due: datetime, now: datetime) -> tuple[list[datet
 
 @pytest.mark.design("D4-86")
 @given(spec=specs, start_s=st.integers(0, 7200), outage_s=st.integers(0, 9000), milliseconds=st.integers(0, 999))
-@settings(max_examples=by_length(short=50, long=1000), deadline=None)
 def test_a_plan_equals_the_oracle(spec: ScheduleSpec, start_s: int, outage_s: int, milliseconds: int) -> None:
     due = next(nominal_times(spec, after=START + timedelta(seconds=start_s)), None)
     assume(due is not None)
@@ -81,7 +79,6 @@ def test_a_plan_equals_the_oracle(spec: ScheduleSpec, start_s: int, outage_s: in
 
 
 @given(spec=specs, pauses=st.lists(st.integers(1, 4000), max_size=12))
-@settings(max_examples=by_length(short=30, long=1000), deadline=None)
 def test_over_a_simulated_day_each_nominal_time_fires_or_is_missed_once(spec: ScheduleSpec, pauses: list[int]) -> None:
     due = first = next(nominal_times(spec, after=START), None)
     assume(first is not None)
@@ -110,7 +107,6 @@ def test_over_a_simulated_day_each_nominal_time_fires_or_is_missed_once(spec: Sc
 
 
 @given(clock=clocks, offset_ms=st.integers(0, 6 * 3600 * 1000))
-@settings(max_examples=by_length(short=40, long=1000), deadline=None)
 def test_nominal_times_do_not_depend_on_caller_or_time(clock: dict[str, Any], offset_ms: int) -> None:
     spec = spec_of(**clock)
     asked = START + timedelta(milliseconds=offset_ms)

@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.lengths import by_length
 from tests.unit.workflows.cron_oracle import CHANGES, MINUTE, at, crons, oracle
 from triggers.schedule.tick_plan import MAX_COUNTED, next_nominal, plan_tick
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
@@ -62,7 +61,6 @@ def actual_decisions(spec: ScheduleSpec, check_times: list[datetime]) -> Decisio
 
 
 @given(data=st.data(), change=st.sampled_from(CHANGES), cron=crons)
-@settings(max_examples=by_length(short=30, long=1000), deadline=None)
 def test_fired_and_missed_times_follow_the_policy(data: st.DataObject, change: tuple[str, str], cron: str) -> None:
     policy = data.draw(st.sampled_from(["skip", "latest", "all"]), label="policy")
     misfire: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -56,7 +56,7 @@ class SilentWakeups:
 
 
 RUNNERS: list[asyncio.Runner] = []
-FEWER = settings(without_deadline, max_examples=40)
+FEWER = without_deadline
 
 
 @pytest.fixture(scope="module", autouse=True)

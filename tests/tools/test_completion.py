@@ -36,7 +36,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def complete(find: FindNames, begun: str = "") -> list[str]:
+def offered(find: FindNames, begun: str = "") -> list[str]:
     return [each.value for each in complete_with(find)(ANYTHING, ANYTHING, begun)]
 
 
@@ -85,11 +85,11 @@ def test_names_of_workflows_and_triggers_come_from_the_packages(
     (package / "triggers.yaml").write_text(f"triggers:\n{entries}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
-    assert complete(completion.find_workflows) == ["Morning"]
-    assert complete(completion.find_workflows, "Da") == []
-    assert complete(completion.find_triggers) == ["Morning/daily", "Morning/hook"]
-    assert complete(completion.find_triggers, "da") == ["daily"]
-    assert complete(completion.find_trigger_names) == ["daily", "schedule", "hook", "webhook"]
+    assert offered(completion.find_workflows) == ["Morning"]
+    assert offered(completion.find_workflows, "Da") == []
+    assert offered(completion.find_triggers) == ["Morning/daily", "Morning/hook"]
+    assert offered(completion.find_triggers, "da") == ["daily"]
+    assert offered(completion.find_trigger_names) == ["daily", "schedule", "hook", "webhook"]
 
 
 def test_what_takes_longer_than_patience_completes_what_was_found_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_what_takes_longer_than_patience_completes_what_was_found_by_then(monkey
         yield "too-late", ""
 
     began = time.monotonic()
-    found = complete(slow)
+    found = offered(slow)
 
     assert found == ["at-once"]
     assert time.monotonic() - began < 5
@@ -112,7 +112,7 @@ def test_a_name_that_a_shell_would_act_on_is_not_offered(name: str) -> None:
     def of_somebody_else(_begun: str) -> Iterator[Candidate]:
         yield from ((name, ""), (f"acme{name}", ""), ("Größe-1/a.b@c:d%20", ""))
 
-    assert complete(of_somebody_else) == ["Größe-1/a.b@c:d%20"]
+    assert offered(of_somebody_else) == ["Größe-1/a.b@c:d%20"]
 
 
 def test_what_fails_completes_what_was_found_by_then() -> None:
@@ -120,7 +120,7 @@ def test_what_fails_completes_what_was_found_by_then() -> None:
         yield "found", ""
         raise OSError("away")
 
-    assert complete(broken) == ["found"]
+    assert offered(broken) == ["found"]
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_completion_is_silent_about_what_is_wrong(wrong: dict[str, str]) -> None
 def test_completing_names_imports_no_library_that_it_does_not_need() -> None:
     code = """
 import sys
-from ops.cli import completion as completing
-completing.TIMEOUT_S = 30
-leave = completing.exit_if_completed
+from ops.cli import completing
+completing.PATIENCE_S = 30
+leave = completing.leave_if_completed
 def tell():
     print("imported", sorted({"ag2", "openai", "celery", "rich", "fastapi", "asyncio"} & sys.modules.keys()))
     leave()
-completing.exit_if_completed = tell
+completing.leave_if_completed = tell
 from ops.cli.main import run
 run()
 """

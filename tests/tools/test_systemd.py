@@ -17,7 +17,7 @@ from tests.programs import require_program
 from tests.promtool import promtool
 from workers.settings import Settings, load_settings, unknown_variables
 
-UNITS = Path(__file__).parents[3] / "ops" / "systemd"
+UNITS = Path(__file__).parents[2] / "ops" / "systemd"
 COMMON = UNITS / "unattended-.service.d" / "roles.conf"
 PROGRAM = "/opt/unattended/.venv/bin/unattended"
 INSTANCES = ("1", "9")
@@ -89,7 +89,7 @@ def test_each_starts_its_role_and_the_target_all_of_them() -> None:
     assert set(read(UNITS / "unattended.target")["Unit"]["Wants"].split()) == set(NAMES)
 
 
-def test_stopping_a_role_waits_longer_than_its_grace() -> None:
+def test_whoever_stops_a_role_waits_longer_than_its_grace() -> None:
     assert int(unit_of("worker")["TimeoutStopSec"]) == settings_of("worker").grace_s + EXTRA_WORKER_GRACE_S
     assert int(unit_of("gateway")["TimeoutStopSec"]) > 10  # as long as it lets open requests end
 

@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.parametrize("url", ["mongodb://h:99999/", "mongodb://h:x/", "mongodb://", "http://h/"])
-def test_an_invalid_mongodb_address_is_reported_in_one_line(url: str) -> None:
+def test_an_address_of_mongodb_that_is_none_is_said_in_one_line(url: str) -> None:
     command = [sys.executable, "-c", "from ops.cli.main import run; run()", "runs", "list"]
     environment = {**os.environ, "UNATTENDED_MONGODB_URL": url}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs import require_program
-from tests.unit.ops.helm.chart import SETS, Rendered, render_chart
+from tests.tools.helm.chart import SETS, Rendered, rendered
 
 SOURCE = Path(__file__).with_name("render.go")
 LIBRARIES = Path("/usr/share/gocode")  # where Debian puts them
@@ -43,4 +43,4 @@ def _build(compiler: str, program: Path) -> None:
 @pytest.fixture(scope="session")
 def render(renderer: Path) -> Callable[[str], Rendered]:
     """One of the sets, by its name."""
-    return cache(lambda name: render_chart(renderer, SETS[name]))
+    return cache(lambda name: rendered(renderer, SETS[name]))

@@ -12,9 +12,9 @@ import yaml
 from jsonschema import Draft7Validator
 
 from tests.promtool import promtool
+from tests.tools.helm.chart import CHART, MINIMAL, ROLES, ROOT, Rendered, rendered
+from tests.tools.helm.test_values import SCHEMA, given
 from tests.unit.docs.test_docs import Block, blocks, read
-from tests.unit.ops.helm.chart import CHART, MINIMAL, ROLES, ROOT, Rendered, render_chart
-from tests.unit.ops.helm.test_values import SCHEMA, full_values
 
 PAGE = ROOT / "docs" / "kubernetes.md"
 OWN = yaml.safe_load(read(CHART / "values.yaml"))
@@ -60,9 +60,9 @@ def test_values_in_the_text_are_values_of_the_chart() -> None:
 
 @pytest.mark.parametrize("values", VALUES, ids="-".join)
 def test_values_of_the_page_are_rendered(renderer: Path, values: dict[str, Any]) -> None:
-    assert [each.message for each in Draft7Validator(SCHEMA).iter_errors(full_values(values))] == []
+    assert [each.message for each in Draft7Validator(SCHEMA).iter_errors(given(values))] == []
 
-    assert render_chart(renderer, {**MINIMAL, **values}).of_kind("Deployment")
+    assert rendered(renderer, {**MINIMAL, **values}).of_kind("Deployment")
 
 
 def test_commands_name_what_the_chart_makes(render: Callable[[str], Rendered]) -> None:
@@ -98,8 +98,8 @@ def test_the_first_installation_sets_values_that_the_chart_takes(renderer: Path)
             top, key = path.split(".")
             values.setdefault(top, {})[key] = int(text) if text.isdigit() else text
 
-    assert [each.message for each in Draft7Validator(SCHEMA).iter_errors(full_values(values))] == []
-    assert render_chart(renderer, values).container("worker")["image"].endswith("/unattended:1")
+    assert [each.message for each in Draft7Validator(SCHEMA).iter_errors(given(values))] == []
+    assert rendered(renderer, values).container("worker")["image"].endswith("/unattended:1")
 
 
 def test_prometheus_takes_the_configuration_and_finds_the_roles(
@@ -131,7 +131,7 @@ def test_an_image_with_packages_puts_them_where_ours_looks() -> None:
     assert re.findall(r"^EXPOSE (.+)$", own, re.MULTILINE) == ["8400 9400 9401"]
 
 
-def test_every_role_has_a_readiness_probe() -> None:
+def test_every_role_says_when_it_is_ready() -> None:
     [table] = re.findall(r"^\| role \| ready \|\n(?:\|.*\n)*", read(PAGE), re.MULTILINE)
 
     assert re.findall(r"^\| (\w+) \|", table, re.MULTILINE)[1:] == list(ROLES)

@@ -14,8 +14,8 @@ import yaml
 from ops.cli.main import cli
 from ops.processes.supervisor import EXTRA_WORKER_GRACE_S, GRACE_S
 from tests.promtool import promtool
+from tests.tools.helm.chart import CHART, EVERYTHING, MINIMAL, ROLES, ROOT, SETS, Rendered, pod_of, rendered
 from tests.unit.docs.test_docs import blocks, resolve_command
-from tests.unit.ops.helm.chart import CHART, EVERYTHING, MINIMAL, ROLES, ROOT, SETS, Rendered, pod_of, render_chart
 from workers.settings import Settings, load_settings, unknown_variables
 
 Render = Callable[[str], Rendered]
@@ -87,7 +87,7 @@ def test_kubernetes_waits_longer_than_a_role_needs_to_stop(render: Render, name:
 
 @pytest.mark.parametrize("limit", ["2560Mi", "1Gi", "4G", "900M", "100000Mi"])
 def test_a_worker_sees_its_own_memory_limit_before_the_kernel_does(renderer: Path, limit: str) -> None:
-    shown = render_chart(renderer, {**MINIMAL, "worker": {"resources": {"limits": {"memory": limit}}}})
+    shown = rendered(renderer, {**MINIMAL, "worker": {"resources": {"limits": {"memory": limit}}}})
     number, unit = re.findall(r"\d+|[A-Za-z]+", limit)
     limit_mib = int(number) * UNITS[unit] / MIB
 
@@ -104,7 +104,7 @@ def test_without_a_word_a_worker_has_the_products_own_numbers(render: Render) ->
     )
 
 
-def test_the_scaler_asks_for_what_the_runbook_names(render: Render, tmp_path: Path) -> None:
+def test_the_scaler_asks_for_what_the_runbook_says(render: Render, tmp_path: Path) -> None:
     shown = render("everything")
     [scaled] = shown.of_kind("ScaledObject")
     [trigger] = scaled["spec"]["triggers"]
@@ -121,7 +121,7 @@ def test_the_scaler_asks_for_what_the_runbook_names(render: Render, tmp_path: Pa
     assert status == 0, said
 
 
-def with_public_url(text: str) -> str:
+def moved(text: str) -> str:
     return text.replace("http://127.0.0.1:8400", "https://flows.example")
 
 
@@ -132,7 +132,7 @@ def test_rules_are_the_shipped_ones_and_lead_to_the_public_address(render: Rende
 
     assert len(shown) == len(shipped) > 0
     assert [each["spec"] for each in shown] == [
-        yaml.safe_load(with_public_url(path.read_text(encoding="utf-8"))) for path in shipped
+        yaml.safe_load(moved(path.read_text(encoding="utf-8"))) for path in shipped
     ]
     assert {each["metadata"]["labels"]["release"] for each in shown} == {"prometheus"}
     links = {rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule}
@@ -155,13 +155,13 @@ def test_dashboards_are_the_shipped_ones_and_lead_to_the_public_address(render: 
     assert set(shown) == set(shipped), "each of ops/dashboards needs a link in ops/helm/unattended/files/dashboards"
     assert len(shown) == len(marked) > 0
     assert {name: json.loads(text) for name, text in shown.items()} == {
-        name: json.loads(with_public_url(text)) for name, text in shipped.items()
+        name: json.loads(moved(text)) for name, text in shipped.items()
     }
     assert {each["metadata"]["annotations"]["grafana_folder"] for each in marked} == {"Unattended"}
     assert all(len(text) < 1_000_000 for text in shown.values())  # a ConfigMap holds no more
 
 
-def test_the_models_file_is_taken_from_the_values(render: Render) -> None:
+def test_the_models_file_is_what_the_values_say(render: Render) -> None:
     shown = render("everything")
     [models] = [each for each in shown.of_kind("ConfigMap") if "models.yaml" in each["data"]]
     [volume] = [each for each in pod_of(shown.of_role("Deployment", "worker"))["volumes"] if each["name"] == "models"]
@@ -171,7 +171,7 @@ def test_the_models_file_is_taken_from_the_values(render: Render) -> None:
     assert settings_of(shown, "worker").models == Path("/etc/unattended/models/models.yaml")
 
 
-def test_the_operators_file_is_taken_from_the_values(render: Render) -> None:
+def test_the_operators_file_is_what_the_values_say(render: Render) -> None:
     shown = render("everything")
     [file] = [each for each in shown.of_kind("ConfigMap") if "unattended.yaml" in each["data"]]
     volumes = pod_of(shown.of_role("Deployment", "worker"))["volumes"]

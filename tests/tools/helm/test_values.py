@@ -11,38 +11,38 @@ import yaml
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
-from tests.unit.ops.helm.chart import CHART, MINIMAL, ROLES, SETS, RefusedError, Rendered, Values, render_chart
+from tests.tools.helm.chart import CHART, MINIMAL, ROLES, SETS, RefusedError, Rendered, Values, rendered
 from workers.settings import setting_fields, variable_name
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft7Validator(SCHEMA)
 
 
-def merge_values(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """As Helm does it: objects key by key, null takes a key away."""
     merged = dict(base)
-    for key, value in changes.items():
+    for key, value in given.items():
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = merge_values(merged[key], value)
+            merged[key] = over(merged[key], value)
         else:
             merged[key] = value
     return merged
 
 
-def full_values(values: Values) -> dict[str, Any]:
+def given(values: Values) -> dict[str, Any]:
     own = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    return merge_values(merge_values(own, MINIMAL), values)
+    return over(over(own, MINIMAL), values)
 
 
-def schema_messages(values: Values) -> list[str]:
+def said(values: Values) -> list[str]:
     """What Helm would say: the place and the words of each error."""
     return [f"{'.'.join(map(str, each.path))}: {each.message}" for each in errors(values)]
 
 
 def errors(values: Values) -> Iterator[ValidationError]:
-    yield from VALIDATOR.iter_errors(full_values(values))
+    yield from VALIDATOR.iter_errors(given(values))
 
 
 def test_the_schema_is_one() -> None:
@@ -54,7 +54,7 @@ def test_the_schema_takes_what_is_rendered(name: str, render: Callable[[str], Re
     values = render(name).values
 
     assert [str(each.message) for each in VALIDATOR.iter_errors(values)] == []
-    assert values == full_values(SETS[name])
+    assert values == given(SETS[name])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_schema_takes_what_is_rendered(name: str, render: Callable[[str], Re
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_value_that_is_not_meant_is_named(values: Values, words: str) -> None:
-    assert any(words in each for each in schema_messages(values)), schema_messages(values)
+    assert any(words in each for each in said(values)), said(values)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_a_value_that_is_not_meant_is_named(values: Values, words: str) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_values_that_contradict_each_other_are_refused(renderer: Path, values: Values, words: str) -> None:
-    assert schema_messages(values) == []
+    assert said(values) == []
 
     with pytest.raises(RefusedError, match=words):
-        render_chart(renderer, {**MINIMAL, **values})
+        rendered(renderer, {**MINIMAL, **values})
 
 
-def test_all_missing_values_are_reported_at_once(renderer: Path) -> None:
+def test_all_that_is_missing_is_said_at_once(renderer: Path) -> None:
     with pytest.raises(RefusedError, match=r"(?s)\nmongodb\.secretName is empty: .*\nredis\.secretName is empty: "):
-        render_chart(renderer, {})
+        rendered(renderer, {})
 
 
 def test_a_copy_that_lost_its_links_is_refused(renderer: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_copy_that_lost_its_links_is_refused(renderer: Path, tmp_path: Path) -
     values = {**MINIMAL, "monitoring": {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}}
 
     with pytest.raises(RefusedError, match=r"monitoring\.alerts .*\nmonitoring\.dashboards .*helm package"):
-        render_chart(renderer, values, chart=copied)
+        rendered(renderer, values, chart=copied)
 
 
 def test_every_value_of_the_schema_has_its_default_in_the_values_file() -> None:

@@ -14,9 +14,9 @@ import pytest
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 COUNTS = """
-from ops.cli.progress import show_progress
+from ops.cli.progress import progress
 for number in (5, 100, None):
-    with show_progress("working", number) as told:
+    with progress("working", number) as told:
         told(50, 1200) if number is None else told(number // 2)
         print(number)
 """
@@ -24,15 +24,15 @@ VERDICT = """
 from pathlib import Path
 from types import SimpleNamespace
 from ops.presenters.printable_text import print_verdict
-from workflows.package.readers.entry_counts import EntryCounts
+from workflows.package.readers.entry_counts import Counts
 from workflows.package.findings import Finding
-found = SimpleNamespace(name="P", verdict="refused", obstacles=(), counts=EntryCounts(), folder=Path("."),
+found = SimpleNamespace(name="P", verdict="refused", obstacles=(), counts=Counts(), folder=Path("."),
                         findings=(Finding("error", "c", "agents.yaml", "", "is missing"),))
 print_verdict(found, Path("P"))
 """
 
 
-def run_on_terminal(code: str, **variables: str) -> tuple[str, str]:
+def on_terminal(code: str, **variables: str) -> tuple[str, str]:
     """Standard output and standard error, each a terminal of its own."""
     pairs = [pty.openpty() for _ in range(2)]
     for _, theirs in pairs:
@@ -59,7 +59,7 @@ def run_on_terminal(code: str, **variables: str) -> tuple[str, str]:
     return said[0], said[1]
 
 
-def run_piped(code: str, **variables: str) -> tuple[str, str]:
+def piped(code: str, **variables: str) -> tuple[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=environment() | variables,
@@ -76,8 +76,8 @@ def environment(**variables: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ours} | {"LANG": "C.UTF-8"} | variables
 
 
-def test_progress_is_shown_on_a_terminal_of_errors_and_erased_at_the_end() -> None:
-    out, err = run_on_terminal(COUNTS)
+def test_progress_is_told_on_a_terminal_of_errors_and_is_gone_at_the_end() -> None:
+    out, err = on_terminal(COUNTS)
 
     assert out.split() == ["5", "100", "None"]  # what is written meanwhile goes where it is meant to go
     seen = ESCAPE.sub("", err)
@@ -89,8 +89,8 @@ def test_progress_is_shown_on_a_terminal_of_errors_and_erased_at_the_end() -> No
 
 
 @pytest.mark.parametrize("how", ["piped", "dumb"])
-def test_progress_is_shown_nowhere_else(how: str) -> None:
-    out, err = run_piped(COUNTS, FORCE_COLOR="1") if how == "piped" else run_on_terminal(COUNTS, TERM="dumb")
+def test_progress_is_told_nowhere_else(how: str) -> None:
+    out, err = piped(COUNTS, FORCE_COLOR="1") if how == "piped" else on_terminal(COUNTS, TERM="dumb")
 
     assert (out.split(), err) == (["5", "100", "None"], "")
 
@@ -107,10 +107,10 @@ def test_progress_is_shown_nowhere_else(how: str) -> None:
     ],
     ids=str,
 )
-def test_colours_appear_on_request_and_never_carry_meaning_alone(
+def test_colours_are_where_they_are_wanted_and_never_say_anything_alone(
     terminal: bool, variables: dict[str, str], coloured: bool
 ) -> None:
-    out, err = (run_on_terminal if terminal else run_piped)(VERDICT, **variables)
+    out, err = (on_terminal if terminal else piped)(VERDICT, **variables)
 
     assert bool(COLOUR.search(out)) is coloured
     assert "P: refused (P)" in COLOUR.sub("", out)

@@ -8,7 +8,7 @@ import kubernetes_validate  # type: ignore[import-untyped]  # it brings no types
 import pytest
 from jsonschema import Draft7Validator
 
-from tests.unit.ops.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, Values, pod_of, render_chart
+from tests.tools.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, Values, pod_of, rendered
 
 Render = Callable[[str], Rendered]
 OLDEST = "1.29"  # Chart.yaml says so
@@ -28,7 +28,7 @@ def pods(shown: Rendered) -> Iterator[tuple[str, Document, Document]]:
         yield role, deployment["spec"]["template"]["metadata"]["labels"], pod_of(deployment)
 
 
-def select_pods(shown: Rendered, selector: Document) -> list[str]:
+def selected(shown: Rendered, selector: Document) -> list[str]:
     return [role for role, labels, _ in pods(shown) if matches(selector, labels)]
 
 
@@ -54,14 +54,14 @@ def test_everything_has_a_name_of_its_own_in_the_namespace(render: Render, name:
 
 
 def test_a_long_name_of_a_release_still_fits(renderer: Path) -> None:
-    shown = render_chart(renderer, EVERYTHING, release="x" * 53)
+    shown = rendered(renderer, EVERYTHING, release="x" * 53)
 
     assert max(len(each["metadata"]["name"]) for each in shown.of_kind("Service")) <= 63
     assert {label for each in shown.documents for label in each["metadata"].get("labels", {}).values()}
     assert all(len(label) <= 63 for each in shown.documents for label in each["metadata"].get("labels", {}).values())
 
 
-def test_minimal_values_render_the_roles_and_nothing_of_an_operator(render: Render) -> None:
+def test_minimal_values_render_the_roles_and_nothing_that_needs_an_operator(render: Render) -> None:
     kinds = {each["kind"] for each in render("minimal").documents}
 
     assert kinds == {"Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "NetworkPolicy", "Pod"}
@@ -78,7 +78,7 @@ def test_selectors_mean_the_pods_of_one_role(render: Render, name: str) -> None:
         selectors += [each["labelSelector"] for each in spread]
         if shown.values["networkPolicy"]["enabled"]:
             selectors.append(shown.of_role("NetworkPolicy", role)["spec"]["podSelector"])
-        assert [select_pods(shown, each) for each in selectors] == [[role]] * len(selectors)
+        assert [selected(shown, each) for each in selectors] == [[role]] * len(selectors)
 
 
 def test_services_and_the_monitor_reach_ports_that_are_open(render: Render) -> None:
@@ -88,9 +88,9 @@ def test_services_and_the_monitor_reach_ports_that_are_open(render: Render) -> N
     [ingress] = shown.of_kind("Ingress")
     [doctor] = shown.of_kind("Pod")
 
-    assert select_pods(shown, gateway["spec"]["selector"]) == ["gateway"]
-    assert select_pods(shown, metrics["spec"]["selector"]) == list(ROLES)
-    assert select_pods(shown, monitor["spec"]["selector"]) == list(ROLES)
+    assert selected(shown, gateway["spec"]["selector"]) == ["gateway"]
+    assert selected(shown, metrics["spec"]["selector"]) == list(ROLES)
+    assert selected(shown, monitor["spec"]["selector"]) == list(ROLES)
     assert not matches(metrics["spec"]["selector"], doctor["metadata"]["labels"])
     open_ports = {each["name"] for role in ROLES for each in shown.container(role)["ports"]}
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
@@ -115,7 +115,7 @@ def test_a_target_of_prometheus_is_named_by_job_and_role(render: Render) -> None
     assert [labels["app.kubernetes.io/component"] for _, labels, _ in pods(render("everything"))] == list(ROLES)
 
 
-def test_a_role_may_connect_only_to_what_it_needs(render: Render) -> None:
+def test_a_role_talks_to_what_it_needs_and_to_nobody_else(render: Render) -> None:
     shown = render("minimal")
     reached = {}
     for role in ROLES:
@@ -149,9 +149,9 @@ def test_peers_and_further_rules_are_those_of_the_values(render: Render) -> None
     assert "169.254.0.0/16" in https[0]["ipBlock"]["except"]
 
 
-def test_allowed_callers_come_from_the_values(renderer: Path) -> None:
+def test_who_may_call_is_said_by_the_values(renderer: Path) -> None:
     peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
-    shown = render_chart(renderer, {**MINIMAL, "networkPolicy": {"gatewayFrom": [peer], "prometheusFrom": []}})
+    shown = rendered(renderer, {**MINIMAL, "networkPolicy": {"gatewayFrom": [peer], "prometheusFrom": []}})
 
     assert shown.of_role("NetworkPolicy", "gateway")["spec"]["ingress"][0]["from"] == [peer]
     assert shown.of_role("NetworkPolicy", "worker")["spec"]["ingress"] == []
@@ -178,7 +178,7 @@ def test_pods_are_restricted(render: Render, name: str) -> None:
         assert "/tmp" in {each["mountPath"] for each in container["volumeMounts"]}  # noqa: S108 -- the pod's own
 
 
-def test_secrets_and_files_go_to_the_roles_that_need_them(render: Render) -> None:
+def test_secrets_and_files_go_to_those_who_need_them(render: Render) -> None:
     shown = render("everything")
 
     def holders(word: str) -> list[str]:
@@ -196,7 +196,7 @@ def test_secrets_and_files_go_to_the_roles_that_need_them(render: Render) -> Non
     assert holders("UNATTENDED_MONGODB_URL") == list(ROLES)
 
 
-def test_pod_values_of_a_role_precede_those_of_all_roles(render: Render) -> None:
+def test_what_a_role_says_of_its_pods_goes_before_what_is_said_of_all(render: Render) -> None:
     shown = render("everything")
     worker, exporter = (shown.of_role("Deployment", role)["spec"]["template"] for role in ("worker", "exporter"))
 
@@ -218,7 +218,7 @@ def test_another_mounted_file_starts_workers_anew(renderer: Path, render: Render
     def annotations(shown: Rendered) -> Document:
         return dict(shown.of_role("Deployment", "worker")["spec"]["template"]["metadata"]["annotations"])
 
-    other = render_chart(renderer, {**EVERYTHING, **changed})
+    other = rendered(renderer, {**EVERYTHING, **changed})
 
     assert annotations(other) != annotations(render("everything"))
 

@@ -10,7 +10,7 @@ from typing import Any
 Document = dict[str, Any]
 Values = Mapping[str, Any]
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 CHART = ROOT / "ops" / "helm" / "unattended"
 ROLES = ("gateway", "scheduler", "watcher", "worker", "exporter")
 # All that the chart cannot know.
@@ -95,7 +95,7 @@ def pod_of(deployment: Document) -> Document:
     return dict(deployment["spec"]["template"]["spec"])
 
 
-def render_chart(
+def rendered(
     renderer: Path, values: Values, *, release: str = "unattended", namespace: str = "flows", chart: Path = CHART
 ) -> Rendered:
     asked = {"chart": str(chart), "release": release, "namespace": namespace, "values": values}

@@ -17,7 +17,7 @@ from tests.programs import require_program
 from tests.promtool import promtool
 from tests.unit.docs.test_docs import read, slug
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "ops" / "alerts").glob("*.yaml"))
 TESTS = Path(__file__).parent / "alert_rules"
 RUNBOOK = ROOT / "ops" / "runbook.md"
@@ -37,12 +37,12 @@ def cases(path: Path) -> Document:
     written: Document = yaml.safe_load(read(TESTS / path.name))
     for case in (case for test in written["tests"] for case in test["alert_rule_test"]):
         case["exp_alerts"] = [
-            fill_expected(each, said[case["alertname"], each["exp_labels"]["severity"]]) for each in case["exp_alerts"]
+            filled(each, said[case["alertname"], each["exp_labels"]["severity"]]) for each in case["exp_alerts"]
         ]
     return {"rule_files": [str(path)], "evaluation_interval": "1m", **written}
 
 
-def fill_expected(expected: Document, always: Document) -> Document:
+def filled(expected: Document, always: Document) -> Document:
     labels = expected["exp_labels"]
     return {"exp_labels": labels, "exp_annotations": {**always, "summary": expected["summary"]}}
 
@@ -121,7 +121,7 @@ def test_alertmanager_names_alerts_that_exist() -> None:
     assert named <= {alert["alert"] for path in RULES for alert in alerts(path)}
 
 
-def test_a_role_that_is_down_is_alerted_before_its_effects() -> None:
+def test_a_role_that_is_down_is_told_before_what_that_causes() -> None:
     """Or somebody is woken twice: what is silenced has to come later."""
     lasting = {alert["alert"]: int(alert.get("for", "0m")[:-1]) for path in RULES for alert in alerts(path)}
     silenced = {"UnattendedNoWorker", "UnattendedNobodyReconciles", "UnattendedExporterStale"}
