@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from accounting.budgets.reservation_types import PlannedCall, Reserve, Settle, reserve_unlimited
 from accounting.usage import BegunCall, ModelCall, RunOwner
+from tests.quick_yaml import dumped
 from workers.local_run.local_lease import LocalLease, NeverStops
 from workers.steps.execution import RunExecution
 from workers.steps.run_chat import new_chat
