@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ops.presenters.printable_text import inspection_json, print_verdict
 from tests.chaos.lengths import by_length
-from tests.unit.workflows.dialects import DIALECTS, TOOL_FILES
+from tests.unit.workflows.package.dialects import DIALECTS, TOOL_FILES
 from workflows.package.files.yaml_reader import read_yaml
 from workflows.package.loader import inspect_package
 

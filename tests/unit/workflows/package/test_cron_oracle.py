@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.chaos.lengths import by_length
-from tests.unit.workflows.cron_oracle import CHANGES, MINUTE, at, crons, oracle
+from tests.unit.workflows.package.cron_oracle import CHANGES, MINUTE, at, crons, oracle
 from workflows.package.cron.fire_times import iter_fires_after
 
 SECOND = timedelta(seconds=1)

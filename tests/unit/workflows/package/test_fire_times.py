@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.chaos.lengths import by_length
-from tests.unit.workflows.cron_oracle import CHANGES, at
+from tests.unit.workflows.package.cron_oracle import CHANGES, at
 from workflows.package.cron.fire_times import check_cron, iter_fires_after, next_fire
 
 NEW_YORK = "America/New_York"

@@ -19,8 +19,8 @@ from tests.unit.workflows.normal_form import (
     tool,
     variables,
 )
+from tests.unit.workflows.package.test_state_checks import WatchedTrigger
 from tests.unit.workflows.packages import write_tool
-from tests.unit.workflows.test_checks_states import WatchedTrigger
 from workflows.context.observers.agent_text import AgentTextTrigger
 from workflows.context.observers.user_text import UserTextTrigger
 from workflows.context.state.state_transitions import Transition
