@@ -66,6 +66,10 @@ class Findings:
             Finding("warning", code, file, path, f"{message}; runs of it are not started", is_blocking=True)
         )
 
+    def has_errors_in(self, *files: str) -> bool:
+        """Whether a file has an error. Its unread parts would look missing to other checks."""
+        return any(finding.level == "error" and finding.file in files for finding in self._all)
+
     def suggest_name(self, name: str, known: Iterable[str]) -> str | None:
         """The known name that an author may have meant."""
         if self._suggestions_left == 0 or len(name) > _MAX_NAME_CHARACTERS:

@@ -1,6 +1,6 @@
 """Checks of automatic tools: whether every tool has somebody who calls it, and every automatic one an answer."""
 
-from workflows.package.checks.finding_places import agent_place, agents_file, tools_file
+from workflows.package.checks.file_places import agent_place, agents_file, tools_file
 from workflows.package.findings import Findings
 from workflows.package.normal_form.automatic_tools import can_offer_tools, is_automatic
 from workflows.package.normal_form.package_model import Agent, Package, Tool

@@ -1,12 +1,7 @@
 """Checks of names: exposures of what does not exist, and an explanation that nobody can give."""
 
-from workflows.package.checks.finding_places import (
-    agents_file,
-    exposure_place,
-    known_names,
-    orchestrator_file,
-    variables_file,
-)
+from workflows.package.checks.file_places import agents_file, exposure_place, orchestrator_file, variables_file
+from workflows.package.checks.known_names import known_names
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import MANAGER, Package
 

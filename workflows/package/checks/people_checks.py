@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from workflows.context.state.state_transitions import StateTrigger, Transition, Unset, captured_group
 from workflows.context.values.value_types import value_key
-from workflows.package.checks.finding_places import (
+from workflows.package.checks.file_places import (
     orchestrator_file,
     routing_file,
     rule_place,

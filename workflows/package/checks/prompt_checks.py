@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from workflows.context.expressions.prompt_templates import split_fenced
-from workflows.package.checks.finding_places import agent_place, agents_file, known_names, orchestrator_file
+from workflows.package.checks.file_places import agent_place, agents_file, orchestrator_file
+from workflows.package.checks.known_names import known_names
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import ALL_AGENTS, Agent, Package
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
-from workflows.package.checks.finding_places import join_names, triggers_file
+from workflows.package.checks.file_places import triggers_file
+from workflows.package.checks.finding_texts import join_names
 from workflows.package.findings import Finding, Findings
 from workflows.package.normal_form.package_model import Hook, LifecycleTool, Package, Tool
 from workflows.package.readers.code.parsed_code import read_code

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from workflows.package.files.package_files import METADATA_FIELDS
 from workflows.package.normal_form.package_model import DEFAULT_MODEL, TERMINATE, USER, Agent
 from workflows.package.readers.agent_prompts import read_prompt
 from workflows.package.readers.field_aliases import normalize_speaker, used_field_name
@@ -19,7 +20,6 @@ _CAPABILITIES = (
     "pending_turn_replay",
     "role",
 )
-_METADATA_FIELDS = ("schema_version", "version", "description")
 _MAX_LENGTH = 64  # what model APIs take as the name of a speaker; so are the characters
 _FORBIDDEN_CHARACTERS = frozenset('<>|\\/.$"')  # the dot and the dollar are for MongoDB, whose keys agents become
 
@@ -67,7 +67,7 @@ def _iter_entries(section: Section) -> Iterator[Section]:
     else:
         section.error("wrong_type", "agents", "must be a list or a mapping of agents")
     if "agents" in section.body:
-        section.get("agents", *_METADATA_FIELDS)
+        section.skip_metadata("agents")
         section.report_unread()
 
 
@@ -79,7 +79,7 @@ def _iter_named_entries(section: Section, body: Mapping[Any, Any], *, prefix: st
             written = {field: value for field, value in (entry or {}).items() if value is not None}
             named = written if "name" in written or "agent_name" in written else {"name": key, **written}
             yield section.child(named, f"{prefix}{key}")
-        elif not (prefix == "" and key in _METADATA_FIELDS):  # a sibling of the agents where `agents` is not written
+        elif not (prefix == "" and key in METADATA_FIELDS):  # a sibling of the agents where `agents` is not written
             section.error("wrong_type", f"{prefix}{key}", "must be a mapping, as an agent is; or leave it out")
 
 

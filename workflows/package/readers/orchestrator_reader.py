@@ -27,7 +27,7 @@ ENVIRONMENT_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_ENVIRONMENT_NAME_
 
 def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
     """`triggers` inside this file is read by the reader of triggers."""
-    section.get("triggers", "metadata", "version", "description")
+    section.skip_metadata("triggers", "metadata")
     section.text("schema_version")
     section.flag("entry_point")
     _report_not_executed(section)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from workflows.package.files.package_files import METADATA_FIELDS
 from workflows.package.findings import Findings
 
 MAX_NUMBER = 1e9  # of any limit; also keeps infinity and NaN out of clocks
@@ -55,6 +56,10 @@ class Section:
         """The first of these names (aliases) that is present and not null."""
         self._read_fields.update(names)
         return next((self.body[name] for name in names if self.body.get(name) is not None), None)
+
+    def skip_metadata(self, *names: str) -> None:
+        """Marks the fields that describe the file itself, and the given ones, as read without effect."""
+        self.get(*METADATA_FIELDS, *names)
 
     def text(self, *names: str) -> str | None:
         value: str | None = self._get_typed(names, str, "text")

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from workflows.models_file import models_file_schema as models_file
-from workflows.operator_file import operator_file_schema as operator_file
+from workflows.models_file import models_file_schema
+from workflows.operator_file import operator_file_schema
 from workflows.package.schemas.agents_schema import agents_schema
 from workflows.package.schemas.context_variables_schema import context_variables_schema
 from workflows.package.schemas.orchestrator_schema import orchestrator_schema
@@ -78,8 +78,8 @@ _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "triggers": triggers_schema,
     "task_batches": task_batches_schema,
     "ui_config": ui_config_schema,
-    "models": models_file,
-    "unattended": operator_file,
+    "models": models_file_schema,
+    "unattended": operator_file_schema,
 }
 SCHEMA_NAMES = tuple(_SCHEMAS)
 

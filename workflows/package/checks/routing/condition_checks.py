@@ -7,8 +7,9 @@ from functools import lru_cache
 from workflows.context.expressions.prompt_templates import find_dollar_names
 from workflows.context.expressions.routing_conditions import Condition, ConditionError, compile_condition, name_prefixes
 from workflows.context.reads.supplied_values import BASE_FLAGS
-from workflows.package.checks.finding_places import known_names, routing_file, rule_place
+from workflows.package.checks.file_places import routing_file, rule_place
 from workflows.package.checks.graph import reverse_graph
+from workflows.package.checks.known_names import known_names
 from workflows.package.findings import Findings
 from workflows.package.normal_form.judged_rules import find_mentioned_names
 from workflows.package.normal_form.package_model import USER, Package, Rule, Variable

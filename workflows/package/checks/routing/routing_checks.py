@@ -3,15 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workflows.package.checks.finding_places import (
-    agent_place,
-    agents_file,
-    has_errors_in,
-    join_names,
-    orchestrator_file,
-    routing_file,
-    rule_place,
-)
+from workflows.package.checks.file_places import agent_place, agents_file, orchestrator_file, routing_file, rule_place
+from workflows.package.checks.finding_texts import join_names
 from workflows.package.checks.graph import find_cycles, reachable_nodes, reverse_graph
 from workflows.package.checks.routing.certain_rules import CertainRules, find_certain_rules
 from workflows.package.checks.routing.pattern_targets import (
@@ -48,7 +41,7 @@ class _RoutingGraph:
 
 
 def check_routing(package: Package, findings: Findings, *, production: bool = False) -> None:
-    if has_errors_in(findings, routing_file(package), agents_file(package)):
+    if findings.has_errors_in(routing_file(package), agents_file(package)):
         return  # all that is missing here may be in what was refused
     routing = _build_routing_graph(package, find_certain_rules(package, findings, production=production))
     _check_start(routing, findings)

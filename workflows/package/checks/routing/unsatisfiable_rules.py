@@ -15,7 +15,8 @@ from typing import Any
 
 from workflows.context.expressions.condition_operators import equals_strictly
 from workflows.context.expressions.routing_conditions import ConditionPart, split_alternatives
-from workflows.package.checks.finding_places import agents_file, display, has_errors_in, routing_file, rule_place
+from workflows.package.checks.file_places import agents_file, routing_file, rule_place
+from workflows.package.checks.finding_texts import display
 from workflows.package.checks.routing.certain_rules import CertainRules, find_certain_rules
 from workflows.package.checks.routing.condition_checks import compiled_condition, referenced_variables
 from workflows.package.checks.routing.routing_checks import find_possible_speakers
@@ -56,7 +57,7 @@ class UnsatisfiableRules:
 
 
 def find_unsatisfiable_rules(package: Package, findings: Findings) -> UnsatisfiableRules:
-    if has_errors_in(findings, routing_file(package), agents_file(package)):
+    if findings.has_errors_in(routing_file(package), agents_file(package)):
         return UnsatisfiableRules(package)  # what a rule waits for may be in what was refused
     ways = {
         index: _alternatives(rule.condition or "")

@@ -11,7 +11,8 @@ from workflows.context.observers.ui_response import UiResponseTrigger
 from workflows.context.state.answer_values import AnswerMatch
 from workflows.context.state.state_transitions import StateTrigger, Transition, Unset
 from workflows.context.values.value_types import is_same_value, value_key
-from workflows.package.checks.finding_places import display, variable_place, variables_file
+from workflows.package.checks.file_places import variable_place, variables_file
+from workflows.package.checks.finding_texts import display
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.variable_sources import StateSource

@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from workflows.package.checks.finding_places import (
-    BASE_NAMES,
-    display,
-    has_errors_in,
+from workflows.package.checks.file_places import (
     hooks_file,
     orchestrator_file,
     tools_file,
     variable_place,
     variables_file,
 )
+from workflows.package.checks.finding_texts import display
+from workflows.package.checks.known_names import BASE_NAMES
 from workflows.package.checks.routing.condition_checks import referenced_variables
 from workflows.package.files.package_files import SUFFIXES
 from workflows.package.findings import Findings
@@ -45,7 +44,7 @@ def can_code_set_variables(package: Package, findings: Findings) -> bool:
         return True
     if any(tool.function not in read_code(tool.file).plain_functions for tool in package.tools):
         return True
-    return has_errors_in(findings, tools_file(package), hooks_file(package))
+    return findings.has_errors_in(tools_file(package), hooks_file(package))
 
 
 def has_task_batches(package: Package) -> bool:
@@ -54,7 +53,7 @@ def has_task_batches(package: Package) -> bool:
 
 
 def find_unset_variables(package: Package, findings: Findings) -> frozenset[str]:
-    unknown = has_errors_in(findings, variables_file(package), orchestrator_file(package))
+    unknown = findings.has_errors_in(variables_file(package), orchestrator_file(package))
     if unknown or can_code_set_variables(package, findings):
         return frozenset()
     supplied = BASE_NAMES | set(package.orchestrator.inputs)

@@ -12,14 +12,9 @@ from workflows.context.observers.lifecycle import LifecycleTrigger
 from workflows.context.state.state_transitions import Transition, Unset, captured_group
 from workflows.context.values.type_coercion import coerce_or_keep
 from workflows.context.values.value_types import parse_type_name, value_key
-from workflows.package.checks.finding_places import (
-    BASE_NAMES,
-    display,
-    has_errors_in,
-    known_names,
-    orchestrator_file,
-    variables_file,
-)
+from workflows.package.checks.file_places import orchestrator_file, variables_file
+from workflows.package.checks.finding_texts import display
+from workflows.package.checks.known_names import BASE_NAMES, known_names
 from workflows.package.checks.variables.constant_variables import can_code_set_variables, constant_values
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import Moment, Package, Variable
@@ -64,7 +59,7 @@ class PossibleValues:
         self._package = package
         self._known = known_names(package)
         self._has_code_writers = can_code_set_variables(package, findings)
-        self._has_read_errors = has_errors_in(findings, variables_file(package), orchestrator_file(package))
+        self._has_read_errors = findings.has_errors_in(variables_file(package), orchestrator_file(package))
         self._constant_domains = {name: self._constant_domain(name) for name in constant_values(package, findings)}
 
     def values_for_speakers(self, speakers: Collection[str]) -> KnownValues:

@@ -4,8 +4,10 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from workflows.context.documents.database_queries import TENANT_NAMES, find_placeholders
-from workflows.package.checks.finding_places import KEY_FACTS, join_names, known_names, variable_place, variables_file
+from workflows.package.checks.file_places import variable_place, variables_file
+from workflows.package.checks.finding_texts import join_names
 from workflows.package.checks.graph import find_cycles
+from workflows.package.checks.known_names import KEY_FACTS, known_names
 from workflows.package.findings import Findings, Level
 from workflows.package.normal_form.package_model import Package, Variable
 from workflows.package.normal_form.variable_sources import ComputedSource, DatabaseSource, EntitySource, ExternalSource

@@ -9,16 +9,15 @@ from typing import Any
 from workflows.context.observers.handoff import HandoffTrigger
 from workflows.context.state.state_transitions import StateTrigger, Transition, Unset, captured_group
 from workflows.context.values.value_types import value_key
-from workflows.package.checks.finding_places import (
+from workflows.package.checks.file_places import (
     agents_file,
-    display,
-    has_errors_in,
     routing_file,
     rule_place,
     tools_file,
     variable_place,
     variables_file,
 )
+from workflows.package.checks.finding_texts import display
 from workflows.package.checks.variables.constant_variables import can_code_set_variables, find_unset_variables
 from workflows.package.findings import Findings, Level
 from workflows.package.normal_form.package_model import TERMINATE, USER, Package, Variable
@@ -112,8 +111,8 @@ def _build_machines(package: Package, findings: Findings) -> dict[str, _StateMac
 
 def _trigger_targets(package: Package, findings: Findings) -> _TriggerTargets:
     return _TriggerTargets(
-        agents=None if has_errors_in(findings, agents_file(package)) else package.agents.keys(),
-        tools=None if has_errors_in(findings, tools_file(package)) else {tool.function for tool in package.tools},
+        agents=None if findings.has_errors_in(agents_file(package)) else package.agents.keys(),
+        tools=None if findings.has_errors_in(tools_file(package)) else {tool.function for tool in package.tools},
         function_by_file={tool.file.stem: tool.function for tool in package.tools},
     )
 

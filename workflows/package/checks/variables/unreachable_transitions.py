@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator
 from workflows.context.observers.handoff import HandoffTrigger
 from workflows.context.observers.tool_call import ToolCallTrigger
 from workflows.context.state.state_transitions import Transition
-from workflows.package.checks.finding_places import (
+from workflows.package.checks.file_places import (
     agents_file,
-    has_errors_in,
     orchestrator_file,
     routing_file,
     tools_file,
@@ -25,7 +24,7 @@ HandoffEdge = tuple[str, str]
 
 def check_unreachable_transitions(package: Package, findings: Findings) -> None:
     """What was refused may have been the rule or the tool that a trigger waits for: then nothing is certain."""
-    if has_errors_in(findings, agents_file(package), orchestrator_file(package)):
+    if findings.has_errors_in(agents_file(package), orchestrator_file(package)):
         return
     transitions = [
         each
@@ -33,9 +32,9 @@ def check_unreachable_transitions(package: Package, findings: Findings) -> None:
         if isinstance(variable.source, StateSource)
         for each in variable.source.transitions
     ]
-    if not has_errors_in(findings, routing_file(package)):
+    if not findings.has_errors_in(routing_file(package)):
         _check_handoffs(package, transitions, findings)
-    if not has_errors_in(findings, tools_file(package)):
+    if not findings.has_errors_in(tools_file(package)):
         _check_tool_calls(package, transitions, findings)
 
 

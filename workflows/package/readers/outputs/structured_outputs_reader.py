@@ -28,7 +28,7 @@ def read_structured_outputs(
     for agent in sorted(required - registry.keys()):
         message = f"names no model for {agent}, which has structured_outputs_required: true; add {agent}: <model>"
         section.error("missing_model", "registry", message)
-    section.get("schema_version", "version", "description", "NOTE")
+    section.skip_metadata("NOTE")
     section.report_unread()
     return StructuredOutputs(models, {agent: model for agent, model in registry.items() if model in models})
 

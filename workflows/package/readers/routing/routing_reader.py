@@ -17,7 +17,6 @@ from workflows.package.readers.routing.worded_conditions import DeclaredTypes
 from workflows.package.readers.section import MAX_NUMBER, Section
 
 _ROOTS = ("handoff_rules", "transition_rules", "handoffs", "transitions", "transition_graph")
-_METADATA_FIELDS = ("schema_version", "version", "description")
 _SOURCE_FIELDS = ("source_agent", "source", "from", "after_turn")
 _TARGET_FIELDS = ("target_agent", "target", "to")
 _TARGET_KINDS = {"reverttousertarget": USER, "terminatetarget": TERMINATE, "agenttarget": None, "staytarget": None}
@@ -44,7 +43,7 @@ def read_rules(
 def _iter_entries(section: Section) -> Iterator[Section]:
     """The rules stand under one of several names, some of them one inside of another."""
     written = [name for name in _ROOTS if section.body.get(name) not in (None, [], {})]
-    section.get(*_ROOTS, *_METADATA_FIELDS)
+    section.skip_metadata(*_ROOTS)
     for second in written[1:]:
         section.error("two_roots", second, f"stands beside {written[0]}, which holds rules too; keep one list")
     if section.body.keys().isdisjoint(_ROOTS):

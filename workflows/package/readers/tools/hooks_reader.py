@@ -21,7 +21,7 @@ def read_hooks(
 ) -> tuple[tuple[Hook, ...], tuple[LifecycleTool, ...]]:
     code = PackageCode(folder, kind="hook")
     found = [_read_entry(one, key, code=code, agents=agents) for key, one in _iter_entries(section)]
-    section.get("schema_version", "version", "description", "NOTE")
+    section.skip_metadata("NOTE")
     section.report_unread()
     hooks = tuple(each for each in found if isinstance(each, Hook))
     return hooks, tuple(each for each in found if isinstance(each, LifecycleTool))

@@ -7,9 +7,11 @@ from workflows.package.normal_form.package_model import LifecycleTool, Moment
 from workflows.package.readers.code.package_code import PackageCode
 from workflows.package.readers.section import Section
 from workflows.package.readers.tools.tool_entries import (
+    TOOL_KINDS,
     check_agent,
     iter_tool_entries,
     means_every_agent,
+    normalize_kind,
     read_tool_code,
     report_integration,
 )
@@ -24,7 +26,7 @@ MOMENTS: dict[str, Moment] = {moment: moment for moment in get_args(Moment)} | {
     "workflow_end": "on_complete",
 }
 TURN_MOMENTS: tuple[Moment, ...] = ("before_agent", "after_agent")
-_KINDS = {"lifecycletool", "agenttool", "uitool", "uisurface"}
+_KINDS = {"lifecycletool", *TOOL_KINDS}
 
 
 def read_lifecycle_tools(
@@ -93,15 +95,11 @@ def _report_not_executed(section: Section) -> None:
 
 def _report_kind(section: Section) -> None:
     raw = section.text("tool_type") or "Lifecycle_Tool"
-    if _normalize_kind(raw) not in _KINDS:
+    if normalize_kind(raw) not in _KINDS:
         section.error("wrong_value", "tool_type", "must be Lifecycle_Tool, Agent_Tool, UI_Tool or UI_Surface")
     elif _is_ui_tool(section):
         section.warning("ui_tool_headless", "tool_type", f"{raw} {PERSON_NEEDED_TEXT}")
 
 
 def _is_ui_tool(section: Section) -> bool:
-    return _normalize_kind(section.text("tool_type") or "").startswith("ui")
-
-
-def _normalize_kind(written: str) -> str:
-    return written.strip().replace("_", "").lower()
+    return normalize_kind(section.text("tool_type") or "").startswith("ui")

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflows.package.normal_form.package_model import ALL_AGENTS
+from workflows.package.normal_form.package_model import ALL_AGENTS, ToolKind
 from workflows.package.readers.code.package_code import PackageCode
 from workflows.package.readers.code.parsed_code import OWN_ROOT
 from workflows.package.readers.section import Section
 
+TOOL_KINDS: dict[str, ToolKind] = {"agenttool": "Agent_Tool", "uitool": "UI_Tool", "uisurface": "UI_Surface"}
 _EVERY_AGENT = {ALL_AGENTS, "all_agents"}
 
 
@@ -31,6 +32,11 @@ def _iter_mappings(section: Section, key: str, entries: list[Any]) -> Iterator[S
         one = section.child(entry, f"{key}[{index}]")
         if isinstance(entry, Mapping):  # what is none has been said
             yield one
+
+
+def normalize_kind(word: str) -> str:
+    """Returns a `tool_type` without blanks, underscores and case: `UI_Tool` and `uitool` mean the same."""
+    return word.strip().replace("_", "").lower()
 
 
 def means_every_agent(name: str, agents: frozenset[str]) -> bool:

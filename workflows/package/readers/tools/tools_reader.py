@@ -10,14 +10,15 @@ from workflows.package.readers.durations import read_duration_s
 from workflows.package.readers.section import Section
 from workflows.package.readers.tools.lifecycle_tools_reader import PERSON_NEEDED_TEXT, read_lifecycle_tools
 from workflows.package.readers.tools.tool_entries import (
+    TOOL_KINDS,
     check_agent,
     iter_tool_entries,
     means_every_agent,
+    normalize_kind,
     read_tool_code,
     report_integration,
 )
 
-_KINDS: dict[str, ToolKind] = {"agenttool": "Agent_Tool", "uitool": "UI_Tool", "uisurface": "UI_Surface"}
 _ON_ERROR: dict[str, OnError] = {name: name for name in get_args(OnError)}
 EFFECT_VALUES = ("none", "unknown")
 _TOOL_LISTS: dict[str, ToolKind] = {"tools": "Agent_Tool", "backend_tools": "Agent_Tool", "ui_tools": "UI_Tool"}
@@ -36,7 +37,7 @@ def read_tools(
             one.error("duplicate_tool", "function", f"{tool.function} is given to an agent twice; remove one")
         given |= names
     lifecycle_tools = read_lifecycle_tools(section, package_code=code, agents=agents)
-    section.get("schema_version", "version", "description", "NOTE")
+    section.skip_metadata("NOTE")
     section.report_unread()
     return tuple(tools), lifecycle_tools
 
@@ -107,7 +108,7 @@ def _read_kind(section: Section, default: ToolKind) -> ToolKind:
     raw = section.text("tool_type")
     if raw is None:
         return default
-    kind = _KINDS.get(raw.strip().replace("_", "").lower())
+    kind = TOOL_KINDS.get(normalize_kind(raw))
     if kind is None:
         message = "must be Agent_Tool, UI_Tool or UI_Surface; a tool of the run's life stands under lifecycle_tools"
         section.error("wrong_value", "tool_type", message)

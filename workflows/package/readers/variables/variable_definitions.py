@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workflows.package.files.package_files import METADATA_FIELDS
 from workflows.package.readers.section import Section
 
 # What a list is called says where its variables come from.
@@ -18,7 +19,7 @@ _TYPED_LISTS: Mapping[str, str] = {
 }
 LISTED_TYPES = frozenset(_TYPED_LISTS.values())
 _AGENT_NAMES = ("agent_name", "agent", "name")
-_FILE_FIELDS = ("schema_version", "version", "workflow_name", "metadata", "description", "database_name")
+_FILE_FIELDS = (*METADATA_FIELDS, "workflow_name", "metadata", "database_name")
 _DEFINITION_FIELDS = frozenset(
     {"type", "description", "default", "default_value", "initial", "value", "enum", "required", "source", "name"}
 )
