@@ -34,7 +34,7 @@ def _value_parts(value: Any) -> Mapping[Any, Any] | list[Any] | None:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return value
     if isinstance(value, list | tuple):

@@ -23,9 +23,9 @@ class ServedModules:
         if name in SERVED and (names or SERVED[name].is_whole):
             module = self._get_module(name)
             return module if names else self._attach_to_parents(name, module)
-        if names and all(is_served_within(name, each) for each in names):
-            for each in names:
-                self._attach_to_parents(f"{name}.{each}", self._get_module(f"{name}.{each}"))
+        if names and all(is_served_within(name, child) for child in names):
+            for child in names:
+                self._attach_to_parents(f"{name}.{child}", self._get_module(f"{name}.{child}"))
             return self._folders[name]
         return None
 

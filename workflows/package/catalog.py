@@ -34,7 +34,7 @@ Fingerprint = tuple[Stamp, ...]
 def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
     """What is configured; else ./workflows if it holds a package; else the packages we ship."""
     if configured:
-        return tuple(each.absolute() for each in configured)
+        return tuple(path.absolute() for path in configured)
     own = Path("workflows").absolute()  # code of packages may move the working directory
     if own.is_dir() and own.resolve() != LIBRARY.parent and any(map(is_package, own.iterdir())):
         return (own,)
@@ -45,7 +45,7 @@ def find_package_folders(directory: Path) -> list[Path]:
     """A directory may be a package itself or hold packages; a broken package is one too."""
     if is_package(directory):
         return [directory]
-    held = [each for each in sorted(directory.iterdir()) if looks_like_package(each)] if directory.is_dir() else []
+    held = [entry for entry in sorted(directory.iterdir()) if looks_like_package(entry)] if directory.is_dir() else []
     return held or ([directory] if looks_like_package(directory) else [])
 
 
@@ -67,7 +67,7 @@ def _is_young(written_ns: int) -> bool:
 
 def _log_refusal(inspection: "Inspection") -> None:
     event = "package_refused" if inspection.verdict == "refused" else "package_not_started"
-    said = [str(each) for each in inspection.obstacles]
+    said = [str(obstacle) for obstacle in inspection.obstacles]
     log.error(event, extra={"workflow": inspection.name, "folder": str(inspection.folder), "findings": said})
 
 
@@ -117,7 +117,9 @@ class Catalog:
     @property
     def refusals(self) -> Mapping[str, tuple[Finding, ...]]:
         """Why a folder is not used, by its path; a name that is also in `packages()` keeps its last good version."""
-        return {str(each.folder): each.obstacles for each in self.inspections() if each.obstacles}
+        return {
+            str(inspection.folder): inspection.obstacles for inspection in self.inspections() if inspection.obstacles
+        }
 
     def inspections(self) -> "Sequence[Inspection]":
         """Every package folder as it is on disk now, usable or not."""
@@ -126,7 +128,10 @@ class Catalog:
 
     def explain_refusal(self, workflow: str) -> str | None:
         """What to tell somebody who wants a workflow that is here, but not in `packages()`."""
-        found = next((each for each in self.inspections() if each.name == workflow and each.obstacles), None)
+        found = next(
+            (inspection for inspection in self.inspections() if inspection.name == workflow and inspection.obstacles),
+            None,
+        )
         if found is None:
             return None
         first, more = found.obstacles[0], len(found.obstacles) - 1
@@ -139,8 +144,10 @@ class Catalog:
             del self._fingerprints[gone]
             self._wanted_names.pop(gone, None)
             self._unsettled.discard(gone)
-            self._inspections = {folder: each for folder, each in self._inspections.items() if folder != gone}
-            self._packages = {name: each for name, each in self._packages.items() if each.folder != gone}
+            self._inspections = {
+                folder: inspection for folder, inspection in self._inspections.items() if folder != gone
+            }
+            self._packages = {name: package for name, package in self._packages.items() if package.folder != gone}
         for folder in folders:
             seen = read_tree(folder).fingerprint
             changed = self._fingerprints.get(folder) != seen and self._is_settled(folder, seen)
@@ -180,7 +187,7 @@ class Catalog:
         if package is None or inspection.obstacles:
             _log_refusal(inspection)
             return
-        stale = {name: each for name, each in self._packages.items() if each.folder != folder}
+        stale = {name: package for name, package in self._packages.items() if package.folder != folder}
         self._packages = {**stale, package.name: package}
         self._remember_version(package)
         log.info("package_loaded", extra={"workflow": package.name, "version": package.version})

@@ -75,7 +75,7 @@ class Findings:
         if self._suggestions_left == 0 or len(name) > _MAX_NAME_CHARACTERS:
             return None
         self._suggestions_left -= 1
-        by_word = {str(each).lower(): str(each) for each in known}  # YAML has keys that are no text
+        by_word = {str(candidate).lower(): str(candidate) for candidate in known}  # YAML has keys that are no text
         close = difflib.get_close_matches(name.lower(), by_word, n=1, cutoff=0.75)
         return by_word[close[0]] if close else None
 
@@ -92,7 +92,7 @@ def limit_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         rest = len(findings) - MAX_FINDINGS
         message = f"{rest} more findings are left out; correct these first"
         kept = [*by_weight, Finding("warning", "more_findings", by_weight[0].file, "", message)]
-    return tuple(_shorten(each) for each in kept)
+    return tuple(_shorten(finding) for finding in kept)
 
 
 def _severity_rank(finding: Finding) -> int:

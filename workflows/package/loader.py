@@ -39,14 +39,14 @@ class Inspection:
 
     @property
     def verdict(self) -> Verdict:
-        if self.package is None or any(each.level == "error" for each in self.findings):
+        if self.package is None or any(finding.level == "error" for finding in self.findings):
             return "refused"
         return "findings" if self.findings else "ready"
 
     @property
     def obstacles(self) -> tuple[Finding, ...]:
         """Why no run of it is started; empty when it is offered to whoever starts runs."""
-        return tuple(each for each in self.findings if each.level == "error" or each.is_blocking)
+        return tuple(finding for finding in self.findings if finding.level == "error" or finding.is_blocking)
 
 
 def inspect_package(folder: Path, *, production: bool = False) -> Inspection:
@@ -93,7 +93,7 @@ def _failed_inspection(folder: Path, code: str, message: str, *, file: str | Non
 
 def _compute_version(tree: PackageTree) -> tuple[str, tuple[Finding, ...]]:
     """Empty when there is more than can be read; what is too large is not hashed to find that out."""
-    if any(each.level == "error" for each in tree.problems) or any(_is_too_large(each) for each in tree.files):
+    if any(problem.level == "error" for problem in tree.problems) or any(_is_too_large(file) for file in tree.files):
         return "", tree.problems
     try:
         return compute_version(tree), tree.problems
@@ -108,7 +108,7 @@ def _is_too_large(file: PackageTreeFile) -> bool:
 
 
 def _add_tree_problems(problems: tuple[Finding, ...], findings: Findings) -> None:
-    told = {each.file for each in findings.all}
-    for each in problems:
-        if each.file not in told:
-            findings.add_finding(each)
+    told = {finding.file for finding in findings.all}
+    for problem in problems:
+        if problem.file not in told:
+            findings.add_finding(problem)

@@ -74,9 +74,11 @@ def _check_user_text_triggers(package: Package, findings: Findings) -> None:
         " value as an input of the run"
     )
     for variable in package.variables.values():
-        for each in _state_transitions(variable):
-            if each.trigger.type == "user_text":
-                findings.add("warning", "never_fires", variables_file(package), f"{each.trigger_place}.type", message)
+        for transition in _state_transitions(variable):
+            if transition.trigger.type == "user_text":
+                findings.add(
+                    "warning", "never_fires", variables_file(package), f"{transition.trigger_place}.type", message
+                )
 
 
 def _check_ui_responses(package: Package, findings: Findings) -> None:
@@ -112,15 +114,17 @@ def _awaits_person(variable: Variable, package: Package) -> bool:
     """Whether it needs a person: some trigger gives no answer in advance, and nothing else leads to the same value."""
     answers = [spec.ui_responses for spec in package.triggers]
     asked = [
-        each
-        for each in _state_transitions(variable)
-        if each.trigger.type == _UI_RESPONSE
-        and (not answers or any(not _is_answered(each.trigger, given, package) for given in answers))
+        transition
+        for transition in _state_transitions(variable)
+        if transition.trigger.type == _UI_RESPONSE
+        and (not answers or any(not _is_answered(transition.trigger, given, package) for given in answers))
     ]
     if not asked:
         return False
-    others = [each for each in _state_transitions(variable) if not _needs_person(each.trigger, package)]
-    return not all(_is_replaced(each, others) for each in asked)
+    others = [
+        transition for transition in _state_transitions(variable) if not _needs_person(transition.trigger, package)
+    ]
+    return not all(_is_replaced(transition, others) for transition in asked)
 
 
 def _needs_person(trigger: StateTrigger, package: Package) -> bool:
@@ -146,17 +150,17 @@ def _target_key(transition: Transition) -> Hashable | None:
 def _names_set_by_code(package: Package) -> frozenset[str]:
     """Variables that tools, lifecycle tools and hooks set without asking a person."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
-    return frozenset().union(*map(find_names_set_without_asking, {each.file for each in parts}))
+    return frozenset().union(*map(find_names_set_without_asking, {part.file for part in parts}))
 
 
 def _is_answered(trigger: StateTrigger, ui_responses: UIResponses, package: Package) -> bool:
     """Under the name of the tool, or under the one that its file asks for."""
     tool = getattr(trigger, "tool", "")
-    asked = (read_code(each.file).ui_tools for each in package.tools if each.function == tool)
+    asked = (read_code(entry.file).ui_tools for entry in package.tools if entry.function == tool)
     key = getattr(trigger, "response_key", None)
     given = (guaranteed_keys(ui_responses[name]) for name in {tool}.union(*asked) if name in ui_responses)
     return any(key is None or key in keys for keys in given)
 
 
 def _changes_only_by_ui(variable: Variable) -> bool:
-    return all(each.trigger.type == _UI_RESPONSE for each in _state_transitions(variable))
+    return all(transition.trigger.type == _UI_RESPONSE for transition in _state_transitions(variable))

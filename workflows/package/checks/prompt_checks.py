@@ -26,7 +26,7 @@ def check_prompts(package: Package, findings: Findings) -> None:
     """A value reaches a prompt only as an exposed variable."""
     known = known_names(package)
     hooked = {hook.agent for hook in package.hooks if hook.kind == "update_agent_state"}
-    misspelt = {each.path for each in findings.all if each.code == "misspelt_prompt"}
+    misspelt = {finding.path for finding in findings.all if finding.code == "misspelt_prompt"}
     for name, agent in package.agents.items():
         if ALL_AGENTS in hooked or name in hooked:  # the hook may fill in anything
             continue
@@ -60,7 +60,7 @@ def check_first_message(package: Package, findings: Findings) -> None:
     if any(hook.kind != "update_agent_state" for hook in package.hooks):  # it may fill in anything
         return
     text = package.orchestrator.initial_message or ""
-    names = [*find_placeholder_names(text), *(each for each in find_braced_names(text) if each in known_names(package))]
+    names = [*find_placeholder_names(text), *(name for name in find_braced_names(text) if name in known_names(package))]
     for name in dict.fromkeys(names):
         message = f"names {name} to be filled in, and is sent as it is written; write it out, and expose {name} instead"
         findings.add("warning", "unknown_placeholder", orchestrator_file(package), "initial_message", message)
@@ -69,8 +69,8 @@ def check_first_message(package: Package, findings: Findings) -> None:
 def _find_referenced_names(prompt: str, known_names: AbstractSet[str]) -> Iterator[str]:
     """In one brace a word may mean anything, unless it is known; after `context_variables.` it is a variable."""
     yield from find_placeholder_names(prompt)
-    yield from (each for each in find_braced_names(prompt) if each in known_names)
-    yield from (each for each in find_member_names(prompt) if each not in known_names)
+    yield from (name for name in find_braced_names(prompt) if name in known_names)
+    yield from (name for name in find_member_names(prompt) if name not in known_names)
 
 
 def find_placeholder_names(prompt: str) -> list[str]:

@@ -58,8 +58,8 @@ def accepted_inputs(package: Package) -> set[str]:
 def find_asking_names(package: Package) -> set[str]:
     """Functions, and what their files ask for; what a file that they import asks for is not looked at."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
-    asked = (read_code(file).ui_tools for file in dict.fromkeys(each.file for each in parts))
-    return {each.function for each in parts}.union(*asked)
+    asked = (read_code(file).ui_tools for file in dict.fromkeys(part.file for part in parts))
+    return {part.function for part in parts}.union(*asked)
 
 
 def _required_names(package: Package) -> list[str]:

@@ -117,7 +117,9 @@ def parse_cron(expression: str) -> CronPattern:
         values, nth = croniter.expand(plain, second_at_beginning=len(fields) == 6)
     except (CroniterError, KeyError, TypeError) as error:
         raise ValueError(f"cron {expression!r} cannot be read: {error}") from None
-    named: frozenset[tuple[int, int | str]] = frozenset((int(day), each) for day, some in nth.items() for each in some)
+    named: frozenset[tuple[int, int | str]] = frozenset(
+        (int(day), number) for day, some in nth.items() for number in some
+    )
     return _build_pattern(values, named, fields)
 
 
@@ -132,7 +134,7 @@ def _build_pattern(
         days=frozenset(_field_numbers(values[2], 1, 31)),
         includes_last_day=LAST in values[2],
         months=frozenset(_field_numbers(values[3], 1, 12)),
-        weekdays=frozenset(_field_numbers(values[4], 0, 6)) - {each for each, _ in nth},
+        weekdays=frozenset(_field_numbers(values[4], 0, 6)) - {weekday_number for weekday_number, _ in nth},
         nth_weekdays=nth,
         matches_either_day=not day.startswith(_WILD) and not weekday.startswith(_WILD),
         follows_the_clock=minute.startswith("*") or hour.startswith("*"),

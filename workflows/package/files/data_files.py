@@ -82,7 +82,7 @@ def _find_duplicate_keys(names: list[str], text: str) -> tuple[ReaderNote, ...]:
         notes = read_yaml(text).notes
     except (yaml.YAMLError, ValueError):
         notes = ()
-    found = tuple(each for each in notes if each.code == "duplicate_key")
+    found = tuple(note for note in notes if note.code == "duplicate_key")
     message = "stands here twice; the last one counts: remove one"
     return found or tuple(ReaderNote("duplicate_key", name, 0, f"{name} {message}") for name in names)
 
@@ -95,9 +95,9 @@ def _check_bounds(data: Any) -> None:
             raise UnreadableError(f"holds too much: more than {MAX_NODES} values")
         level = [
             item
-            for each in level
-            if isinstance(each, dict | list)
-            for item in (each.values() if isinstance(each, dict) else each)
+            for node in level
+            if isinstance(node, dict | list)
+            for item in (node.values() if isinstance(node, dict) else node)
         ]
         if not level:
             return

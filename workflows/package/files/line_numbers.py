@@ -21,14 +21,14 @@ def locate_findings(findings: Iterable[Finding], folder: Path) -> tuple[Finding,
     """Each with the line that its path leads to, or of what comes nearest to it."""
     places: dict[str, LineIndex | None] = {}
     located = []
-    for each in findings:
-        if each.line is None and each.path:
-            if each.file not in places:
-                places[each.file] = _read_line_index(folder / each.file)
-            found = places[each.file]
-            located.append(each if found is None else replace(each, line=found.find_line(each.path)))
+    for finding in findings:
+        if finding.line is None and finding.path:
+            if finding.file not in places:
+                places[finding.file] = _read_line_index(folder / finding.file)
+            found = places[finding.file]
+            located.append(finding if found is None else replace(finding, line=found.find_line(finding.path)))
         else:
-            located.append(each)
+            located.append(finding)
     return tuple(located)
 
 

@@ -102,7 +102,7 @@ def read_package_files(folder: Path, findings: Findings) -> dict[str, PackageFil
 
 def _report_misspelt_files(folder: Path, findings: Findings) -> None:
     """What is not named as we name it is left out, and the package looks whole without it."""
-    for path in sorted(each for each in folder.iterdir() if each.suffix.lower() in SUFFIXES):
+    for path in sorted(entry for entry in folder.iterdir() if entry.suffix.lower() in SUFFIXES):
         if path.suffix in SUFFIXES and path.stem in (*STEMS, UI_CONFIG):
             continue
         word = path.stem.lower().replace("-", "_").replace(" ", "_")
@@ -145,7 +145,7 @@ def _read_stem(folder: Path, stem: str, findings: Findings) -> PackageFile | Non
 def _find_file_problem(candidates: list[Path], folder: Path) -> tuple[str, str] | None:
     path = candidates[0]
     if len(candidates) > 1:
-        return "two_files", f"{' and '.join(each.name for each in candidates)} both exist; keep one"
+        return "two_files", f"{' and '.join(candidate.name for candidate in candidates)} both exist; keep one"
     try:
         inside = path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # links in a circle
@@ -158,8 +158,8 @@ def _find_file_problem(candidates: list[Path], folder: Path) -> tuple[str, str] 
 
 
 def _report_notes(notes: tuple[ReaderNote, ...], file: str, findings: Findings) -> None:
-    for each in notes:
-        findings.add_finding(Finding("warning", each.code, file, each.path, each.message, line=each.line or None))
+    for note in notes:
+        findings.add_finding(Finding("warning", note.code, file, note.path, note.message, line=note.line or None))
 
 
 def _unwrap_body(stem: str, name: str, body: Any) -> PackageFile:

@@ -50,7 +50,7 @@ class PackageTree:
 
     @property
     def fingerprint(self) -> tuple[Stamp, ...]:
-        return (*(each.stamp for each in self.files), *((str(each), 0, 0, 0) for each in self.problems))
+        return (*(file.stamp for file in self.files), *((str(problem), 0, 0, 0) for problem in self.problems))
 
 
 def read_tree(folder: Path) -> PackageTree:
@@ -65,7 +65,7 @@ def read_tree(folder: Path) -> PackageTree:
     problem = None
     if len(files) > MAX_FILES or walk.has_too_many:
         problem = ("too_many_files", f"holds more than {MAX_FILES} files and folders")
-    elif sum(each.size for each in files) > MAX_TREE_BYTES:
+    elif sum(file.size for file in files) > MAX_TREE_BYTES:
         problem = ("package_too_large", f"is larger than {MAX_TREE_BYTES >> 20} MB")
     if problem is not None:
         message = f"{problem[1]}, with {SHARED_FOLDER} beside it; keep elsewhere what no run needs"
@@ -155,15 +155,15 @@ def _root_identity(folder: Path) -> set[tuple[int, int]]:
 def compute_content_version(folder: Path) -> str:
     """Empty, as no version is, when there is more than can be read."""
     tree = read_tree(folder)
-    return "" if any(each.level == "error" for each in tree.problems) else compute_version(tree)
+    return "" if any(problem.level == "error" for problem in tree.problems) else compute_version(tree)
 
 
 def compute_version(tree: PackageTree) -> str:
     """OSError when a file cannot be read."""
     digest = hashlib.sha256()
-    for each in tree.files:
-        digest.update(each.name.encode(errors="surrogateescape") + b"\0")
-        digest.update(_digests.digest_of(each))
+    for file in tree.files:
+        digest.update(file.name.encode(errors="surrogateescape") + b"\0")
+        digest.update(_digests.digest_of(file))
     return digest.hexdigest()[:16]
 
 

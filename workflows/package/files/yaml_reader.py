@@ -101,14 +101,16 @@ class _YamlReader:
         closed = self.stack.pop()
         value = closed.value
         if closed.merged_mappings and isinstance(value, dict):  # what stands in the mapping itself wins
-            value = {key: item for each in [*reversed(closed.merged_mappings), value] for key, item in each.items()}
+            value = {
+                key: item for mapping in [*reversed(closed.merged_mappings), value] for key, item in mapping.items()
+            }
         whole = _YamlValue(value, closed.nodes, closed.characters, closed.depth + 1)
         if closed.anchor:
             self.anchors[closed.anchor] = whole
         self._add_value(whole, event)
 
     def _resolve_alias(self, event: Any) -> _YamlValue:
-        if any(event.anchor == each.anchor for each in self.stack):
+        if any(event.anchor == collection.anchor for collection in self.stack):
             raise _yaml_error(f"the alias {event.anchor} stands inside of what it names", event)
         if event.anchor not in self.anchors:
             raise _yaml_error(f"the alias {event.anchor} names nothing above it", event)
@@ -149,14 +151,14 @@ class _YamlReader:
             mapping[parent.key] = value
             return
         several = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, dict) for each in several):
+        if not all(isinstance(item, dict) for item in several):
             raise _yaml_error("<< needs a mapping, or a list of them", event)
         parent.merged_mappings += several
 
     def _add_note(self, code: str, key: Any, message: str, event: Any) -> None:
         path = ""
-        for each in self.stack[1:-1]:
-            path += f"[{len(each.value)}]" if isinstance(each.value, list) else f".{each.key}"
+        for collection in self.stack[1:-1]:
+            path += f"[{len(collection.value)}]" if isinstance(collection.value, list) else f".{collection.key}"
         self.notes.append(ReaderNote(code, f"{path}.{key}".lstrip("."), event.start_mark.line + 1, message))
 
     def _read_scalar(self, event: Any) -> _YamlValue:

@@ -102,7 +102,7 @@ def iter_parts(kind: OutputType) -> Iterator[OutputType]:
         case UnionOf(variants):
             yield from variants
         case InlineModel(fields):
-            yield from (each.type for each in fields.values())
+            yield from (field.type for field in fields.values())
 
 
 def is_recursive(models: Mapping[str, OutputModel], name: str) -> bool:

@@ -59,14 +59,15 @@ def _count_agents(body: Any) -> int:
     if isinstance(body, Mapping) and "agents" in body:
         return _count_items(body["agents"])
     entries: Iterable[Any] = body.values() if isinstance(body, Mapping) else ()
-    return sum(isinstance(each, Mapping) or each is None for each in entries)
+    return sum(isinstance(entry, Mapping) or entry is None for entry in entries)
 
 
 def _count_in_lists(body: Any, keys: tuple[str, ...]) -> int:
     """A list of entries, or a mapping from an agent to its list."""
     found = (_value_at(body, key) for key in keys)
     return sum(
-        sum(map(_count_items, each.values())) if isinstance(each, Mapping) else _count_items(each) for each in found
+        sum(map(_count_items, entries.values())) if isinstance(entries, Mapping) else _count_items(entries)
+        for entries in found
     )
 
 

@@ -140,14 +140,14 @@ def read_required_environment(section: Section) -> tuple[str, ...]:
         return ()
     requires = section.child(section.mapping("requires"), "requires")
     names: list[str] = []
-    for index, each in enumerate(requires.sequence("env")[: MAX_REQUIRED_NAMES + 1]):
+    for index, entry in enumerate(requires.sequence("env")[: MAX_REQUIRED_NAMES + 1]):
         place = f"env[{index}]"
         if index == MAX_REQUIRED_NAMES:
             requires.error(
                 "wrong_value", place, f"is one too many; a package may require {MAX_REQUIRED_NAMES} variables"
             )
-        elif isinstance(each, str) and ENVIRONMENT_NAME.fullmatch(each):
-            names.append(each)
+        elif isinstance(entry, str) and ENVIRONMENT_NAME.fullmatch(entry):
+            names.append(entry)
         else:
             message = "is not the name of an environment variable; write its name only, such as SLACK_WEBHOOK_URL"
             requires.error("wrong_value", place, message)

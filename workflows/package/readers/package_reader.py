@@ -101,7 +101,7 @@ class PackageReader:
     def _declared_types(self, variables: Mapping[str, Variable]) -> DeclaredTypes:
         inputs = {name: spec.get("type") for name, spec in self._orchestrator.inputs.items()}
         flags: DeclaredTypes = dict.fromkeys(BASE_FLAGS, "boolean")
-        return {**flags, **inputs, **{name: each.type for name, each in variables.items()}, **FACT_TYPES}
+        return {**flags, **inputs, **{name: variable.type for name, variable in variables.items()}, **FACT_TYPES}
 
     def _read_outputs(self, agents: Mapping[str, Agent]) -> StructuredOutputs:
         required = frozenset(name for name, agent in agents.items() if agent.structured_outputs_required)
@@ -121,9 +121,9 @@ class PackageReader:
         return read_triggers(own.body, file=own.name, findings=self._findings, path=own.wrapper, siblings=own.siblings)
 
     def _include_agent_independent(self) -> None:
-        for each in self._findings.all:
-            if each.code != "unknown_agent":
-                self._all_findings.add_finding(each)
+        for finding in self._findings.all:
+            if finding.code != "unknown_agent":
+                self._all_findings.add_finding(finding)
 
 
 def _has_triggers(body: Any) -> bool:

@@ -130,7 +130,7 @@ class Section:
 def _is_empty(value: Any) -> bool:
     """Generators write out every field of a form: `ui: {component: null, mode: null}`."""
     if isinstance(value, Mapping):
-        return all(each is None for each in value.values())
+        return all(item is None for item in value.values())
     return value in (None, [], "", False)
 
 

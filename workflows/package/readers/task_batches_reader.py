@@ -45,5 +45,5 @@ def _iter_named_agents(entries: Any, key: str) -> Iterator[tuple[str, str]]:
         for field in _AGENT_FIELDS if isinstance(entry, Mapping) else ():
             named = entry.get(field)
             several = enumerate(named) if isinstance(named, list) else ()
-            names = [(f"{field}[{number}]", each) for number, each in several] or [(field, named)]
+            names = [(f"{field}[{number}]", agent) for number, agent in several] or [(field, named)]
             yield from ((f"{key}[{index}].{place}", name) for place, name in names if isinstance(name, str))

@@ -57,7 +57,7 @@ def triggers_schema() -> Schema:
         definitions |= schema.pop("$defs", {})
         schema["properties"]["type"] = {"enum": [alias for alias, known in SPEC_BY_TYPE.items() if known is spec]}
         # `name` has a default, `<type>-<index>`, which only the loader knows.
-        schema["required"] = ["type", *(each for each in schema.get("required", ()) if each not in ("type", "name"))]
+        schema["required"] = ["type", *(name for name in schema.get("required", ()) if name not in ("type", "name"))]
         definitions[spec.__name__] = schema
         variants.append({"$ref": f"#/definitions/{spec.__name__}"})
     entries = {"type": ["array", "null"], "items": {"anyOf": variants}}

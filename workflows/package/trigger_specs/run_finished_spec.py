@@ -32,7 +32,7 @@ class RunFinishedSpec(BaseTrigger):
     @field_validator("outcome")
     @classmethod
     def _check_outcomes(cls, outcomes: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [each for each in outcomes if each not in OUTCOMES]
+        unknown = [outcome for outcome in outcomes if outcome not in OUTCOMES]
         if unknown:
             raise ValueError(f"{unknown[0]} is not one of {', '.join(OUTCOMES)}")
         return outcomes

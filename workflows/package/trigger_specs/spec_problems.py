@@ -18,14 +18,16 @@ class SpecProblem:
 
 def list_problems(error: ValidationError) -> Sequence[SpecProblem]:
     found = error.errors(include_url=False, include_input=False)
-    inside = {each["loc"][:-1] for each in found}
+    inside = {detail["loc"][:-1] for detail in found}
     # A list whose items are all refused is not empty as well.
-    said = [each for each in found if each["type"] != "too_short" or each["loc"] not in inside]
+    said = [detail for detail in found if detail["type"] != "too_short" or detail["loc"] not in inside]
     return [
         SpecProblem(
-            _problem_place(each), _problem_message(each), each["type"] == "extra_forbidden" and len(each["loc"]) == 1
+            _problem_place(detail),
+            _problem_message(detail),
+            detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1,
         )
-        for each in said
+        for detail in said
     ]
 
 

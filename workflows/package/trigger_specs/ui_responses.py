@@ -69,12 +69,12 @@ def guaranteed_keys(answers: Any) -> frozenset[str]:
     """Returns the keys that every call gets: of a list those in each of its answers, if one of them is certain."""
     if isinstance(answers, Mapping):
         return frozenset(answers)
-    if not any("when" not in each for each in answers):
+    if not any("when" not in answer for answer in answers):
         return frozenset()
     used = answers[: find_first_unconditional(answers) + 1]
-    return frozenset.intersection(*(frozenset(each["answer"]) for each in used))
+    return frozenset.intersection(*(frozenset(answer["answer"]) for answer in used))
 
 
 def find_first_unconditional(answers: list[ConditionalAnswer]) -> int:
     """Returns the position of the first answer without a condition, or how many there are: none after it is used."""
-    return next((index for index, each in enumerate(answers) if "when" not in each), len(answers))
+    return next((index for index, answer in enumerate(answers) if "when" not in answer), len(answers))

@@ -29,7 +29,7 @@ def check_conditions(
     for index, rule in enumerate(package.rules):
         for written in sorted(_referenced_names(rule)):
             # ${order.total} is a part of order, unless there is a variable of that whole name.
-            name = next((each for each in name_prefixes(written) if each in known), written)
+            name = next((prefix for prefix in name_prefixes(written) if prefix in known), written)
             told = (
                 [_undefined_finding(name)]
                 if name not in known

@@ -86,8 +86,8 @@ def find_unsatisfiable_rules(package: Package, findings: Findings) -> Unsatisfia
 def check_unsatisfiable_rules(unsatisfiable: UnsatisfiableRules, findings: Findings) -> None:
     package = unsatisfiable.package
     for index, reasons in unsatisfiable.reasons.items():
-        facts = dict.fromkeys(each.fact for each in reasons) or ("it compares nothing that a run sets",)
-        remedies = dict.fromkeys(each.remedy for each in reasons) or ("correct it, or remove the rule",)
+        facts = dict.fromkeys(reason.fact for reason in reasons) or ("it compares nothing that a run sets",)
+        remedies = dict.fromkeys(reason.remedy for reason in reasons) or ("correct it, or remove the rule",)
         message = f"this condition never holds: {' and '.join(facts)}; {', or '.join(remedies)}"
         findings.add("warning", "waits_for_ever", routing_file(package), rule_place(package, index), message)
 

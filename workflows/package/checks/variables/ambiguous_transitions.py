@@ -42,9 +42,9 @@ def check_ambiguous_transitions(package: Package, findings: Findings) -> None:
 def _find_ambiguous(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, Transition]]:
     """Each later one once, with the first that it collides with."""
     yield from _find_same_triggers(transitions)
-    for each in _group_by_tool(transitions).values():
+    for group in _group_by_tool(transitions).values():
         found: set[int] = set()
-        for (_, first), (index, second) in combinations(enumerate(each[:MAX_COMPARED_TRANSITIONS]), 2):
+        for (_, first), (index, second) in combinations(enumerate(group[:MAX_COMPARED_TRANSITIONS]), 2):
             if index not in found and _can_collide(first, second):
                 found.add(index)
                 yield first, second
@@ -55,16 +55,16 @@ def _find_same_triggers(transitions: Sequence[Transition]) -> Iterator[tuple[Tra
     fire together. One without `from` is no ambiguity there: a toggle is written as `to: true`, and `from: true, to:
     false` after it."""
     seen: dict[Hashable, dict[str | None, Transition]] = {}
-    for each in transitions:
-        if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger):
+    for transition in transitions:
+        if isinstance(transition.trigger, UiResponseTrigger | ToolResponseTrigger):
             continue
-        event, agent = _event_key(each.trigger)
-        earlier = seen.setdefault((event, value_key(each.from_)), {})
+        event, agent = _event_key(transition.trigger)
+        earlier = seen.setdefault((event, value_key(transition.from_)), {})
         together = [other for name, other in earlier.items() if agent is None or name in (agent, None)]
-        first = next((other for other in together if not is_same_value(other.to, each.to)), None)
+        first = next((other for other in together if not is_same_value(other.to, transition.to)), None)
         if first is not None:
-            yield first, each
-        earlier.setdefault(agent, each)
+            yield first, transition
+        earlier.setdefault(agent, transition)
 
 
 def _event_key(trigger: StateTrigger) -> tuple[Hashable, str | None]:
@@ -82,9 +82,9 @@ def _event_key(trigger: StateTrigger) -> tuple[Hashable, str | None]:
 
 def _group_by_tool(transitions: Sequence[Transition]) -> Mapping[str, list[Transition]]:
     by_tool: dict[str, list[Transition]] = {}
-    for each in transitions:
-        if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger):
-            by_tool.setdefault(each.trigger.tool, []).append(each)
+    for transition in transitions:
+        if isinstance(transition.trigger, UiResponseTrigger | ToolResponseTrigger):
+            by_tool.setdefault(transition.trigger.tool, []).append(transition)
     return by_tool
 
 
@@ -94,7 +94,7 @@ def _can_collide(first: Transition, second: Transition) -> bool:
         other, UiResponseTrigger | ToolResponseTrigger
     ):
         return False
-    starts_together = any(isinstance(each.from_, Unset) for each in (first, second)) or is_same_value(
+    starts_together = any(isinstance(transition.from_, Unset) for transition in (first, second)) or is_same_value(
         first.from_, second.from_
     )
     return starts_together and _can_share_event(one, other) and _has_different_targets(first, second)
@@ -104,7 +104,9 @@ def _can_share_event(
     first: UiResponseTrigger | ToolResponseTrigger, second: UiResponseTrigger | ToolResponseTrigger
 ) -> bool:
     """Two keys may be those of two kinds of answers, so that a package that is right would be refused."""
-    statuses = {each.status if isinstance(each, ToolResponseTrigger) else "success" for each in (first, second)}
+    statuses = {
+        trigger.status if isinstance(trigger, ToolResponseTrigger) else "success" for trigger in (first, second)
+    }
     if statuses == {"success", "error"}:
         return False
     mine, others = first.match or _ANY_ANSWER, second.match or _ANY_ANSWER
@@ -120,15 +122,15 @@ def _can_contain(whole_match: AnswerMatch, key: str | None, key_match: AnswerMat
     if whole_match.values is None:
         return True
     return any(
-        isinstance(each, Mapping) and key in each and key_match.matches(each[key]) for each in whole_match.values
+        isinstance(value, Mapping) and key in value and key_match.matches(value[key]) for value in whole_match.values
     )
 
 
 def _has_different_targets(first: Transition, second: Transition) -> bool:
     """Without `to` the answer becomes the value, which is what the other one leads to if it fires on nothing else."""
-    free = [each for each in (first, second) if isinstance(each.to, Unset)]
+    free = [transition for transition in (first, second) if isinstance(transition.to, Unset)]
     if len(free) != 1:
-        keys = {getattr(each.trigger, "response_key", None) for each in (first, second)}
+        keys = {getattr(transition.trigger, "response_key", None) for transition in (first, second)}
         return len(keys) > 1 if free else not is_same_value(first.to, second.to)
     led = second if free[0] is first else first
     match: AnswerMatch | None = getattr(led.trigger, "match", None)

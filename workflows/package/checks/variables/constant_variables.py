@@ -28,7 +28,7 @@ def check_unset_variables(
     `explained`: names of rules that are reported because of this."""
     unset = find_unset_variables(package, findings) - reported_names
     named = {name for rule in package.rules for name in referenced_variables(rule)} if unset else set()
-    for name in (each for each in package.variables if each in unset & named):
+    for name in (variable for variable in package.variables if variable in unset & named):
         kept = display(package.variables[name].default)
         message = (
             f"a condition depends on {name}, and nothing ever sets it: it keeps its default {kept};"

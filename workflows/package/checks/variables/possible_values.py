@@ -98,7 +98,7 @@ class PossibleValues:
             return ValueDomain(values, _enum_fact(name, variable.enum)) if variable.enum else None
         if source.persist_key is not None:
             return None  # an earlier version of the package may have left another value
-        firing = [each for each in source.transitions if self._can_fire(each, speakers)]
+        firing = [transition for transition in source.transitions if self._can_fire(transition, speakers)]
         states = _reachable_values(variable, firing)
         if states is None:
             return None
@@ -137,18 +137,18 @@ def _reachable_values(variable: Variable, transitions: Collection[Transition]) -
     """The default and what transitions lead to from there; None where one takes a part of a reply or an answer."""
     from_here: dict[Hashable, list[Any]] = {}
     waiting = deque([variable.default])
-    for each in transitions:
-        if captured_group(each.to) is not None:
+    for transition in transitions:
+        if captured_group(transition.to) is not None:
             return None
-        to = each.to
+        to = transition.to
         if isinstance(to, Unset):
-            if getattr(each.trigger, "response_key", None) is not None:
+            if getattr(transition.trigger, "response_key", None) is not None:
                 return None
             to = coerce_or_keep(True, variable.type)  # the value of a trigger without one
-        if isinstance(each.from_, Unset):
+        if isinstance(transition.from_, Unset):
             waiting.append(to)
         else:
-            from_here.setdefault(value_key(each.from_), []).append(to)
+            from_here.setdefault(value_key(transition.from_), []).append(to)
     entered: dict[Hashable, Any] = {}
     while waiting:
         value = waiting.popleft()

@@ -102,12 +102,12 @@ def _check_computed_variables(package: Package, findings: Findings) -> None:
             used = dict.fromkeys(variable.source.inputs.values())
             if variable.source.computation is not None:
                 inputs[name] = used.keys()
-            for missing in (each for each in used if each not in known):
+            for missing in (source for source in used if source not in known):
                 message = f"is computed from {missing}, which is neither a variable nor an input; define it"
                 if missing == variable.source.computation:
                     message += f"; {FUNCTION_HINT}"
                 _add_finding(findings, package, name, "warning", "undefined_variable", message)
-    for circle in find_cycles({name: [each for each in used if each in inputs] for name, used in inputs.items()}):
+    for circle in find_cycles({name: [source for source in used if source in inputs] for name, used in inputs.items()}):
         message = f"{join_names(circle)} are computed from each other"
         if len(circle) == 1:
             message = f"{circle[0]} is computed from itself"

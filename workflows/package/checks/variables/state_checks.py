@@ -57,7 +57,7 @@ class _StateMachine:
         """What `enum` allows and nothing leads to; where a transition starts from it, that is said there."""
         if self.has_code_writers or self.states is None:
             return []
-        told = self.states | {value_key(each.from_) for each in self.transitions}
+        told = self.states | {value_key(transition.from_) for transition in self.transitions}
         return [value for value in self.enum if value_key(value) not in told]
 
     def can_start_from(self, value: Any) -> bool:

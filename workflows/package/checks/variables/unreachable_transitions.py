@@ -27,10 +27,10 @@ def check_unreachable_transitions(package: Package, findings: Findings) -> None:
     if findings.has_errors_in(agents_file(package), orchestrator_file(package)):
         return
     transitions = [
-        each
+        transition
         for variable in package.variables.values()
         if isinstance(variable.source, StateSource)
-        for each in variable.source.transitions
+        for transition in variable.source.transitions
     ]
     if not findings.has_errors_in(routing_file(package)):
         _check_handoffs(package, transitions, findings)
@@ -39,7 +39,9 @@ def check_unreachable_transitions(package: Package, findings: Findings) -> None:
 
 
 def _check_handoffs(package: Package, transitions: Collection[Transition], findings: Findings) -> None:
-    awaited = [(each, each.trigger) for each in transitions if isinstance(each.trigger, HandoffTrigger)]
+    awaited = [
+        (transition, transition.trigger) for transition in transitions if isinstance(transition.trigger, HandoffTrigger)
+    ]
     ways = frozenset(_possible_handoffs(package, findings)) if awaited else frozenset()
     targets = {target for _, target in ways}
     known = {*package.agents, USER, TERMINATE}

@@ -37,9 +37,9 @@ def _iter_set_names(node: ast.AST) -> Iterator[str]:
 
 def _iter_names_set_by_call(method: str, call: ast.Call) -> Iterator[str]:
     if method == "update":
-        given = (key for each in call.args if isinstance(each, ast.Dict) for key in each.keys)
+        given = (key for arg in call.args if isinstance(arg, ast.Dict) for key in arg.keys)
         yield from (key.value for key in given if isinstance(key, ast.Constant) and isinstance(key.value, str))
-        yield from (each.arg for each in call.keywords if each.arg is not None)
+        yield from (keyword.arg for keyword in call.keywords if keyword.arg is not None)
     elif method in _SETTER_METHODS and call.args:
         name = getattr(call.args[0], "value", None)
         yield from (name,) if isinstance(name, str) else ()

@@ -41,8 +41,8 @@ class _ImportFaults:
 
     @property
     def fails_at_load(self) -> bool:
-        modules = [each for code in ("foreign_import", "missing_module") for each in self.faults[code]]
-        return any(each.is_at_load for each in modules) or any(each.names_at_load for each in self.missing_names)
+        modules = [fault for code in ("foreign_import", "missing_module") for fault in self.faults[code]]
+        return any(module.is_at_load for module in modules) or any(name.names_at_load for name in self.missing_names)
 
 
 def report_imports(
@@ -53,16 +53,16 @@ def report_imports(
     waiting = [(file, True)]
     looked_at = 0
     while waiting and looked_at < _MAX_FILES:
-        each, at_load = waiting.pop(0)
-        if reported.get(each, False) >= at_load and each in reported:
+        current, at_load = waiting.pop(0)
+        if reported.get(current, False) >= at_load and current in reported:
             continue
-        reported[each] = at_load
+        reported[current] = at_load
         looked_at += 1
-        found = _check_file(each, root, read_code, at_load=at_load)
-        _report_faults(section, field, each, found.faults)
-        _report_missing_names(section, field, each, found.missing_names)
+        found = _check_file(current, root, read_code, at_load=at_load)
+        _report_faults(section, field, current, found.faults)
+        _report_missing_names(section, field, current, found.missing_names)
         if not found.fails_at_load:
-            waiting += [(init, at_load) for init in find_parent_packages(each, root)]
+            waiting += [(init, at_load) for init in find_parent_packages(current, root)]
             waiting += found.needed.items()
 
 
@@ -71,8 +71,8 @@ def _check_file(file: Path, root: Path, read_code: CodeReader, *, at_load: bool)
     found = _ImportFaults(
         {"foreign_import": [], "missing_module": [], "not_installed": [], "ambiguous_import": []}, [], {}
     )
-    for each in code.imports[:_MAX_IMPORTS]:
-        one = each if at_load else replace(each, is_at_load=False, names_at_load=frozenset())
+    for written in code.imports[:_MAX_IMPORTS]:
+        one = written if at_load else replace(written, is_at_load=False, names_at_load=frozenset())
         fault, neighbour = _check_import(one, file, root, is_lenient=code.extends_path)
         if fault is not None:
             found.faults[fault].append(one)
@@ -156,20 +156,24 @@ def _report_faults(section: Section, field: str, file: Path, faults: dict[str, l
 
 
 def _report_missing_names(section: Section, field: str, file: Path, imports: list[Import]) -> None:
-    for each in imports:
-        known = SERVED[each.module].names if each.module in SERVED else read_tool_names(each.module) or frozenset()
-        near = section.findings.suggest_name(each.names[0], known)
-        hint = f"did you mean {near}?" if near is not None and len(each.names) == 1 else _UNKNOWN_NAME_HINT
-        named = ", ".join(each.names[:_MAX_NAMES])
-        message = f"{file.name} imports {named} from {each.module}, which has no such name: {hint}"
-        if each.names_at_load:
+    for statement in imports:
+        known = (
+            SERVED[statement.module].names
+            if statement.module in SERVED
+            else read_tool_names(statement.module) or frozenset()
+        )
+        near = section.findings.suggest_name(statement.names[0], known)
+        hint = f"did you mean {near}?" if near is not None and len(statement.names) == 1 else _UNKNOWN_NAME_HINT
+        named = ", ".join(statement.names[:_MAX_NAMES])
+        message = f"{file.name} imports {named} from {statement.module}, which has no such name: {hint}"
+        if statement.names_at_load:
             section.report_blocking("missing_name", field, f"{message}; it cannot be loaded")
         else:
             section.warning("missing_name", field, f"{message}; it fails when it is called")
 
 
 def _summarize_modules(imports: list[Import]) -> Iterator[tuple[str, bool]]:
-    names = list(dict.fromkeys(each.module for each in imports))
+    names = list(dict.fromkeys(statement.module for statement in imports))
     if names:
         more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        yield ", ".join(names[:_MAX_NAMES]) + more, any(each.is_at_load for each in imports)
+        yield ", ".join(names[:_MAX_NAMES]) + more, any(statement.is_at_load for statement in imports)

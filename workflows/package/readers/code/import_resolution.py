@@ -44,7 +44,7 @@ def resolve_absolute(name: str, file: Path, root: Path) -> ResolvedModule | None
         return next(_iter_resolved([root.parent], parts[1:], None, root), None) if own else None
     places = [file.parent, root, *([root.parent] if parts[0] == SHARED_FOLDER else [])]
     found = list(_iter_resolved(places, parts, file, root))
-    return next((each for each in found if each.exists), next(iter(found), None))
+    return next((module for module in found if module.exists), next(iter(found), None))
 
 
 def resolve_relative(name: str, file: Path, root: Path) -> ResolvedModule | None:
@@ -130,8 +130,8 @@ def _iter_resolved(
 
 def find_module(path: Path, root: Path) -> Path | None:
     """The file of the module that this path without a suffix is, or the folder that holds modules."""
-    for each in (path / "__init__.py", path.with_name(f"{path.name}.py")):
-        if each.is_file():
-            file = each.resolve()
+    for candidate in (path / "__init__.py", path.with_name(f"{path.name}.py")):
+        if candidate.is_file():
+            file = candidate.resolve()
             return file if is_in_package(file, root) else None
     return path if path.is_dir() and is_in_package(path.resolve(), root) else None

@@ -135,15 +135,15 @@ def _parse(content: bytes) -> ParsedCode:
     defined: list[tuple[ast.stmt, frozenset[str]]] = []
     imports: dict[tuple[str, bool], bool] = {}
     taken: dict[str, dict[str, bool]] = {}  # names by module, and whether the file cannot be loaded without them
-    calls = any(each.encode() in content for each in _IMPORTING_CALLS)  # expressions are far more than statements
+    calls = any(call.encode() in content for call in _IMPORTING_CALLS)  # expressions are far more than statements
     for statement, top, at_load in _iter_statements(tree):
         if top:
             defined.append((statement, frozenset(_iter_defined_names(statement))))
             names.update(defined[-1][1])
         named = [(module, False) for module in _iter_imported_modules(statement)]
         named += _iter_called_imports(statement) if calls else []
-        for each in named:
-            imports[each] = imports.get(each, False) or at_load
+        for key in named:
+            imports[key] = imports.get(key, False) or at_load
         for module, name in _list_taken_names(statement):
             of_module = taken.setdefault(module, {})
             of_module[name] = of_module.get(name, False) or at_load
@@ -172,15 +172,19 @@ def _iter_ui_tools(tree: ast.Module) -> Iterator[str]:
             getattr(node.func, "id", ""),
             getattr(node.func, "attr", ""),
         ):
-            given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "tool_id")]
-            yield from (each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str))
+            given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "tool_id")]
+            yield from (
+                argument.value
+                for argument in given
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            )
 
 
 def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
     """Every statement, in order; whether it stands in the module's own scope, and whether it runs at load.
 
     Statements only: imports and definitions are none of an expression's parts, of which there are far more."""
-    waiting: list[tuple[ast.stmt, bool, bool]] = [(each, True, True) for each in reversed(tree.body)]
+    waiting: list[tuple[ast.stmt, bool, bool]] = [(statement, True, True) for statement in reversed(tree.body)]
     while waiting:
         statement, top, at_load = waiting.pop()
         yield statement, top, at_load
@@ -190,7 +194,7 @@ def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
             top = False
         if hasattr(statement, "body") or isinstance(statement, ast.Match):  # most have no blocks
             for body, runs in reversed(list(_iter_bodies(statement, at_load=at_load))):
-                waiting.extend((each, top, at_load and runs) for each in reversed(body))
+                waiting.extend((statement, top, at_load and runs) for statement in reversed(body))
 
 
 def _iter_bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.stmt], bool]]:
@@ -262,7 +266,7 @@ def _list_taken_names(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 
 def _iter_called_imports(statement: ast.stmt) -> Iterator[tuple[str, bool]]:
     """`importlib.import_module("a.b")`, as far as the name stands there. `__import__` does what a statement does."""
-    for expression in (each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.expr)):
+    for expression in (child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)):
         for node in ast.walk(expression):
             if not isinstance(node, ast.Call) or not node.args:
                 continue

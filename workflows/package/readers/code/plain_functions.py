@@ -26,8 +26,8 @@ def _is_plain(statement: ast.stmt) -> bool:
         return False
     given = statement.args
     return given.kwarg is None and all(
-        each.arg != _CONTEXT and _is_plain_hint(each.annotation)
-        for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)
+        parameter.arg != _CONTEXT and _is_plain_hint(parameter.annotation)
+        for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs)
     )
 
 

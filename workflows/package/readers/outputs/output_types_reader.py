@@ -71,7 +71,7 @@ class OutputTypeReader:
         near: list[str] = []
         if self._suggestions_left > 0:
             self._suggestions_left -= 1
-            near = difflib.get_close_matches(name[:100], [each[:100] for each in sorted(known)[:1000]], n=3)
+            near = difflib.get_close_matches(name[:100], [candidate[:100] for candidate in sorted(known)[:1000]], n=3)
         return f"did you mean {' or '.join(near)}?" if near else ""
 
     def _read_named(self, section: Section, field: str, raw: Any, depth: int, shapes: frozenset[str]) -> OutputType:
@@ -220,10 +220,12 @@ def _limit_type(kind: OutputType, values: OutputType) -> OutputType:
     if isinstance(kind, ListOf):
         return ListOf(_limit_type(kind.items, values))
     if isinstance(kind, UnionOf):
-        variants = [_limit_type(each, values) for each in kind.variants]
-        first = next((index for index, each in enumerate(variants) if each is values), None)
+        variants = [_limit_type(variant, values) for variant in kind.variants]
+        first = next((index for index, variant in enumerate(variants) if variant is values), None)
         # Of several scalars, as in [str, int], one set of values is left.
-        return UnionOf(tuple(each for index, each in enumerate(variants) if index == first or each is not values))
+        return UnionOf(
+            tuple(variant for index, variant in enumerate(variants) if index == first or variant is not values)
+        )
     return kind
 
 

@@ -11,12 +11,12 @@ def order_rules(ranked_rules: Sequence[tuple[Rule, float]], *, is_strict: bool) 
     """By priority; `strict`: the first rule that holds is taken, with or without a condition."""
     if all(priority == math.inf for _, priority in ranked_rules):
         return tuple(rule for rule, _ in ranked_rules)
-    ranked = sorted(ranked_rules, key=lambda each: each[1])
+    ranked = sorted(ranked_rules, key=lambda entry: entry[1])
     if is_strict:
         return tuple(rule for rule, _ in ranked)
     # Of several rules without a condition the last one is taken: so the lowest priority goes to the end.
-    unconditional = sorted((each for each in ranked_rules if _is_unconditional(each[0])), key=lambda each: -each[1])
-    conditional = [each for each in ranked if not _is_unconditional(each[0])]
+    unconditional = sorted((rule for rule in ranked_rules if _is_unconditional(rule[0])), key=lambda entry: -entry[1])
+    conditional = [entry for entry in ranked if not _is_unconditional(entry[0])]
     return tuple(rule for rule, _ in [*conditional, *unconditional])
 
 

@@ -23,8 +23,8 @@ def read_hooks(
     found = [_read_entry(one, key, code=code, agents=agents) for key, one in _iter_entries(section)]
     section.skip_metadata("NOTE")
     section.report_unread()
-    hooks = tuple(each for each in found if isinstance(each, Hook))
-    return hooks, tuple(each for each in found if isinstance(each, LifecycleTool))
+    hooks = tuple(entry for entry in found if isinstance(entry, Hook))
+    return hooks, tuple(entry for entry in found if isinstance(entry, LifecycleTool))
 
 
 def _iter_entries(section: Section) -> Iterator[tuple[str, Section]]:

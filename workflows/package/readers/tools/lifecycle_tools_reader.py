@@ -83,7 +83,7 @@ def _read_agent(section: Section, owner: str | None, agents: frozenset[str]) -> 
 def _report_not_executed(section: Section) -> None:
     """Generators write `ui: {component: null, mode: null}` to every entry, which says nothing."""
     ui = section.get("ui")
-    says_something = any(each is not None for each in ui.values()) if isinstance(ui, Mapping) else ui is not None
+    says_something = any(value is not None for value in ui.values()) if isinstance(ui, Mapping) else ui is not None
     if says_something and not _is_ui_tool(section):
         section.report_ignored("ui", "is for a tool of a user interface, and this is none; leave it out")
     for field in ("auto_invoke", "auto_tool_call"):

@@ -44,9 +44,13 @@ def report_missing_match(findings: Findings, file: str, place: str, trigger: Sta
 
 def restrict_form_matches(transitions: Sequence[Transition]) -> tuple[Transition, ...]:
     """A mapping or a list says nothing about which of several transitions it is meant for: then it fires none."""
-    answers = [each for each in transitions if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger)]
+    answers = [
+        transition
+        for transition in transitions
+        if isinstance(transition.trigger, UiResponseTrigger | ToolResponseTrigger)
+    ]
     of_key = Counter(map(_answer_key, answers))
-    of_state = Counter((_answer_key(each), value_key(each.from_)) for each in answers)
+    of_state = Counter((_answer_key(answer), value_key(answer.from_)) for answer in answers)
 
     def is_alone(transition: Transition) -> bool:
         key = _answer_key(transition)
@@ -54,7 +58,7 @@ def restrict_form_matches(transitions: Sequence[Transition]) -> tuple[Transition
             return of_key[key] == 1
         return of_state[key, value_key(transition.from_)] == 1 and of_state[key, value_key(UNSET)] == 0
 
-    return tuple(each if is_alone(each) else _exclude_forms(each) for each in transitions)
+    return tuple(transition if is_alone(transition) else _exclude_forms(transition) for transition in transitions)
 
 
 def _answer_key(transition: Transition) -> Hashable:

@@ -31,8 +31,8 @@ def find_unfillable_reason(query: Mapping[str, Any]) -> str | None:
         for match in PLACEHOLDER.finditer(text):
             *mappings, name = (match[1] or match[2]).split(".")
             inner = facts
-            for each in mappings:
-                known = inner.setdefault(each, {})
+            for mapping in mappings:
+                known = inner.setdefault(mapping, {})
                 inner = known if isinstance(known, dict) else {}
             inner.setdefault(name, "any value")
     try:

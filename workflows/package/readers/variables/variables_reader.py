@@ -232,10 +232,10 @@ def read_type(section: Section, default: Any) -> tuple[ValueType, tuple[Any, ...
     """The declared type, else that of the default; and the values that enum allows, in that type."""
     raw = section.get("type")
     if isinstance(raw, list):  # as JSON Schema says "or nothing"
-        raw = next((each for each in raw if each != "null"), None)
+        raw = next((item for item in raw if item != "null"), None)
     declared = _TYPE_BY_PYTHON.get(type(default), "string")
     if raw not in (None, "null"):
         declared = parse_type_name(raw) or "string"
         if parse_type_name(raw) is None:
             section.error("wrong_value", "type", f"{str(raw)[:100]} is not one of {', '.join(get_args(ValueType))}")
-    return declared, tuple(coerce_or_keep(each, declared) for each in section.sequence("enum", "allowed_values"))
+    return declared, tuple(coerce_or_keep(item, declared) for item in section.sequence("enum", "allowed_values"))
