@@ -1,4 +1,4 @@
-"""Checks for ambiguous transitions: two of one variable that one event can fire from one state, to different ends."""
+"""Ambiguous transitions: two of one variable that the same event fires from the same state, to different values."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -12,12 +12,12 @@ from workflows.context.state.answer_values import AnswerMatch
 from workflows.context.state.state_transitions import StateTrigger, Transition, Unset
 from workflows.context.values.value_types import is_same_value, value_key
 from workflows.package.checks.file_places import variable_place, variables_file
-from workflows.package.checks.finding_texts import display
+from workflows.package.checks.message_parts import display
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.variable_sources import StateSource
 
-MAX_COMPARED_TRANSITIONS = 100  # of one variable, for one tool: each is compared with each
+MAX_COMPARED_TRANSITIONS = 100  # per variable and tool; all pairs are compared
 _ANY_ANSWER = AnswerMatch()
 
 
@@ -28,8 +28,8 @@ def check_ambiguous_transitions(package: Package, findings: Findings) -> None:
             continue
         for first, second in _find_ambiguous(variable.source.transitions):
             message = (
-                f"leads {name} to {_target(second)} on an event that leads it to {_target(first)} as well, from the"
-                f" same state{_place_suffix(first)}; tell the two apart by their match or their from, or remove one"
+                f"sets {name} to {_target(second)} on an event that also sets it to {_target(first)} from the"
+                f" same state{_place_suffix(first)}; give them different match or from values, or remove one"
             )
             place = second.place or variable_place(package, name)
             findings.add("error", "ambiguous_transitions", file, place, message)
@@ -40,20 +40,22 @@ def check_ambiguous_transitions(package: Package, findings: Findings) -> None:
 
 
 def _find_ambiguous(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, Transition]]:
-    """Each later one once, with the first that it collides with."""
+    """Yields each later transition once, with the first one that it collides with."""
     yield from _find_same_triggers(transitions)
     for group in _group_by_tool(transitions).values():
-        found: set[int] = set()
+        reported: set[int] = set()
         for (_, first), (index, second) in combinations(enumerate(group[:MAX_COMPARED_TRANSITIONS]), 2):
-            if index not in found and _can_collide(first, second):
-                found.add(index)
+            if index not in reported and _can_collide(first, second):
+                reported.add(index)
                 yield first, second
 
 
 def _find_same_triggers(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, Transition]]:
-    """Of those that wait for no answer only what is written twice, or once for one agent and once for any, is sure to
-    fire together. One without `from` is no ambiguity there: a toggle is written as `to: true`, and `from: true, to:
-    false` after it."""
+    """Yields pairs of transitions without answers that surely fire together.
+
+    Their events are equal, or differ only in that one is for any agent. A missing `from` is not ambiguous here: authors
+    write a toggle as `to: true` followed by `from: true, to: false`.
+    """
     seen: dict[Hashable, dict[str | None, Transition]] = {}
     for transition in transitions:
         if isinstance(transition.trigger, UiResponseTrigger | ToolResponseTrigger):
@@ -68,7 +70,7 @@ def _find_same_triggers(transitions: Sequence[Transition]) -> Iterator[tuple[Tra
 
 
 def _event_key(trigger: StateTrigger) -> tuple[Hashable, str | None]:
-    """The event that it waits for, and the agent, if only one counts."""
+    """Returns the event that the trigger waits for, and the agent if only one counts."""
     match trigger:
         case ToolCallTrigger(tool=tool, agent=agent):
             return (trigger.type, tool), agent
@@ -103,7 +105,7 @@ def _can_collide(first: Transition, second: Transition) -> bool:
 def _can_share_event(
     first: UiResponseTrigger | ToolResponseTrigger, second: UiResponseTrigger | ToolResponseTrigger
 ) -> bool:
-    """Two keys may be those of two kinds of answers, so that a package that is right would be refused."""
+    """Returns whether one event can fire both. Different keys may belong to different answers, so they do not."""
     statuses = {
         trigger.status if isinstance(trigger, ToolResponseTrigger) else "success" for trigger in (first, second)
     }
@@ -118,7 +120,7 @@ def _can_share_event(
 
 
 def _can_contain(whole_match: AnswerMatch, key: str | None, key_match: AnswerMatch) -> bool:
-    """Whether an answer that fits `whole` can have a key whose value fits `of_key`."""
+    """Returns whether an answer that fits `whole_match` can have the key with a value that fits `key_match`."""
     if whole_match.values is None:
         return True
     return any(
@@ -127,14 +129,14 @@ def _can_contain(whole_match: AnswerMatch, key: str | None, key_match: AnswerMat
 
 
 def _has_different_targets(first: Transition, second: Transition) -> bool:
-    """Without `to` the answer becomes the value, which is what the other one leads to if it fires on nothing else."""
-    free = [transition for transition in (first, second) if isinstance(transition.to, Unset)]
-    if len(free) != 1:
+    """Compares the new values. Without `to` the answer is the value; it may equal the other transition's match."""
+    unset = [transition for transition in (first, second) if isinstance(transition.to, Unset)]
+    if len(unset) != 1:
         keys = {getattr(transition.trigger, "response_key", None) for transition in (first, second)}
-        return len(keys) > 1 if free else not is_same_value(first.to, second.to)
-    led = second if free[0] is first else first
-    match: AnswerMatch | None = getattr(led.trigger, "match", None)
-    to = AnswerMatch((led.to,))
+        return len(keys) > 1 if unset else not is_same_value(first.to, second.to)
+    other = second if unset[0] is first else first
+    match: AnswerMatch | None = getattr(other.trigger, "match", None)
+    to = AnswerMatch((other.to,))
     return match is None or match.values is None or match.takes_forms or not all(map(to.matches, match.values))
 
 

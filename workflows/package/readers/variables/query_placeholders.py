@@ -1,4 +1,4 @@
-"""Reads templates for placeholders that no run can fill: they would be looked for as they stand."""
+"""Placeholders in templates that no run can fill, so that they would be sent as they are written."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,8 +13,8 @@ _BRACES = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
 def check_placeholders(section: Section, field: str, template: Any) -> None:
     for text in dict.fromkeys(_find_unknown_placeholders(template)):
         message = (
-            f"{text[:100]} is not filled, but taken as it stands; write {{{{name}}}} of a fact of the run, an input"
-            " or a runtime variable"
+            f"{text[:100]} is not a placeholder and is sent as written; write {{{{name}}}} with a fact of the run, an"
+            " input or a runtime variable"
         )
         section.warning("unknown_placeholder", field, message)
 
@@ -25,7 +25,7 @@ def _find_unknown_placeholders(template: Any) -> Iterator[str]:
 
 
 def find_unfillable_reason(query: Mapping[str, Any]) -> str | None:
-    """Why no run can send this query, whatever its values are."""
+    """Returns why no run can fill this query, whatever its values are; None if runs can."""
     facts: dict[str, Any] = {}
     for text in _iter_texts(query):
         for match in PLACEHOLDER.finditer(text):

@@ -1,6 +1,6 @@
-"""The roots of a context file: six dialects, reduced to definitions and to who sees what.
+"""Variable definitions: the six dialects of a context file, reduced to definitions and exposures.
 
-Structured ones have `definitions`, `variables` or one of four lists; anything else is flat, each key a variable.
+Structured files have `definitions`, `variables` or one of four lists. Any other file is flat: each key is a variable.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from workflows.package.files.package_files import METADATA_FIELDS
 from workflows.package.readers.section import Section
 
-# What a list is called says where its variables come from.
+# The source type of the variables in a list, by the list's name.
 _TYPED_LISTS: Mapping[str, str] = {
     "database_variables": "database",
     "environment_variables": "environment",
@@ -27,7 +27,7 @@ _DEFINITION_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class VariableDefinition:
-    """One variable as written. `source_type` is what its place in the file says about where it comes from."""
+    """One variable as written. `source_type`: its default source, from its place in the file."""
 
     name: str
     section: Section
@@ -42,10 +42,10 @@ class Exposure:
 
 
 def read_definitions(root: Section) -> Iterator[VariableDefinition]:
-    """Without a source a structured variable is state, a flat one comes with the run."""
+    """Yields all definitions. Without a source a structured variable is state, a flat one a runtime value."""
     root.get(*_FILE_FIELDS)
     if root.get("schema_overview") is not None:
-        root.report_ignored("schema_overview", "is not read: a database describes nothing to agents here; delete it")
+        root.report_ignored("schema_overview", "is not read: agents get no description of a database here; remove it")
     if not _is_structured(root.body):
         yield from _read_flat(root)
         return
@@ -75,8 +75,8 @@ def _read_listed(root: Section, field: str, source_type: str) -> Iterator[Variab
 
 def _read_flat(root: Section) -> Iterator[VariableDefinition]:
     for name, entry in root.body.items():
-        about = name in _FILE_FIELDS and not isinstance(entry, Mapping)
-        if about or name == "schema_overview" or (name == "agents" and _are_exposures(entry)):
+        is_metadata = name in _FILE_FIELDS and not isinstance(entry, Mapping)
+        if is_metadata or name == "schema_overview" or (name == "agents" and _are_exposures(entry)):
             continue
         root.get(name)
         yield _make_definition(root, name, entry, str(name), "runtime")
@@ -89,7 +89,7 @@ def _make_definition(root: Section, name: Any, entry: Any, path: str, source_typ
 
 
 def _are_exposures(body: Any) -> bool:
-    """A flat variable may be called `agents`; its fields are those of a definition, no lists of names."""
+    """Returns whether `agents` has exposures. In a flat file it may be a variable with a definition's fields."""
     if not isinstance(body, Mapping):
         return isinstance(body, list)
     lists = all(
@@ -99,7 +99,7 @@ def _are_exposures(body: Any) -> bool:
 
 
 def read_exposures(root: Section) -> Iterator[Exposure]:
-    """`{Agent: {variables: [..]}}`, `{Agent: [..]}`, or a list of entries with a name."""
+    """Yields exposures from `{Agent: {variables: [..]}}`, `{Agent: [..]}`, or a list of named entries."""
     if not _is_structured(root.body) and not _are_exposures(root.body.get("agents")):
         return
     body = root.get("agents") or {}
@@ -118,7 +118,7 @@ def read_exposures(root: Section) -> Iterator[Exposure]:
 
 
 def find_exposure_places(root: Section) -> dict[str, str]:
-    """Of each agent's first entry, as it is written."""
+    """Returns the place of each agent's first entry."""
     body = root.body.get("agents")
     if not isinstance(body, list):
         return {str(name): root.path_of(f"agents.{name}") for name in body} if isinstance(body, Mapping) else {}
@@ -137,7 +137,7 @@ def _read_exposure(root: Section, agent: str, entry: Any, path: str) -> Iterator
         yield Exposure(agent, _read_variable_names(root, entry, path), root.path_of(path))
         return
     if not isinstance(entry, Mapping):
-        root.error("wrong_type", path, "must list variable names, as [first, second]")
+        root.error("wrong_type", path, "must be a list of variable names, such as [first, second]")
         return
     section = root.child(entry, path)
     section.get(*_AGENT_NAMES)
@@ -145,12 +145,11 @@ def _read_exposure(root: Section, agent: str, entry: Any, path: str) -> Iterator
         agent, _read_variable_names(section, section.sequence("variables"), "variables"), section.path_of("variables")
     )
     for index, raw in enumerate(section.sequence("exposures")):
-        one = section.child(raw, f"exposures[{index}]")
-        yield Exposure(
-            agent, _read_variable_names(one, one.sequence("variables"), "variables"), one.path_of("variables")
-        )
-        one.report_unread("is not executed: every exposed variable stands in one section of the agent's prompt")
-    section.report_unread("is not executed: every exposed variable stands in one section of the agent's prompt")
+        exposure = section.child(raw, f"exposures[{index}]")
+        names = _read_variable_names(exposure, exposure.sequence("variables"), "variables")
+        yield Exposure(agent, names, exposure.path_of("variables"))
+        exposure.report_unread("is not executed: all exposed variables are in one section of the agent's prompt")
+    section.report_unread("is not executed: all exposed variables are in one section of the agent's prompt")
 
 
 def _read_variable_names(section: Section, names: list[Any], field: str) -> tuple[str, ...]:
