@@ -288,7 +288,7 @@ def test_a_package_that_is_not_started_is_exit_code_1(tmp_path: Path) -> None:
     done = unattended_run(package(tmp_path, orchestrator=REFUSED), "--json")
 
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("unattended: Small is not started: error: orchestrator.yaml: initial_agent:")
+    assert done.stderr.startswith("unattended: Small cannot be started: error: orchestrator.yaml: initial_agent:")
 
 
 def test_production_is_looked_at_from_the_first(tmp_path: Path) -> None:

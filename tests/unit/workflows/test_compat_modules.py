@@ -249,7 +249,7 @@ def test_a_variable_that_is_set_counts_as_written_by_the_call() -> None:
 
 @pytest.mark.parametrize("nothing", [None, "context", 5, ["a"]])
 def test_what_is_no_context_is_an_error(nothing: Any) -> None:
-    with pytest.raises(TypeError, match="give the context variables that the function was given"):
+    with pytest.raises(TypeError, match="pass the context variables that the function received"):
         get_context_variable(nothing, "a")
-    with pytest.raises(TypeError, match="give the context variables that the function was given"):
+    with pytest.raises(TypeError, match="pass the context variables that the function received"):
         set_context_variable(nothing, "a", 1)

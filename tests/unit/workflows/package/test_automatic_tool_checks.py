@@ -68,7 +68,7 @@ def test_it_names_the_agent_without_a_model() -> None:
     shared = replace(tool("f", bound=False, auto_invoke=True), agents=("A", "B"))
 
     assert messages(checked_package(shared), "not_executed") == [
-        "B answers with no model that this tool could be called with; nothing calls it: "
+        "is false, and B has no structured reply to call this tool with: nothing calls it; "
         "add B: <model> to the registry of structured_outputs"
     ]
 

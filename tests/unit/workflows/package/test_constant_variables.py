@@ -93,5 +93,5 @@ def test_batches_of_tasks_may_set_it(tmp_path: Path) -> None:
 
 def test_the_message_names_the_value_it_keeps() -> None:
     assert messages(package_depending_on("not ${v}"), "orphan_state")[0].startswith(
-        "a condition depends on v, and nothing ever sets it: it keeps its default None; add a transition"
+        "a condition depends on v, but nothing sets it, so it keeps its default None; add a transition"
     )

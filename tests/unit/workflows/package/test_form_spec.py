@@ -9,7 +9,7 @@ from workflows.package.trigger_specs.spec_problems import list_problems
 
 @pytest.mark.parametrize("name", ["_request", "_delivery", "_charset_"])
 def test_a_name_with_a_meaning_of_its_own_is_refused(name: str) -> None:
-    assert problems_of_field(name) == [("inputs", f"{name} has a meaning of its own; give the field another name")]
+    assert problems_of_field(name) == [("inputs", f"{name} is a reserved name; rename the field")]
 
 
 @pytest.mark.parametrize("name", ["", " ", "two\nlines", "\x00"])

@@ -67,7 +67,7 @@ def test_more_than_a_package_can_mean_is_refused(tmp_path: Path, text: str) -> N
     folder = package(tmp_path, context_variables=text)
 
     assert finding_codes(folder) == [("error", "unreadable", "context_variables.yaml")]
-    assert "too much" in inspection_of(folder).findings[0].message
+    assert "is too large: more than" in inspection_of(folder).findings[0].message
 
 
 def test_more_json_than_a_package_can_mean_is_refused(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_an_absent_module_is_reported_as_absent(tmp_path: Path, source: str, nam
 
     (finding,) = about_imports(package)
     assert (finding.code, finding.is_blocking) == ("missing_module", True)
-    assert f"imports {named} which is not there: add the file" in finding.message
+    assert f"imports {named} which does not exist: add the file" in finding.message
     with pytest.raises(PackageDefect):
         load_tool_functions(package, PackageModules(package))
 

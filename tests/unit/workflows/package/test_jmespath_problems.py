@@ -18,18 +18,18 @@ HOOK: dict[str, Any] = {"type": "webhook", "apps": ["a"], "verify": {"scheme": "
     ("text", "problem"),
     [
         ("", "it is empty"),
-        ("a[", "something is missing at its end"),
-        ("a.b.", "something is missing at its end"),
-        ("a ==", "something is missing at its end"),
-        ("a b", "'b' at character 3 does not belong there"),
-        ("#", "'#' at character 1 does not belong there"),
+        ("a[", "its end is missing"),
+        ("a.b.", "its end is missing"),
+        ("a ==", "its end is missing"),
+        ("a b", "unexpected 'b' at character 3"),
+        ("#", "unexpected '#' at character 1"),
         ("a == 'x", "the quote at character 6 is not closed"),
-        ("lenght(a)", "there is no function lenght; did you mean length?"),
-        ("length(a, b)", "length takes 1 argument, and has 2"),
-        ("a[?contains(b)]", "contains takes 2 arguments, and has 1"),
-        ("merge()", "merge takes at least 1 argument, and has 0"),
-        ("{x: {y: not_null()}}", "not_null takes at least 1 argument, and has 0"),
-        ("map(&zzz(@), a)", "there is no function zzz; use one of abs, avg"),
+        ("lenght(a)", "the function lenght does not exist; did you mean length?"),
+        ("length(a, b)", "length takes 1 argument, not 2"),
+        ("a[?contains(b)]", "contains takes 2 arguments, not 1"),
+        ("merge()", "merge takes at least 1 argument, not 0"),
+        ("{x: {y: not_null()}}", "not_null takes at least 1 argument, not 0"),
+        ("map(&zzz(@), a)", "the function zzz does not exist; use one of abs, avg"),
         ("total > 100", "write numbers in backticks: total > `100`"),
         ("100 <= total && total < 1.5e3", "write numbers in backticks: `100` <= total && total < `1.5e3`"),
         ("items[?n == -5][0].id", "write numbers in backticks: items[?n == `-5`][0].id"),
@@ -37,9 +37,9 @@ HOOK: dict[str, Any] = {"type": "webhook", "apps": ["a"], "verify": {"scheme": "
         ("total > 100 and paid", "write numbers in backticks: `100`"),
         ("total > 100 && " + "!" * 1_900 + "a", "write numbers in backticks: `100`"),
         ("x == 'ü' && n > 5 || " * 12 + "y", "write numbers in backticks: `5`"),
-        ("a.0", "'0' at character 3 does not belong there"),
-        ("a 5", "'5' at character 3 does not belong there"),
-        ("a > 1_000", "'1' at character 5 does not belong there"),
+        ("a.0", "unexpected '0' at character 3"),
+        ("a 5", "unexpected '5' at character 3"),
+        ("a > 1_000", "unexpected '1' at character 5"),
     ],
 )
 def test_it_is_one_sentence(text: str, problem: str) -> None:
@@ -55,7 +55,7 @@ def test_it_is_one_sentence(text: str, problem: str) -> None:
 def test_bounds() -> None:
     assert (
         find_jmespath_problem("a" * (MAX_CHARACTERS + 1))
-        == f"has more than {MAX_CHARACTERS} characters; let a tool compute it"
+        == f"has more than {MAX_CHARACTERS} characters; compute it in a tool"
     )
     assert find_jmespath_problem("!" * 1999 + "a") == "is nested too deeply"
 

@@ -162,7 +162,7 @@ def test_long_chains_of_computed_variables_are_followed_once() -> None:
 def test_checked_for_production_the_message_names_production() -> None:
     checked = conditional("${v}", variables=variables(v=EnvSource("X")))
 
-    assert "in production this condition is false" in messages(checked, "vanishes_in_production")[0]
+    assert "is absent in production: this condition is false there" in messages(checked, "vanishes_in_production")[0]
     assert "checked for production" in messages(checked, "vanishes_in_production", production=True)[0]
 
 

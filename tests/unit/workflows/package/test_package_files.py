@@ -73,7 +73,7 @@ def test_a_package_of_the_first_era_is_recognised_and_refused(tmp_path: Path, fi
         (tmp_path / name).write_text("{}")
 
     assert place(tmp_path) == ("unsupported_era", "workflow.json")
-    with pytest.raises(PackageError, match="first era"):
+    with pytest.raises(PackageError, match="first format"):
         load_package(tmp_path)
 
 
@@ -198,11 +198,11 @@ def test_broken_yaml_is_reported_with_file_line_and_column(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("agents:\n\t- name: A\n", "no tabs"),
-        ("agents: [{name: A, system_message: Hello ${x}.}]\n", "in quotes"),
-        ("system_message: Note: be brief\n", "in quotes"),
-        ("system_message: {{x}} is due\n", "in quotes"),
-        ("system_message: @you\n", "in quotes"),
+        ("agents:\n\t- name: A\n", "does not allow tabs"),
+        ("agents: [{name: A, system_message: Hello ${x}.}]\n", "quote text"),
+        ("system_message: Note: be brief\n", "quote text"),
+        ("system_message: {{x}} is due\n", "quote text"),
+        ("system_message: @you\n", "quote text"),
     ],
 )
 def test_broken_yaml_is_reported_with_its_remedy(tmp_path: Path, text: str, advice: str) -> None:
@@ -328,7 +328,7 @@ def test_what_is_no_file_is_refused_by_name_and_never_waited_for(tmp_path: Path,
     put_in_place(folder / f"{stem}.yaml", kind)
 
     assert place(folder) == ("unreadable", f"{stem}.yaml")
-    assert "is not a file" in refusal_of(folder).message
+    assert "is not a regular file" in refusal_of(folder).message
 
 
 def put_in_place(path: Path, kind: str) -> None:

@@ -87,7 +87,7 @@ def test_nothing_is_filled_in_in_the_first_message(text: str) -> None:
     )
 
     assert findings_of(checked) == [("warning", "unknown_placeholder", ORCH, "initial_message")]
-    assert "is sent as it is written" in messages(checked, "unknown_placeholder")[0]
+    assert "which is not filled" in messages(checked, "unknown_placeholder")[0]
     assert findings_of(hooked) == []
 
 
@@ -119,5 +119,5 @@ def test_a_misspelt_prompt_is_reported_once(tmp_path: Path) -> None:
         ("warning", "not_executed", "agents[1].colour"),
         ("warning", "no_prompt", "agents[1]"),
     ]
-    assert found[0].message == "is not read, and the agent has no other prompt; did you mean system_message?"
+    assert found[0].message == "is not a prompt field, and the agent has no prompt; did you mean system_message?"
     assert read.is_refused

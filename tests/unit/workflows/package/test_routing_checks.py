@@ -113,7 +113,7 @@ def test_a_turn_cycle_without_an_exit_runs_until_max_turns(pattern: str, texts: 
 
     assert findings_of(checked, check_routing) == [("info", "no_exit", ORCH, "orchestration_pattern")]
     (message,) = messages(checked, "no_exit")
-    assert message.startswith("A and B go round without an exit: the chat ends only at max_turns")
+    assert message.startswith("A and B form a cycle without an exit: the chat ends only at max_turns")
 
 
 @pytest.mark.parametrize("pattern", sorted(CHOOSING_PATTERNS))
@@ -155,7 +155,7 @@ def test_a_condition_that_cannot_hold_is_no_way(condition: str) -> None:
     assert findings_of(circle, check_routing) == [("warning", "no_exit", H, "handoff_rules[0]")]
     assert findings_of(ahead, check_routing) == [UNREACHABLE_B]
     assert findings_of(alone, check_routing) == [("warning", "no_way_on", G, "agents.B")]
-    assert messages(alone, "no_way_on")[0].startswith("no rule can ever lead on from B: the chat ends after it")
+    assert messages(alone, "no_way_on")[0].startswith("B has no rule that can hold: the chat ends after its turn")
 
 
 @pytest.mark.parametrize("condition", ["true", "1 == 1", "not false"])
@@ -247,7 +247,7 @@ def test_a_circle_is_named_once_with_what_may_end_it() -> None:
     (fallible,) = messages(routed_package("A > B", "B > A if ${app_id}"), "no_exit")
     (alone,) = messages(routed_package("A > B", "B > B"), "no_exit")
 
-    assert certain.startswith("A and B go round without an exit: the chat ends only at max_turns")
+    assert certain.startswith("A and B form a cycle without an exit: the chat ends only at max_turns")
     assert "only when no condition of B holds, or at max_turns" in fallible
     (judged,) = messages(package(rules=(*rules("A > B"), Rule("B", "A", judgement="it is not done"))), "no_exit")
 

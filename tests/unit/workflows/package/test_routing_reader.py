@@ -300,7 +300,7 @@ def test_a_text_that_may_be_meant_for_a_model_shows_how(written: dict[str, Any],
     _, findings = read({"handoff_rules": [{**AB, **written}]}, names=NAMES)
     [finding] = findings
     assert finding.code == "bad_condition"
-    assert ("write condition_type: string_llm if a model is to judge it" in finding.message) is advised
+    assert ("write condition_type: string_llm to let a model judge it" in finding.message) is advised
 
 
 def test_words_beside_a_judgement_are_judged_as_they_are_written() -> None:

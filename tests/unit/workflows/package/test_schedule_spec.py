@@ -12,9 +12,9 @@ from workflows.package.trigger_specs.spec_problems import list_problems
 @pytest.mark.parametrize(
     ("clock", "place", "said"),
     [
-        ({"at": "0001-01-01T00:00", "timezone": "Asia/Tokyo"}, "at", "of the years"),
-        ({"every": "1h", "start": "9999-12-31T23:00", "timezone": "America/New_York"}, "start", "of the years"),
-        ({"every": "1h", "end": "1969-12-31"}, "end", "of the years"),
+        ({"at": "0001-01-01T00:00", "timezone": "Asia/Tokyo"}, "at", "in the years"),
+        ({"every": "1h", "start": "9999-12-31T23:00", "timezone": "America/New_York"}, "start", "in the years"),
+        ({"every": "1h", "end": "1969-12-31"}, "end", "in the years"),
         ({"every": "1h", "start": "2026-02-01", "end": "2026-01-01"}, "end", "after start"),
         ({"at": "2026-01-01", "start": "2026-02-01"}, "at", "never fires"),
         ({"at": "2026-03-01", "end": "2026-02-01"}, "at", "never fires"),

@@ -73,7 +73,7 @@ def test_a_bare_name_that_nothing_has_may_be_meant_as_a_function(computation: st
     [message] = messages(package_with_source(ComputedSource(computation, {"no": "no"})), "undefined_variable")
 
     assert message.startswith("is computed from no, which is neither a variable nor an input; define it")
-    assert message.endswith("let a tool or a lifecycle tool compute the value and set it") is is_a_name
+    assert message.endswith("compute the value in a tool or a lifecycle tool, and set it there") is is_a_name
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_source_that_can_be_read_is_no_finding(checked: Package) -> None:
 
 def test_the_tenant_key_finding_explains_its_absence() -> None:
     (message,) = messages(package_with_source(database(kind="a")), "no_tenant_key")
-    assert "documents that do not say whose they are are read by every app" in message
+    assert "documents without an app id are read by every app" in message
 
 
 def test_a_circle_of_computed_variables_is_named_once() -> None:

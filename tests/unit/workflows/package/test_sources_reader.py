@@ -267,8 +267,8 @@ def test_a_function_is_no_computation(inputs: Any) -> None:
 
     [finding] = findings.all
     assert (finding.level, finding.code, finding.path) == ("error", "unknown_input", "definitions.v.source.computation")
-    assert finding.message.startswith("calculate_score is none of its inputs: add it there; if it is a function: a ")
-    assert finding.message.endswith("; let a tool or a lifecycle tool compute the value and set it")
+    assert finding.message.startswith("calculate_score is not one of the inputs: add it there; a computation is a ")
+    assert finding.message.endswith("; compute the value in a tool or a lifecycle tool, and set it there")
 
 
 def computed_into(target: str) -> tuple[Any, list[tuple[str, str, str]]]:

@@ -299,7 +299,7 @@ def test_an_agent_that_must_answer_with_a_model_needs_one() -> None:
     _, findings = read(body, required=frozenset({"A", "B"}))
 
     assert ("error", "missing_model", "registry") in finding_keys(findings)
-    assert next(each.message for each in findings if each.code == "missing_model").startswith("names no model for B,")
+    assert next(each.message for each in findings if each.code == "missing_model").startswith("has no model for B,")
     assert "missing_model" not in {each.code for each in read(body, required=frozenset({"A"}))[1]}
 
 

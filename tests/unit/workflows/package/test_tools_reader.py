@@ -122,7 +122,7 @@ def test_a_ui_tool_is_offered_and_needs_a_person(tmp_path: Path, body: Any, kind
 
     assert (found.kind, found.bound, found.auto_invoke, found.is_offered) == (kind, True, auto_invoke, True)
     assert (finding.level, finding.code) == ("warning", "ui_tool_headless")
-    assert "ends there as needs_human, unless its trigger answers with ui_responses" in finding.message
+    assert "stops as needs_human, unless its trigger has an answer in ui_responses" in finding.message
     assert finding.path.endswith("[0].tool_type")
     assert not finding.is_blocking
 

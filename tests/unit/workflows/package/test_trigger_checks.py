@@ -90,7 +90,7 @@ def test_an_answer_that_nothing_asks_for_is_found(tmp_path: Path) -> None:
     checked = package_with_trigger(spec, tools=asking)
 
     assert findings_of(checked) == [("warning", "unknown_tool", T, "triggers.ui_responses")]
-    assert messages(checked, "unknown_tool")[0].startswith("nightly answers for Map, which is no tool")
+    assert messages(checked, "unknown_tool")[0].startswith("nightly answers for Map, which is neither a tool")
 
 
 def test_an_answer_behind_one_for_every_call_is_never_used() -> None:

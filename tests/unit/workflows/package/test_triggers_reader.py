@@ -190,26 +190,26 @@ def test_every_field_of_the_format_is_taken(entry: dict[str, Any]) -> None:
         ({"type": "schedule", "apps": ["acme"], "at": "noon"}, "at", "write a time such as"),
         ({**EVERY, "start": "2026-02-01", "end": "2026-01-01"}, "end", "after start"),
         ({**EVERY, "apps": [], "app_id": "=tenant"}, "app_id", "no event"),
-        ({**EVERY, "apps": {"colection": "Apps"}}, "apps.collection", "is needed"),
+        ({**EVERY, "apps": {"colection": "Apps"}}, "apps.collection", "is required"),
         ({**EVERY, "apps": "acme"}, "apps", "must be a list"),
         ({**EVERY, "pause_after_failures": 0}, "pause_after_failures", "at least 1"),
         ({**CHANGE, "pipeline": [{"$out": "elsewhere"}]}, "pipeline", "$match"),
         ({**CHANGE, "pipeline": [{"$match": {}, "$set": {}}]}, "pipeline", "$match"),
         ({**CHANGE, "loop_guard": {"max": 0}}, "loop_guard.max", "at least 1"),
-        (scheme("stripe"), "verify.secret", "is needed"),
-        (scheme("none", secret="env:S"), "verify.secret", "leave secret out"),
-        (scheme("hmac", secret="env:S"), "verify.header", "is needed"),
+        (scheme("stripe"), "verify.secret", "is required"),
+        (scheme("none", secret="env:S"), "verify.secret", "remove secret"),
+        (scheme("hmac", secret="env:S"), "verify.header", "is required"),
         (scheme("hmac", secret="env:S", header="X-S", signed="{id}"), "verify.signed", "{body}"),
         (scheme("hmac", secret="env:S", header="X-S", signed="{body}{other}"), "verify.signed", "{body}"),
         (scheme("hmac", secret="env:S", header="X-S", signed="{timestamp}{body}"), "verify.signed", "replay"),
-        (scheme("hmac", secret="env:S", header="X-S", signed="{id}{body}"), "verify.id_header", "is needed"),
+        (scheme("hmac", secret="env:S", header="X-S", signed="{id}{body}"), "verify.id_header", "is required"),
         (scheme("hmac", secret="env:S", header="X S"), "verify.header", "name of a header"),
-        (scheme("basic", secret="env:S"), "verify.username", "is needed"),
-        (scheme("github", secret="env:S", header="X-S"), "verify.header", "means nothing to scheme github"),
+        (scheme("basic", secret="env:S"), "verify.username", "is required"),
+        (scheme("github", secret="env:S", header="X-S"), "verify.header", "has no effect with scheme github"),
         ({**HOOK, "rate": "60 per minute"}, "rate", "60/m"),
         ({**HOOK, "accept": ["xml"]}, "accept[0]", "must be"),
         ({**AFTER, "outcome": "good"}, "outcome", "succeeded"),
-        ({**AFTER, "app_id": "=app_id"}, "app_id", "stays in the app"),
+        ({**AFTER, "app_id": "=app_id"}, "app_id", "in the app of the ended run"),
     ],
 )
 def test_a_field_that_cannot_be_meant_is_refused_in_its_place(entry: dict[str, Any], place: str, words: str) -> None:
@@ -227,8 +227,8 @@ def test_a_webhook_that_is_open_to_all_is_reported() -> None:
     assert isinstance(once, WebhookSpec)
     assert isinstance(twice, WebhookSpec)
     assert (once.verify.even_in_production, twice.verify.even_in_production) == (False, True)
-    assert "in production it is refused" in said.message
-    assert "in production" not in more.message
+    assert "production requires even_in_production: true" in said.message
+    assert "production" not in more.message
 
 
 @pytest.mark.parametrize(
@@ -296,14 +296,14 @@ def test_a_typo_is_an_error_at_its_place(entry: dict[str, Any], field: str) -> N
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"type": "webhook", "apps": ["acme"]}, "is needed; write verify: …"),
+        ({"type": "webhook", "apps": ["acme"]}, "is required; write verify: …"),
         (
             {**EVERY, "ui_responses": {"approve": "yes"}},
             'write keys and values, or a list of {when: "expression", answer: {…}}',
         ),
         (
             {**EVERY, "ui_responses": {"pay": [{"when": "amount < `5`", "answer": {}}]}},
-            "looks at amount; it sees arguments, payload, context, such as arguments.amount",
+            "uses amount; available are arguments, payload, context: write arguments.amount",
         ),
         ({**EVERY, "overlap": "sometimes"}, "must be 'skip', 'buffer_one', 'allow' or 'cancel_previous'"),
         ({**EVERY, "apps": "acme"}, "must be a list"),

@@ -47,7 +47,7 @@ def test_an_unknown_field_gets_the_nearest_name_as_a_suggestion(tmp_path: Path) 
     far = only(with_source(tmp_path / "b", {**ENTITY, "colour": "red"}), "not_executed")
 
     assert near.message == "is not executed; did you mean write_strategy?"
-    assert far.message == "is not executed; check the spelling, or leave it out"
+    assert far.message == "is not executed; check the spelling, or remove it"
 
 
 def test_a_field_that_is_there_is_not_what_was_meant(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_an_unknown_trigger_gets_no_other_finding(tmp_path: Path) -> None:
         ({"agnts": [{"name": "A"}]}, "agnts", "did you mean agents?"),
         ({"schema_version": "v1", "Agent": [{"name": "A"}]}, "Agent", "did you mean agents?"),
         ({"people": [{"name": "A"}]}, "people", "write them under agents"),
-        ({"name": "A", "model": "default"}, "agents", "a package needs at least one agent"),
-        ({"agents": []}, "agents", "a package needs at least one agent"),
+        ({"name": "A", "model": "default"}, "agents", "a package requires at least one agent"),
+        ({"agents": []}, "agents", "a package requires at least one agent"),
     ],
 )
 def test_agents_under_another_name_are_one_error(tmp_path: Path, body: Any, place: str, hint: str) -> None:

@@ -95,11 +95,11 @@ def test_a_refused_part_may_have_been_the_tool(file: str) -> None:
 
 def test_the_finding_names_the_missing_way() -> None:
     assert messages(waiting_package(HandoffTrigger("A", "B")), "never_fires") == [
-        "B never hands over to A, so this never fires; correct it, or add such a rule"
+        "B never hands over to A, so this never fires; correct it, or add that rule"
     ]
-    assert messages(waiting_package(HandoffTrigger("A")), "never_fires")[0].startswith("nothing ever hands over to A, ")
+    assert messages(waiting_package(HandoffTrigger("A")), "never_fires")[0].startswith("no agent hands over to A, ")
     assert messages(waiting_package(ToolCallTrigger("save", "B"), tools=(tool("save"),)), "never_fires")[0].startswith(
-        "B is not given the tool save, "
+        "B does not have the tool save, "
     )
 
 

@@ -252,32 +252,32 @@ def test_a_tool_that_is_not_given_the_context_makes_nothing_true(tmp_path: Path,
 @pytest.mark.parametrize(
     ("checked", "message"),
     [
-        (conditional("${no} == 1"), "nothing sets no; declare it as a variable or an input"),
+        (conditional("${no} == 1"), "no is not declared; declare it as a variable or an input"),
         (
             conditional("${v} == 1", state(default=None)),
-            "nothing ever sets v: it keeps its default None;"
-            " correct it, or let a transition, a computation or a tool set what it needs",
+            "nothing sets v, so it keeps its default None;"
+            " correct it, or set the variable by a transition, a computation or a tool",
         ),
         (
             conditional("${run_id} and ${plan} == 'pro'", PLAN),
-            "plan is always 'free'; correct it, or let a transition, a computation or a tool set what it needs",
+            "plan is always 'free'; correct it, or set the variable by a transition, a computation or a tool",
         ),
         (
             conditional("${v} == 'gone' or ${v} == 'lost'", STEP),
-            "v is only ever 'new' or 'b' or 'c';"
-            " correct it, or let a transition, a computation or a tool set what it needs",
+            "v can only be 'new' or 'b' or 'c';"
+            " correct it, or set the variable by a transition, a computation or a tool",
         ),
         (
             conditional("${v} == 'yes'", state(user_transition("yes"))),
-            "v is only ever 'new': none of its transitions can fire before the chat ends;"
-            " correct it, or let a transition, a computation or a tool set what it needs",
+            "v can only be 'new': none of its transitions can fire before the chat ends;"
+            " correct it, or set the variable by a transition, a computation or a tool",
         ),
         (conditional("${v} == 'b' and ${v} == 'c'", STEP), "v would have to be 'b' and 'c' at once; correct it"),
-        (conditional("False"), "it compares nothing that a run sets; correct it, or remove the rule"),
+        (conditional("False"), "it compares no variable; correct it, or remove the rule"),
         (
             conditional("${v} == 'x'", state(enum=("a", "b")), **CODE[0]),
             "the enum of v allows only 'a' or 'b';"
-            " correct it, or let a transition, a computation or a tool set what it needs",
+            " correct it, or set the variable by a transition, a computation or a tool",
         ),
     ],
 )

@@ -58,17 +58,17 @@ def test_the_first_of_two_equal_keys_is_reported(text: str, places: list[tuple[s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: *b", "names nothing above it"),
-        ("&a [*a]", "stands inside of what it names"),
+        ("a: *b", "has no anchor above it"),
+        ("&a [*a]", "refers to a collection that contains it"),
         ("a: 1\n---\nb: 2", "second document"),
         ("{? [a] : 1}", "a key must be plain text"),
-        ("a: !!binary aGk=", "is not read"),
-        ("a: !!set {x}", "is not read"),
-        ("a: !!python/object:x.Y {}", "is not read"),
+        ("a: !!binary aGk=", "is not supported"),
+        ("a: !!set {x}", "is not supported"),
+        ("a: !!python/object:x.Y {}", "is not supported"),
         ("a: !!int x", "cannot be read as int"),
         ("a: !!bool x", "cannot be read as bool"),
-        ("<<: 5", "<< needs a mapping"),
-        ("<<: [{a: 1}, 5]", "<< needs a mapping"),
+        ("<<: 5", "<< requires a mapping"),
+        ("<<: [{a: 1}, 5]", "<< requires a mapping"),
     ],
 )
 def test_what_is_no_plain_data_is_refused_with_its_place(text: str, said: str) -> None:
