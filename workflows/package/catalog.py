@@ -138,7 +138,7 @@ class Catalog:
             return None
         first, others = refused.obstacles[0], len(refused.obstacles) - 1
         rest = f" (and {others} more)" if others else ""
-        return f"{workflow} cannot be started: {first}{rest}; run `unattended validate {refused.folder}`"
+        return f"{workflow} is not started: {first}{rest}; see `unattended validate {refused.folder}`"
 
     def _refresh(self) -> None:
         folders = list_package_folders(self.directories)

@@ -389,7 +389,7 @@ async def test_input_that_no_run_could_hold_is_refused(tmp_path: Path) -> None:
 async def test_a_package_with_errors_is_not_started(tmp_path: Path) -> None:
     folder = package(tmp_path, orchestrator={"workflow_name": "Small", "initial_agent": "Nobody"})
 
-    with pytest.raises(NotStartedError, match=r"Small cannot be started: error: .*unknown_agent.*unattended validate"):
+    with pytest.raises(NotStartedError, match=r"Small is not started: error: .*unknown_agent.*unattended validate"):
         await run_package_async(folder, script=DONE)
 
 

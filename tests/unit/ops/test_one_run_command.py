@@ -268,7 +268,7 @@ def test_what_is_not_json_is_still_printed_as_json(tmp_path: Path) -> None:
         (["--ui-responses", '{"approve": "yes"}'], "ui_responses"),
         (
             ["--ui-responses", '{"approve": [{"when": "amount", "answer": {}}]}'],
-            "ui_responses: approve[0].when: looks at",
+            "ui_responses: approve[0].when: uses",
         ),
         (["--script", "/nowhere.yaml"], "/nowhere.yaml cannot be read"),
         (["--script", "a.yaml", "--models", "b.yaml"], "leave --models out"),
@@ -288,7 +288,7 @@ def test_a_package_that_is_not_started_is_exit_code_1(tmp_path: Path) -> None:
     done = unattended_run(package(tmp_path, orchestrator=REFUSED), "--json")
 
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("unattended: Small cannot be started: error: orchestrator.yaml: initial_agent:")
+    assert done.stderr.startswith("unattended: Small is not started: error: orchestrator.yaml: initial_agent:")
 
 
 def test_production_is_looked_at_from_the_first(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ async def test_a_refused_package_is_named_with_its_first_fault(tmp_path: Path) -
 
     said = await why_not(tmp_path, "Small")
 
-    assert said.startswith("Small cannot be started: error: tools.yaml: line 2, column 1: did not find expected node")
-    assert said.endswith(f" [unreadable]; run `unattended validate {folder}`")
+    assert said.startswith("Small is not started: error: tools.yaml: line 2, column 1: did not find expected node")
+    assert said.endswith(f" [unreadable]; see `unattended validate {folder}`")
 
 
 async def test_a_package_that_needs_what_is_not_executed_is_not_built(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ async def test_a_package_is_not_imported_without_a_variable_that_it_requires(
         with pytest.raises(PackageDefect) as caught:
             await builds.get("Small", version=None)
         assert str(caught.value).startswith(problem)
-        assert "set it in the environment that the worker processes are started with" in str(caught.value)
+        assert "set it in the environment of the worker processes" in str(caught.value)
         assert "s3cr3t" not in str(caught.value)
         assert not caught.value.outcome().transient
         assert not (tmp_path / "imported").exists()
@@ -83,4 +83,6 @@ def test_of_many_variables_the_first_are_named(tmp_path: Path) -> None:
     error = missing_environment_error(package, {"V0": "x"})
 
     assert error is not None
-    assert error.startswith("required environment variables are not set: V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, 1 more")
+    assert error.startswith(
+        "required environment variables are not set: V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, 1 more"
+    )

@@ -305,8 +305,8 @@ def test_a_request_for_a_package_that_is_not_started_gets_the_reason(tmp_path: P
     catalog = Catalog([tmp_path])
 
     assert catalog.explain_refusal("Broken") == (
-        "Broken cannot be started: error: orchestrator.yaml: initial_agent: C is not an agent of this package;"
-        f" name one [unknown_agent]; run `unattended validate {broken}`"
+        "Broken is not started: error: orchestrator.yaml: initial_agent: C is not an agent of this package;"
+        f" name one [unknown_agent]; see `unattended validate {broken}`"
     )
     assert catalog.explain_refusal("Good") is None
     assert catalog.explain_refusal("Absent") is None
