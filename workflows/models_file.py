@@ -1,4 +1,7 @@
-"""The models file: alias to provider, model, key and prices. Reading it loads no provider's library."""
+"""The models file: alias to provider, model, key and prices.
+
+Reading it loads no provider's library.
+"""
 
 import re
 from collections.abc import Mapping
@@ -87,7 +90,7 @@ def _is_address(text: str) -> bool:
 
 
 class _KeyedModel(HostedModel):
-    """A model of a provider that requires a key, unless `base_url` names another server."""
+    """A model that requires a key, unless `base_url` names another server."""
 
     @model_validator(mode="after")
     def _check_provider_key(self) -> "_KeyedModel":
@@ -147,7 +150,10 @@ class XAIModel(_KeyedModel, CachedModel):
 
 
 class BedrockModel(HostedModel):
-    """The Converse API of Amazon Bedrock. Without `api_key` it uses the AWS credentials of this machine."""
+    """The Converse API of Amazon Bedrock.
+
+    Without `api_key` it uses the AWS credentials of this machine.
+    """
 
     provider: Literal["bedrock"]
     region: str
@@ -209,7 +215,10 @@ def models_file_schema() -> dict[str, Any]:
 
 
 def find_models_path(configured: Path | None, *, library: Path) -> Path:
-    """Returns the configured file; else ./models.yaml; else the canned answers of the shipped packages."""
+    """Returns the configured file, ./models.yaml, or the canned answers.
+
+    The shipped packages have the canned answers.
+    """
     if configured is not None:
         return configured.absolute()
     own = Path("models.yaml").absolute()

@@ -1,6 +1,6 @@
-"""The operator's file: structured settings of an installation, such as the databases that tools may open.
+"""The operator's file: structured settings of an installation.
 
-The file and all of its entries are optional.
+An example are the databases that tools may open. The file and all of its entries are optional.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ class _OperatorEntry(BaseModel):
 
 
 class Compat(_OperatorEntry):
-    """`databases`: the databases that `get_mongo_client` opens for the tools of every package."""
+    """`databases`: those that `get_mongo_client` opens for all tools."""
 
     databases: tuple[DatabaseName, ...] = Field(default=(), max_length=MAX_DATABASES)
 
@@ -53,7 +53,10 @@ def find_operator_path(configured: Path | None) -> Path | None:
 
 
 def read_operator_file(path: Path | None, *, own_database: str) -> OperatorFile:
-    """Reads the file, or returns an empty one without a path. `own_database` may not be listed."""
+    """Reads the file, or returns an empty one without a path.
+
+    `own_database` may not be listed.
+    """
     if path is None:
         return OperatorFile()
     data = _read_data(path)
@@ -71,7 +74,10 @@ def read_operator_file(path: Path | None, *, own_database: str) -> OperatorFile:
 
 
 def _read_data(path: Path) -> Any:
-    """Reads the data. Raises OperatorFileError if it is not a file, or has a key twice."""
+    """Reads the data.
+
+    Raises OperatorFileError if it is not a file, or has a key twice.
+    """
     if path.exists() and not path.is_file():
         raise OperatorFileError(f"the operator's file {path} is not a file; name a file, or remove the setting")
     try:

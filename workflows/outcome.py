@@ -62,12 +62,18 @@ class Outcome:
         return Outcome(OutcomeKind(document["kind"]), document["reason"], outcome_error, stranded=stranded)
 
     def with_texts(self, transform: Callable[[str], str]) -> "Outcome":
-        """Returns the outcome with transformed texts, which may come from a package's exception."""
+        """Returns the outcome with transformed texts.
+
+        They may come from a package's exception.
+        """
         error = None if self.error is None else replace(self.error, message=transform(self.error.message))
         return replace(self, reason=transform(self.reason), error=error)
 
     def as_document(self) -> dict[str, Any]:
-        """Returns a document that any store accepts: error texts are made storable and cut."""
+        """Returns a document that any store accepts.
+
+        Error texts are made storable and cut.
+        """
         error = None if self.error is None else asdict(self.error)
         if error is not None:
             error["message"] = _storable_text(error["message"])

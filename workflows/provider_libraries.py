@@ -1,4 +1,7 @@
-"""Optional libraries of model providers: their modules, and whether they are installed. Loads none of them."""
+"""Optional libraries of model providers, and whether they are installed.
+
+This module loads none of them.
+"""
 
 from collections.abc import Mapping
 from importlib.util import find_spec

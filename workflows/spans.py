@@ -1,4 +1,4 @@
-"""Spans: the interface by which a chat reports turns, model calls and tool calls to a tracer, or to none."""
+"""Spans: how a chat reports turns, model calls and tool calls to a tracer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +25,10 @@ class CallSpan(Protocol):
     """The open span of one model call."""
 
     def end(self, call: ModelCall, *, model: str | None, reply: Callable[[], Messages]) -> None:
-        """Ends the span. `model` is the name that the provider returned; `reply` is called only to record content."""
+        """Ends the span.
+
+        `model` is the name that the provider returned; `reply` is called only to record content.
+        """
 
 
 class ToolSpan(Protocol):

@@ -1,4 +1,4 @@
-"""The API for tools of packages: the context and its values, and questions to a person."""
+"""The API for tools of packages: the context, and questions to a person."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["ContextVariables", "UIToolError", "get_context_variable", "set_conte
 
 
 def get_context_variable(context: Mapping[str, Any], name: str, default: Any = None) -> Any:
-    """Returns the value of a context variable, or `default` if the context has no such variable.
+    """Returns the value of a context variable, or `default` if it is absent.
 
     `context`: the context variables that the function received, or any mapping. Raises TypeError for anything else.
     """
@@ -32,11 +32,12 @@ def _check_context(context: Any) -> None:
 async def use_ui_tool(
     tool_id: str, payload: Any = None, *, title: str | None = None, choices: Sequence[str] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """Returns the answer to a question: from `ui_responses` of the trigger, or from a person.
+    """Returns the answer to a question, from the trigger or from a person.
 
-    The answer belongs to this call with these arguments and this payload; another call asks again. Without an answer
-    the run stops here as needs_human, even if the function catches the exception, and shows `title`, the function's
-    arguments and `payload`. With `choices` the person picks one of these texts. Raises UIToolError outside of a run.
+    The trigger answers by `ui_responses`. The answer belongs to this call with these arguments and this payload;
+    another call asks again. Without an answer the run stops here as needs_human, even if the function catches the
+    exception, and shows `title`, the function's arguments and `payload`. With `choices` the person picks one of these
+    texts. Raises UIToolError outside of a run.
     """
     del more
     call = current_call()

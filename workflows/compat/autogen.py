@@ -1,4 +1,4 @@
-"""`ContextVariables` under the module name that packages of the other runtime import it from."""
+"""`ContextVariables` under the module name of the other runtime."""
 
 from workflows.context.context_variables import ContextVariables
 

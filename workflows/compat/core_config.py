@@ -1,4 +1,7 @@
-"""Core configuration: only the client of the databases that the operator's file allows."""
+"""Core configuration: only the client of the allowed databases.
+
+The operator's file lists them.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +13,7 @@ def make_client_function(databases: Databases) -> Callable[[], Any]:
     """Returns the `get_mongo_client` that the tools of one package import."""
 
     def get_mongo_client() -> Any:
-        """Returns a client for the databases that the operator's file allows under `compat`.
+        """Returns a client for the databases that the operator allows.
 
         Raises DatabaseNotAllowedError for any other database.
         """

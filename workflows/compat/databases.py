@@ -1,15 +1,24 @@
-"""Databases that the tools of packages may open. The operator's file lists them; the default is none."""
+"""Databases that the tools of packages may open.
+
+The operator's file lists them; the default is none.
+"""
 
 from typing import Any, Protocol
 
 
 class DatabaseNotAllowedError(Exception):
-    """A package may not open this database; the text names the reason and the setting to change."""
+    """A package may not open this database.
+
+    The text names the reason and the setting to change.
+    """
 
 
 class Databases(Protocol):
     def open_client(self) -> Any:
-        """Returns the client for tools. Raises DatabaseNotAllowedError when no database is allowed."""
+        """Returns the client for tools.
+
+        Raises DatabaseNotAllowedError when no database is allowed.
+        """
 
 
 class NoDatabases:

@@ -10,10 +10,10 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def detach(value: Any) -> Any:
-    """Copies a value deeply as plain data: mappings as dicts; lists, tuples and sets as lists.
+    """Copies a value deeply as plain data.
 
-    Raises ValueError for a value that contains itself, and TypeError for a mutable object that is neither a Pydantic
-    model nor a dataclass.
+    Mappings become dicts; lists, tuples and sets become lists. Raises ValueError for a value that contains itself, and
+    TypeError for a mutable object that is neither a Pydantic model nor a dataclass.
     """
     return _detach(value, ())
 

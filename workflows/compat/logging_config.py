@@ -1,4 +1,7 @@
-"""Loggers under the names of the other runtime. Their lines go to the log of the process."""
+"""Loggers under the names of the other runtime.
+
+Their lines go to the log of the process.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -48,7 +51,7 @@ class ContextLogger:
 
 
 def log_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Drops the names that a log record reserves, and masks fields whose names look like secrets."""
+    """Drops reserved names, and masks fields with names of secrets."""
     return {
         str(name): "***" if any(word in str(name).lower() for word in _SENSITIVE_WORDS) else value
         for name, value in fields.items()
@@ -105,7 +108,7 @@ def get_core_config_logger() -> logging.Logger:
 def log_operation(
     logger: ContextLogger | logging.Logger, operation_name: str, **context: Any
 ) -> Iterator[ContextLogger | logging.Logger]:
-    """Logs the start of an operation, and its end or failure with the duration in seconds."""
+    """Logs start, end and failure of an operation, with its duration."""
     lines = logger if isinstance(logger, ContextLogger) else ContextLogger(logger, {})
     lines = lines.with_context(operation=operation_name, **context)
     begun = perf_counter()

@@ -1,4 +1,7 @@
-"""The served modules of one package. Each package gets its own, so its changes do not affect other packages."""
+"""The served modules of one package.
+
+Each package gets its own, so its changes do not affect other packages.
+"""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +22,10 @@ class ServedModules:
         self._provided = {"get_mongo_client": make_client_function(databases)}
 
     def import_module(self, name: str, names: Sequence[str]) -> ModuleType | None:
-        """Returns the module that an import statement binds or takes `names` from; None if it is not served."""
+        """Returns the module that an import statement binds or takes `names` from.
+
+        Returns None if it is not served.
+        """
         if name in SERVED and (names or SERVED[name].is_whole):
             module = self._get_module(name)
             return module if names else self._attach_to_parents(name, module)
@@ -42,7 +48,7 @@ class ServedModules:
         return {**names, "__all__": sorted(names)}
 
     def _attach_to_parents(self, name: str, module: ModuleType) -> ModuleType:
-        """Sets `module` as an attribute of its parent modules, and returns the topmost of them."""
+        """Attaches `module` to its parent modules, and returns the topmost."""
         folder, _, last = name.rpartition(".")
         if not folder:
             return module

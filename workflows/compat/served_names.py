@@ -1,4 +1,4 @@
-"""Served names: the modules of another runtime, the modules here that replace them, and the names in each.
+"""Served names: modules of another runtime, and their replacements here.
 
 The checks read this table too. They import neither a package nor the modules in it.
 """

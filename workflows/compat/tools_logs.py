@@ -1,4 +1,7 @@
-"""Loggers of single tools. Each line carries the tool's name and further fields of the call."""
+"""Loggers of single tools.
+
+Each line carries the tool's name and further fields of the call.
+"""
 
 import logging
 from collections.abc import Mapping, MutableMapping

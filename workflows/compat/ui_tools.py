@@ -1,4 +1,7 @@
-"""UI tools without a user interface: questions go to `workflows.tools`; displays are only logged."""
+"""UI tools without a user interface: questions go to `workflows.tools`.
+
+Displays are only logged.
+"""
 
 import logging
 from typing import Any

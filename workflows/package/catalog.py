@@ -1,4 +1,4 @@
-"""The catalog: the packages of several directories, read again when a file changes.
+"""The catalog: packages of several directories, read again after changes.
 
 The next run uses a changed package; a run in progress keeps its version. After a broken edit the catalog keeps the
 last good version and logs the findings once.
@@ -32,7 +32,10 @@ Fingerprint = tuple[Stamp, ...]
 
 
 def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
-    """Returns the configured directories; else ./workflows if it has a package; else the shipped ones."""
+    """Returns the configured directories, ./workflows, or the shipped packages.
+
+    ./workflows is used only if it has a package.
+    """
     if configured:
         return tuple(path.absolute() for path in configured)
     own = Path("workflows").absolute()  # package code may change the working directory
@@ -42,7 +45,10 @@ def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def find_package_folders(directory: Path) -> list[Path]:
-    """Returns the packages in a directory, or the directory itself if it is one. Includes broken ones."""
+    """Returns the packages in a directory, or the directory itself if it is one.
+
+    Includes broken ones.
+    """
     if is_package(directory):
         return [directory]
     folders = (
@@ -109,7 +115,10 @@ class Catalog:
             self._checked_at = float("-inf")
 
     def get(self, workflow: str, *, version: str | None = None) -> "Package | None":
-        """Returns the version that a run has pinned if this process still has it, else the current one."""
+        """Returns the version that a run has pinned, else the current one.
+
+        A version is available while this process keeps it.
+        """
         return self.find_version(self.packages(), workflow, version)
 
     def find_version(self, packages: "Mapping[str, Package]", workflow: str, version: str | None) -> "Package | None":
@@ -118,7 +127,10 @@ class Catalog:
 
     @property
     def refusals(self) -> Mapping[str, tuple[Finding, ...]]:
-        """Returns the findings that block a folder, by its path. `packages()` may keep its last good version."""
+        """Returns the findings that block a folder, by its path.
+
+        `packages()` may keep its last good version.
+        """
         return {
             str(inspection.folder): inspection.obstacles for inspection in self.inspections() if inspection.obstacles
         }
@@ -129,7 +141,10 @@ class Catalog:
         return tuple(self._inspections.values())
 
     def explain_refusal(self, workflow: str) -> str | None:
-        """Returns why a workflow in these directories is not in `packages()`; None for any other."""
+        """Returns why a workflow in these directories is not in `packages()`.
+
+        Returns None for any other.
+        """
         refused = next(
             (inspection for inspection in self.inspections() if inspection.name == workflow and inspection.obstacles),
             None,
@@ -159,7 +174,10 @@ class Catalog:
         self._skip_settling = False
 
     def _is_settled(self, folder: Path, fingerprint: Fingerprint) -> bool:
-        """Delays a change to the next check if a file is younger than `SETTLE_S`, as it may be half written."""
+        """Delays a change to the next check if a file is younger than `SETTLE_S`.
+
+        Such a file may be half written.
+        """
         before = self._fingerprints.get(folder)
         if before is None or self._skip_settling or folder in self._unsettled:
             self._unsettled.discard(folder)

@@ -1,4 +1,4 @@
-"""Environment requirements of a package: the variables that its tools need, by name and never by value."""
+"""Environment variables that a package requires, by name, never by value."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,10 @@ def find_missing_environment(package: Package, environment: Mapping[str, str]) -
 
 
 def missing_environment_finding(package: Package, environment: Mapping[str, str]) -> Finding | None:
-    """Returns a warning, since runs may execute on another machine than the one that validates."""
+    """Returns a warning for missing variables.
+
+    It is no error, since runs may execute on another machine than the one that validates.
+    """
     missing = find_missing_environment(package, environment)
     if not missing:
         return None

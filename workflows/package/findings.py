@@ -1,4 +1,4 @@
-"""Findings: remarks about a package for its author, from a note to an error that refuses it."""
+"""Findings: remarks about a package for its author, from info to error."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,10 @@ _MAX_NAME_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One remark: `path` is the place in the file, as agents[2].name; `message` has the problem and the remedy.
+    """One remark about a place in a package file.
 
-    `is_blocking`: the package is read but starts no runs, since a run would lack something that its author expects.
+    `path` is the place, as agents[2].name; `message` has the problem and the remedy. `is_blocking`: the package is read
+    but starts no runs, since a run would lack something that its author expects.
     """
 
     level: Level
@@ -61,13 +62,19 @@ class Findings:
         self.add("warning", "not_executed", file, path, why)
 
     def add_blocking(self, code: str, file: str, path: str, message: str) -> None:
-        """Reports a part that is read but not executed and that runs depend on: the package starts no runs."""
+        """Reports a part that runs depend on and that is not executed.
+
+        The package starts no runs.
+        """
         self._all.append(
             Finding("warning", code, file, path, f"{message}; the package starts no runs", is_blocking=True)
         )
 
     def has_errors_in(self, *files: str) -> bool:
-        """Returns whether a file has an error. Its unread parts would look missing to other checks."""
+        """Returns whether a file has an error.
+
+        Its unread parts would look missing to other checks.
+        """
         return any(finding.level == "error" and finding.file in files for finding in self._all)
 
     def suggest_name(self, name: str, known: Iterable[str]) -> str | None:
@@ -87,7 +94,10 @@ class Findings:
 
 
 def limit_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Keeps the most severe findings up to the limit, adds a count of the others, and cuts long texts."""
+    """Keeps the most severe findings up to the limit.
+
+    Adds a count of the others, and cuts long texts.
+    """
     limited = findings
     if len(findings) > MAX_FINDINGS:
         by_weight = sorted(findings, key=_severity_rank)[:MAX_FINDINGS]

@@ -1,4 +1,4 @@
-"""Problems of a JMESPath expression as one sentence: its syntax, or a call of an unknown function."""
+"""Problems of a JMESPath expression: syntax and unknown functions."""
 
 import difflib
 import re
@@ -73,13 +73,16 @@ def _number_at_fault(text: str, error: Exception) -> "re.Match[str] | None":
 
 
 def _fault_position(error: Exception, text: str) -> int:
-    """Returns the position at which the parser stopped; the length of `text` at its end."""
+    """Returns the position at which the parser stopped, or the text's length."""
     position = getattr(error, "lex_position", None)
     return position if isinstance(position, int) else len(text)
 
 
 def _explain_syntax(error: Exception) -> str:
-    """Replaces the parser's text, which names its tokens and repeats the expression in three lines."""
+    """Explains a syntax error in one sentence.
+
+    The parser's own text names its tokens and repeats the expression in three lines.
+    """
     token = getattr(error, "token_value", None)
     if isinstance(error, EmptyExpressionError):
         return "it is empty"

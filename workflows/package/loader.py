@@ -1,4 +1,7 @@
-"""The package loader: raw files, then normal form, then checks across files. It executes no package code."""
+"""The package loader: raw files, then normal form, then checks across files.
+
+It executes no package code.
+"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +32,10 @@ Verdict = Literal["ready", "findings", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The result of reading a folder. `package` is None if it could not be read; `findings` have the reason."""
+    """The result of reading a folder.
+
+    `package` is None if it could not be read; `findings` have the reason.
+    """
 
     name: str
     folder: Path
@@ -50,7 +56,10 @@ class Inspection:
 
 
 def inspect_package(folder: Path, *, production: bool = False) -> Inspection:
-    """Reads and checks a folder. Every problem becomes a finding, also a folder that is not a package."""
+    """Reads and checks a folder.
+
+    Every problem becomes a finding, also a folder that is not a package.
+    """
     try:
         return _inspect(folder.resolve(), production=production)
     except (OSError, RuntimeError) as error:  # circular links, or a file that no reader expects
@@ -58,7 +67,10 @@ def inspect_package(folder: Path, *, production: bool = False) -> Inspection:
 
 
 def load_package(folder: Path) -> Package:
-    """Returns a package; its errors are findings. Raises PackageError if the folder is not a package."""
+    """Returns a package; its errors are findings.
+
+    Raises PackageError if the folder is not a package.
+    """
     inspection = inspect_package(folder)
     if inspection.package is None:
         raise PackageError(inspection.findings[0])
@@ -92,7 +104,10 @@ def _failed_inspection(folder: Path, code: str, message: str, *, file: str | Non
 
 
 def _compute_version(tree: PackageTree) -> tuple[str, tuple[Finding, ...]]:
-    """Returns the version and the problems of the files. The version is empty if a file is unreadable or too large."""
+    """Returns the version and the problems of the files.
+
+    The version is empty if a file is unreadable or too large.
+    """
     if any(problem.level == "error" for problem in tree.problems) or any(_is_too_large(file) for file in tree.files):
         return "", tree.problems
     try:

@@ -1,4 +1,4 @@
-"""Checks of automatic tools: every tool has a caller, and every automatic tool has a structured reply."""
+"""Checks of automatic tools: each has a caller and a structured reply."""
 
 from workflows.package.checks.file_places import agent_place, agents_file, tools_file
 from workflows.package.findings import Findings
@@ -25,7 +25,10 @@ def _check_caller(package: Package, tool: Tool, findings: Findings) -> None:
 
 
 def _find_uncalled_reason(package: Package, agent: Agent, tool: Tool) -> tuple[str, str] | None:
-    """Returns the field that has no effect for this agent, and the reason; None if the tool is called."""
+    """Returns the field that has no effect for this agent, and the reason.
+
+    Returns None if the tool is called.
+    """
     if is_automatic(package, agent.name, tool):
         return None
     if tool.bound and can_offer_tools(package, agent.name):

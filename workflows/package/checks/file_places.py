@@ -1,4 +1,4 @@
-"""Places in package files: the file that a part was read from, and its path in that file."""
+"""Places in package files: the file of a part, and its path in that file."""
 
 from workflows.package.normal_form.package_model import Package
 
@@ -28,7 +28,10 @@ def triggers_file(package: Package) -> str:
 
 
 def routing_file(package: Package) -> str:
-    """Returns the file that the reader chose: of two routing files the pattern decides."""
+    """Returns the routing file that the reader used.
+
+    Of two routing files the pattern decides.
+    """
     stems = ("handoffs", "transition_graph")
     if package.orchestrator.pattern == "ag2_network":
         stems = ("transition_graph", "handoffs")

@@ -26,7 +26,7 @@ def reverse_graph(graph: Graph) -> dict[str, list[str]]:
 
 
 def find_cycles(graph: Graph) -> Iterator[tuple[str, ...]]:
-    """Yields each strongly connected component that has a cycle, in the order of the graph.
+    """Yields each strongly connected component with a cycle, in graph order.
 
     Kosaraju's algorithm without recursion, since a package may chain thousands of names.
     """

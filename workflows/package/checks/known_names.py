@@ -1,4 +1,4 @@
-"""The names that a package may refer to: facts of every run, declared variables and inputs."""
+"""Names that a package may refer to: facts of runs, variables and inputs."""
 
 from collections.abc import Set as AbstractSet
 

@@ -1,4 +1,4 @@
-"""Parts of messages: lists of names, and values as an author writes them, both cut to a length."""
+"""Parts of messages: lists of names and values, cut to a length."""
 
 from collections.abc import Set as AbstractSet
 from typing import Any

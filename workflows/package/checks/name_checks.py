@@ -1,4 +1,4 @@
-"""Checks of names: exposures and the failure message must name variables or inputs that exist."""
+"""Checks of names: exposures and the failure message name existing values."""
 
 from workflows.package.checks.file_places import agents_file, exposure_place, orchestrator_file, variables_file
 from workflows.package.checks.known_names import known_names
@@ -7,7 +7,10 @@ from workflows.package.normal_form.package_model import MANAGER, Package
 
 
 def check_manager_name(package: Package, findings: Findings) -> None:
-    """Reports an agent with the manager's name, by which the ledger identifies the manager's model calls."""
+    """Reports an agent with the manager's name.
+
+    The ledger identifies the manager's model calls by that name.
+    """
     if package.orchestrator.pattern == "AutoPattern" and MANAGER in package.agents:
         place = package.agents[MANAGER].place
         message = f"{MANAGER} is reserved for the manager of an AutoPattern; rename this agent"

@@ -1,4 +1,4 @@
-"""Checks for people: parts of a package that need a person, who is absent in a headless run."""
+"""Checks for people: parts of a package that need an absent person."""
 
 from collections.abc import Collection, Hashable, Sequence
 from collections.abc import Set as AbstractSet
@@ -113,7 +113,10 @@ def _state_transitions(variable: Variable) -> Sequence[Transition]:
 
 
 def _awaits_person(variable: Variable, package: Package) -> bool:
-    """Returns whether only a person can set a value: no trigger answers, and no other transition leads there."""
+    """Returns whether only a person can set a value.
+
+    Then no trigger answers, and no other transition leads to the value.
+    """
     answers = [spec.ui_responses for spec in package.triggers]
     asked = [
         transition
@@ -137,26 +140,32 @@ def _needs_person(trigger: StateTrigger, package: Package) -> bool:
 
 
 def _is_replaced(transition: Transition, others: Collection[Transition]) -> bool:
-    """Returns whether another transition leads to the same value, or may lead to any value."""
+    """Returns whether another transition may lead to the same value."""
     to = _target_key(transition)
     return any(to is None or end is None or end == to for end in map(_target_key, others))
 
 
 def _target_key(transition: Transition) -> Hashable | None:
-    """Returns the value that a transition leads to; None if it is part of a reply or an answer."""
+    """Returns the value that a transition leads to.
+
+    Returns None if it is part of a reply or an answer.
+    """
     if isinstance(transition.to, Unset):
         return None if getattr(transition.trigger, "response_key", None) is not None else value_key(True)
     return None if captured_group(transition.to) is not None else value_key(transition.to)
 
 
 def _names_set_by_code(package: Package) -> frozenset[str]:
-    """Returns the variables that tools, lifecycle tools and hooks set without asking a person."""
+    """Returns the variables that code sets without asking a person."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
     return frozenset().union(*map(find_names_set_without_asking, {part.file for part in parts}))
 
 
 def _is_answered(trigger: StateTrigger, ui_responses: UIResponses, package: Package) -> bool:
-    """Returns whether the trigger answers under the tool's name, or under a name that its file asks for."""
+    """Returns whether the trigger answers this tool.
+
+    The answer is under the tool's name, or under a name that its file asks for.
+    """
     tool = getattr(trigger, "tool", "")
     asked = (read_code(entry.file).ui_tools for entry in package.tools if entry.function == tool)
     key = getattr(trigger, "response_key", None)

@@ -1,4 +1,4 @@
-"""Checks of prompts: placeholders are not filled, and agents see only exposed variables."""
+"""Checks of prompts: unfilled placeholders, and names without exposure."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,10 @@ _NON_VARIABLES = frozenset({"json", "yaml", "yml", "definitions", "variables", "
 
 
 def check_prompts(package: Package, findings: Findings) -> None:
-    """Reports names in a prompt that the agent does not see: a value reaches a prompt only by exposure."""
+    """Reports names in a prompt that the agent does not see.
+
+    A value reaches a prompt only by exposure.
+    """
     known = known_names(package)
     hooked = {hook.agent for hook in package.hooks if hook.kind == "update_agent_state"}
     misspelt = {finding.path for finding in findings.all if finding.code == "misspelt_prompt"}
@@ -69,14 +72,20 @@ def check_first_message(package: Package, findings: Findings) -> None:
 
 
 def _find_referenced_names(prompt: str, known_names: AbstractSet[str]) -> Iterator[str]:
-    """Yields names in a prompt: `{word}` only if it is known, `context_variables.word` only if it is not."""
+    """Yields the names that a prompt refers to.
+
+    Yields `{word}` only if it is known, and `context_variables.word` only if it is not.
+    """
     yield from find_placeholder_names(prompt)
     yield from (name for name in find_braced_names(prompt) if name in known_names)
     yield from (name for name in find_member_names(prompt) if name not in known_names)
 
 
 def find_placeholder_names(prompt: str) -> list[str]:
-    """Returns the names in `${name}` and `{{name}}`. UPPER_CASE names are left to hooks."""
+    """Returns the names in `${name}` and `{{name}}`.
+
+    UPPER_CASE names are left to hooks.
+    """
     found = (match[1] or match[2] for text in _unfenced_parts(prompt) for match in _PLACEHOLDER.finditer(text))
     return [name for name in dict.fromkeys(found) if not name.isupper()]
 
@@ -88,7 +97,10 @@ def find_member_names(prompt: str) -> list[str]:
 
 
 def find_braced_names(prompt: str) -> list[str]:
-    """Returns the names in `{name}`, the early form: a separate word, neither quoted nor part of JSON."""
+    """Returns the names in `{name}`, the early form.
+
+    The name is a separate word, neither quoted nor part of JSON.
+    """
     return list(dict.fromkeys(name for text in _unfenced_parts(prompt) for name in _find_braced(text)))
 
 

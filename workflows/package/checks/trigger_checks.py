@@ -1,4 +1,4 @@
-"""Checks of triggers against the package: unknown inputs, missing inputs, and unused answers."""
+"""Checks of triggers: unknown inputs, missing inputs, and unused answers."""
 
 from collections.abc import Collection, Sequence
 
@@ -52,13 +52,19 @@ def _check_answers(spec: TriggerSpec, package: Package, findings: Findings, file
 
 
 def accepted_inputs(package: Package) -> set[str]:
-    """Returns the names that a payload may contain. Other fields reach no prompt and no query."""
+    """Returns the names that a payload may contain.
+
+    Other fields reach no prompt and no query.
+    """
     runtime = {name for name, variable in package.variables.items() if variable.kind == "runtime"}
     return runtime.union(package.orchestrator.inputs)
 
 
 def find_asking_names(package: Package) -> set[str]:
-    """Returns the functions, and the tool ids that their files ask with. Imported files are not searched."""
+    """Returns the functions, and the tool ids that their files ask with.
+
+    Imported files are not searched.
+    """
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
     asked = (read_code(file).ui_tools for file in dict.fromkeys(part.file for part in parts))
     return {part.function for part in parts}.union(*asked)
@@ -85,7 +91,10 @@ def _supplied_names(spec: TriggerSpec) -> Collection[str]:
 
 
 def find_unknown_workflows(package: Package, workflows: Collection[str]) -> Sequence[Finding]:
-    """Warns of unknown workflows. They are no errors, since other machines may have more packages."""
+    """Warns of unknown workflows.
+
+    They are no errors, since other machines may have more packages.
+    """
     findings = Findings()
     for spec in package.triggers:
         if isinstance(spec, RunFinishedSpec) and spec.workflow not in workflows:

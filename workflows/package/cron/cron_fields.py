@@ -1,7 +1,8 @@
-"""Cron fields: the wall-clock times that an expression names, as parsed by croniter. Time zones do not matter here.
+"""Cron fields: the wall-clock times that an expression names.
 
-Two differences between croniter and Vixie cron are corrected: `5-5` is 5 and not the whole range, and of two
-restricted day fields either one selects a day, unless one of them begins with `*`.
+croniter parses the fields; time zones do not matter here. Two differences between croniter and Vixie cron are
+corrected: `5-5` is 5 and not the whole range, and of two restricted day fields either one selects a day, unless one of
+them begins with `*`.
 """
 
 import re
@@ -43,7 +44,7 @@ _NEAREST_WEEKDAY = re.compile(r"^(\d+w|w\d+)$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CronPattern:
-    """The wall-clock times that a cron expression names, each field in ascending order."""
+    """The wall-clock times that a cron expression names, in ascending order."""
 
     seconds: Sequence[int]
     minutes: Sequence[int]
@@ -57,7 +58,10 @@ class CronPattern:
     follows_the_clock: bool  # minute or hour begins with `*`: Debian cron's rule for when the clocks change
 
     def iter_times_from(self, start: datetime) -> Iterator[datetime]:
-        """Yields the times at and after `start`, a whole second without a zone. Ends if no further one exists."""
+        """Yields the times at and after `start`, a whole second without a zone.
+
+        Ends if no further one exists.
+        """
         for day in self._iter_days_from(start.date()):
             yield from self._times_of(day, start if day == start.date() else datetime(day.year, day.month, day.day))  # noqa: DTZ001 -- a wall clock's
 

@@ -1,4 +1,7 @@
-"""Data files of a package: JSON and YAML, read within bounds and with notes on what their syntax drops."""
+"""Data files of a package: JSON and YAML, read within bounds.
+
+Notes tell what their syntax drops.
+"""
 
 import json
 from collections import Counter
@@ -24,7 +27,10 @@ class UnreadableError(Exception):
 
 
 def read_data_file(path: Path) -> Any:
-    """Returns the data, `{}` for an empty file. Raises PackageError with line and column."""
+    """Returns the data, `{}` for an empty file.
+
+    Raises PackageError with line and column.
+    """
     return read_document(path).data
 
 

@@ -18,7 +18,10 @@ NodeLocation = tuple[int, yaml.Node]
 
 
 def locate_findings(findings: Iterable[Finding], folder: Path) -> tuple[Finding, ...]:
-    """Adds to each finding the line of its path, or of the nearest existing part of the path."""
+    """Adds to each finding the line of its path.
+
+    If the path does not exist, its nearest existing part is used.
+    """
     places: dict[str, LineIndex | None] = {}
     located = []
     for finding in findings:
@@ -33,7 +36,10 @@ def locate_findings(findings: Iterable[Finding], folder: Path) -> tuple[Finding,
 
 
 def _read_line_index(path: Path) -> "LineIndex | None":
-    """Returns None unless the path is a data file. JSON is parsed as YAML, which it nearly always is."""
+    """Returns None unless the path is a data file.
+
+    JSON is parsed as YAML, which it nearly always is.
+    """
     try:
         if path.suffix not in (".yaml", ".yml", ".json") or not path.is_file():
             return None
@@ -51,7 +57,10 @@ class LineIndex:
         self._steps: dict[int, Mapping[str, NodeLocation]] = {}
 
     def find_line(self, path: str) -> int | None:
-        """Returns the line of a finding's path. Names may contain dots, and named list entries are found by name."""
+        """Returns the line of a finding's path.
+
+        Names may contain dots, and named list entries are found by name.
+        """
         steps = self._steps_of(self._root)
         wrapped = [steps[key][1] for key in WRAPPERS.get(self._stem, (self._stem,)) if key in steps]
         starts = [self._root, *wrapped]
@@ -62,7 +71,10 @@ class LineIndex:
         return line
 
     def _walk(self, node: yaml.Node, path: str) -> tuple[int | None, int]:
-        """Returns the line of the deepest node on this path, and the length of the rest of the path."""
+        """Returns the line of the deepest node on this path.
+
+        The second value is the length of the rest of the path.
+        """
         line: int | None = None
         while path:
             index = _INDEX.match(path)

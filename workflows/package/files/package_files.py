@@ -57,9 +57,9 @@ _BODY_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class PackageFile:
-    """A file and its body, which is empty if the file is unreadable; a finding has the reason then.
+    """A file and its body, which is empty if the file is unreadable.
 
-    `wrapper` is the key around the body, `siblings` are the fields beside that key.
+    A finding has the reason then. `wrapper` is the key around the body, `siblings` are the fields beside that key.
     """
 
     name: str
@@ -74,7 +74,10 @@ def is_package(folder: Path) -> bool:
 
 
 def looks_like_package(folder: Path) -> bool:
-    """Returns whether a folder has any required file, so that an incomplete package is reported, not skipped."""
+    """Returns whether a folder has any required file.
+
+    An incomplete package is reported, not skipped.
+    """
     if folder.name in _NON_PACKAGE_FOLDERS or folder.name.startswith(".") or not folder.is_dir():
         return False
     return any(_find_candidates(folder, stem) for stem in REQUIRED_STEMS) or is_first_era(folder)
@@ -87,7 +90,10 @@ def is_first_era(folder: Path) -> bool:
 
 
 def read_package_files(folder: Path, findings: Findings) -> dict[str, PackageFile]:
-    """Returns the files by stem. An unreadable file is a finding, and the others are still read."""
+    """Returns the files by stem.
+
+    An unreadable file is a finding, and the others are still read.
+    """
     files = {stem: found for stem in STEMS if (found := _read_stem(folder, stem, findings)) is not None}
     for stem in REQUIRED_STEMS:
         if stem not in files:
@@ -103,7 +109,10 @@ def read_package_files(folder: Path, findings: Findings) -> dict[str, PackageFil
 
 
 def _report_misspelt_files(folder: Path, findings: Findings) -> None:
-    """Warns of files whose names are similar to a package file: they would be skipped silently."""
+    """Warns of files with a name similar to a package file.
+
+    They would be skipped silently.
+    """
     for path in sorted(entry for entry in folder.iterdir() if entry.suffix.lower() in SUFFIXES):
         if path.suffix in SUFFIXES and path.stem in (*STEMS, UI_CONFIG):
             continue
@@ -119,7 +128,10 @@ def read_task_batches(folder: Path, findings: Findings) -> PackageFile | None:
 
 
 def _find_candidates(folder: Path, stem: str) -> list[Path]:
-    """Returns every path with this stem, unreadable ones and broken links too, so that they are reported."""
+    """Returns every path with this stem.
+
+    Includes unreadable files and broken links, so that they are reported.
+    """
     return [path for suffix in SUFFIXES if os.path.lexists(path := folder / f"{stem}{suffix}")]
 
 
@@ -165,7 +177,10 @@ def _report_notes(notes: tuple[ReaderNote, ...], file: str, findings: Findings) 
 
 
 def _unwrap_body(stem: str, name: str, body: Any) -> PackageFile:
-    """Removes a wrapper such as `{"handoffs": {...}}` in handoffs.json, and keeps its siblings."""
+    """Removes a wrapper and keeps its siblings.
+
+    A wrapper is a key such as in `{"handoffs": {...}}` in handoffs.json.
+    """
     if isinstance(body, list) and stem in _BARE_LISTS:
         return PackageFile(name, {_BARE_LISTS[stem]: body})
     if not isinstance(body, Mapping):
@@ -189,7 +204,10 @@ def _is_body(stem: str, inner: Mapping[str, Any]) -> bool:
 
 
 def _has_content(body: Any) -> bool:
-    """Returns whether a body has a value. Generators write `visual_agents: null` for every package."""
+    """Returns whether a body has a value.
+
+    Generators write `visual_agents: null` for every package.
+    """
     if isinstance(body, Mapping):
         return any(_has_content(value) for key, value in body.items() if key not in METADATA_FIELDS)
     return body not in (None, [], "", False)

@@ -1,4 +1,4 @@
-"""The file tree of a package: all files that a run may use, within bounds, and the version made of their content.
+"""The file tree of a package, within bounds, and the version of its content.
 
 Links are followed inside a package, as mounted ConfigMaps require, and into `../_shared`, never elsewhere.
 """
@@ -28,7 +28,10 @@ Stamp = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PackageTreeFile:
-    """A file. `name` is relative to the package, so it does not depend on the package's location."""
+    """A file.
+
+    `name` is relative to the package, so it does not depend on the package's location.
+    """
 
     name: str
     path: Path
@@ -54,7 +57,10 @@ class PackageTree:
 
 
 def read_tree(folder: Path) -> PackageTree:
-    """Lists the files of the package and of `../_shared`. A link out of both is a problem."""
+    """Lists the files of the package and of `../_shared`.
+
+    A link out of both is a problem.
+    """
     root = folder.resolve()
     shared = root.parent / SHARED_FOLDER
     walk = _TreeWalk((root, shared))
@@ -74,7 +80,10 @@ def read_tree(folder: Path) -> PackageTree:
 
 
 class _TreeWalk:
-    """Walks a tree. Visits each folder once, even if several links lead to it, and stops at the limit of entries."""
+    """Walks a tree.
+
+    Visits each folder once, even if several links lead to it, and stops at the limit of entries.
+    """
 
     def __init__(self, roots: tuple[Path, ...], *, count: int = 0) -> None:
         self.roots = roots
@@ -105,7 +114,10 @@ class _TreeWalk:
         return sorted(files, key=lambda file: file.name)
 
     def _scan_folder(self, folder: Path, prefix: str) -> list[os.DirEntry[str]]:
-        """Lists entries sorted by name, so that of two links to one folder the same one is always used."""
+        """Lists entries sorted by name.
+
+        So of two links to one folder the same one is always used.
+        """
         try:
             with os.scandir(folder) as listed:
                 entries = sorted(islice(listed, MAX_FILES + 1 - self.count), key=lambda entry: entry.name)
@@ -119,7 +131,10 @@ class _TreeWalk:
         return entries
 
     def _stat_entry(self, entry: os.DirEntry[str], name: str) -> os.stat_result | None:
-        """Returns None for links out of the package and for broken links, which the reader of the file reports."""
+        """Returns None for links out of the package and for broken links.
+
+        The reader of a file reports a broken link.
+        """
         try:
             if entry.is_symlink() and not self._is_inside(Path(entry.path).resolve(strict=True), name):
                 return None

@@ -1,6 +1,7 @@
-"""A YAML reader from parser events to plain data, with bounds and with notes on what YAML drops silently.
+"""A YAML reader from parser events to plain data.
 
-The composing loaders recurse in C without a limit: a file of brackets would crash the process.
+It enforces bounds and notes what YAML drops silently. The composing loaders recurse in C without a limit: a file of
+brackets would crash the process.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +43,10 @@ class DataDocument:
 
 
 class _YamlValue(NamedTuple):
-    """A value with its size. `nodes`, `characters` and `depth` count aliases as their expansion."""
+    """A value with its size.
+
+    `nodes`, `characters` and `depth` count aliases as their expansion.
+    """
 
     value: Any
     nodes: int = 1

@@ -42,7 +42,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Orchestrator:
-    """How a chat starts and ends. If `initial_agent` is `user`, the rules of `user` choose the first speaker."""
+    """How a chat starts and ends.
+
+    If `initial_agent` is `user`, the rules of `user` choose the first speaker.
+    """
 
     workflow_name: str
     initial_agent: str
@@ -86,9 +89,10 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A hand-off: unconditional, by the expression `condition`, or when a model judges that `judgement` holds.
+    """A hand-off with its condition.
 
-    `place` is its place in the file, for findings.
+    It holds always, by the expression `condition`, or when a model judges that `judgement` holds. `place` is its place
+    in the file, for findings.
     """
 
     source: str
@@ -147,7 +151,10 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class EntryCounts:
-    """The numbers of entries in the files that are used, before any is merged, dropped or refused."""
+    """The numbers of entries in the files that are used.
+
+    They count before any entry is merged, dropped or refused.
+    """
 
     agents: int = 0
     tools: int = 0
@@ -183,7 +190,10 @@ class Package:
 
     @property
     def model_aliases(self) -> frozenset[str]:
-        """Returns the aliases that a models file must define. The manager of an AutoPattern uses the default model."""
+        """Returns the aliases that a models file must define.
+
+        The manager of an AutoPattern uses the default model.
+        """
         has_manager = self.orchestrator.pattern == "AutoPattern" and len(self.agents) > 1
         return frozenset(agent.model for agent in self.agents.values()) | ({DEFAULT_MODEL} if has_manager else set())
 

@@ -1,4 +1,4 @@
-"""The normal form of structured outputs: the models of agents' replies, as the package describes them."""
+"""The normal form of structured outputs: the models of agents' replies."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -82,7 +82,10 @@ def resolve_alias(models: Mapping[str, OutputModel], name: str) -> OutputType:
 
 
 def iter_reachable(models: Mapping[str, OutputModel], name: str) -> Iterator[tuple[str, OutputType]]:
-    """Yields every type inside a model, with the model that contains it; visits each model once."""
+    """Yields every type inside a model, with the model that contains it.
+
+    Visits each model once.
+    """
     seen = {name}
     pending: list[tuple[str, OutputType]] = [(name, models[name].body)]
     while pending:

@@ -1,4 +1,4 @@
-"""The normal form of variable sources: one class for each way in which a variable gets its value."""
+"""The normal form of variable sources: one class for each kind of source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,9 +21,10 @@ class EnvSource:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSource:
-    """The newest matching document, projected to `fields`; one field gives its value, several a mapping.
+    """The newest matching document, projected to `fields`.
 
-    `is_refreshed`: it is read again before each turn of an agent that sees it.
+    One field gives its value, several a mapping. `is_refreshed`: it is read again before each turn of an agent that
+    sees it.
     """
 
     kind: ClassVar[SourceKind] = "db"
@@ -87,7 +88,10 @@ class StateSource:
 
 @dataclass(frozen=True, slots=True)
 class ComputedSource:
-    """A JMESPath expression over the variables in `inputs`. Without one a tool writes the value."""
+    """A JMESPath expression over the variables in `inputs`.
+
+    Without one a tool writes the value.
+    """
 
     kind: ClassVar[SourceKind] = "computed"
     computation: str | None = None
@@ -97,7 +101,10 @@ class ComputedSource:
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """The credentials of an HTTP call. `secret` is a reference (env:NAME, file:PATH), never the secret itself."""
+    """The credentials of an HTTP call.
+
+    `secret` is a reference (env:NAME, file:PATH), never the secret itself.
+    """
 
     scheme: Literal["bearer", "basic", "header"]
     secret: str
@@ -106,7 +113,10 @@ class Authorization:
 
 @dataclass(frozen=True, slots=True)
 class ExternalSource:
-    """An HTTP GET to a host that the operator allowed. Only path and query may have placeholders."""
+    """An HTTP GET to a host that the operator allowed.
+
+    Only path and query may have placeholders.
+    """
 
     kind: ClassVar[SourceKind] = "external"
     url: str
@@ -120,7 +130,10 @@ class ExternalSource:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A file of the package, read when the package is loaded. Its content is part of the version."""
+    """A file of the package, read when the package is loaded.
+
+    Its content is part of the version.
+    """
 
     kind: ClassVar[SourceKind] = "file"
     path: str

@@ -1,4 +1,4 @@
-"""The prompt of an agent: its sections in order, or the single text of older packages."""
+"""The prompt of an agent: its sections, or the one text of older packages."""
 
 import difflib
 import re
@@ -26,7 +26,10 @@ _MAX_COMPARED_FIELDS = 100  # per mapping; comparing names is slow
 
 
 def read_prompt(section: Section) -> str:
-    """Returns the prompt, or an empty text. Without a prompt, a misspelt prompt field is an error."""
+    """Returns the prompt, or an empty text.
+
+    Without a prompt, a misspelt prompt field is an error.
+    """
     parts: list[Section] = []
     texts = [
         text
@@ -70,7 +73,10 @@ def _find_unread_texts(section: Section, kind: type[Any] | UnionType) -> list[st
 
 
 def _looks_like_prompt(name: str) -> bool:
-    """Returns whether a name is similar to a prompt field, or is its name in other frameworks."""
+    """Returns whether a name is similar to a prompt field.
+
+    Includes its names in other frameworks.
+    """
     word = re.sub(r"[^a-z]", "", name[:100].lower())
     if "prompt" in word or "instruction" in word or word in _FOREIGN_PROMPT_WORDS:
         return True
@@ -78,7 +84,10 @@ def _looks_like_prompt(name: str) -> bool:
 
 
 def _iter_ordered(section: Section, field: str) -> Iterator[tuple[str, object]]:
-    """Yields each section with its place. Sections of a mapping come in a fixed order, not in file order."""
+    """Yields each section with its place.
+
+    Sections of a mapping come in a fixed order, not in file order.
+    """
     raw = section.get(field)
     if isinstance(raw, list):
         yield from ((f"{field}[{index}]", entry) for index, entry in enumerate(raw))

@@ -53,7 +53,10 @@ def _has_no_agents_mapping(body: Mapping[Any, Any]) -> bool:
 
 
 def _iter_entries(section: Section) -> Iterator[Section]:
-    """Yields the agents of a list or of a mapping by name, under `agents` or at the root."""
+    """Yields the agents of a list or of a mapping by name.
+
+    They are under `agents` or at the root.
+    """
     if section.body and _has_no_agents_mapping(section.body):
         return
     body = section.body.get("agents", section.body)

@@ -23,7 +23,10 @@ _VARIABLE_LISTS = (
 
 
 def count_entries(files: Mapping[str, PackageFile]) -> EntryCounts:
-    """Counts the entries of the used files: of handoffs and transition_graph only one is used."""
+    """Counts the entries of the used files.
+
+    Of handoffs and transition_graph only one is used.
+    """
 
     def body(*stems: str) -> Any:
         return next((files[stem].body for stem in stems if stem in files), {})
@@ -55,7 +58,10 @@ def _count_items(entries: Any) -> int:
 
 
 def _count_agents(body: Any) -> int:
-    """Counts agents under `agents` or at the root, where other values are fields such as the version."""
+    """Counts agents under `agents` or at the root.
+
+    At the root, other values than mappings are fields such as the version.
+    """
     if isinstance(body, Mapping) and "agents" in body:
         return _count_items(body["agents"])
     entries: Iterable[Any] = body.values() if isinstance(body, Mapping) else ()

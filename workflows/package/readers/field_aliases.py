@@ -21,5 +21,8 @@ def read_optional_name(section: Section, *names: str) -> str | None:
 
 
 def used_field_name(section: Section, *names: str) -> str:
-    """Returns the alias that the author used, else the first, so that findings name the right field."""
+    """Returns the alias that the author used, else the first.
+
+    So findings name the right field.
+    """
     return next((name for name in names if section.body.get(name) is not None), names[0])

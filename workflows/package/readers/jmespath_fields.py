@@ -27,7 +27,10 @@ def read_expression(section: Section, field: str) -> str | None:
 
 
 def referenced_names(expression: str) -> frozenset[str]:
-    """Returns the top-level names that an expression uses, and `@` if it uses the whole input."""
+    """Returns the top-level names that an expression uses.
+
+    Includes `@` if it uses the whole input.
+    """
     return frozenset(_node_names(jmespath.compile(expression).parsed))
 
 

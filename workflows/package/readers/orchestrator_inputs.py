@@ -1,4 +1,4 @@
-"""The inputs of an orchestrator: the values that a run takes, each described like a JSON Schema."""
+"""The inputs of an orchestrator, each described like a JSON Schema."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -8,7 +8,7 @@ from workflows.package.readers.section import Section
 
 
 def read_inputs(section: Section) -> dict[str, Mapping[str, Any]]:
-    """Returns each spec as written, with a normalized `type` and `required` as a boolean."""
+    """Returns each spec with normalized `type` and boolean `required`."""
     return _read_specs(section, "inputs")
 
 
@@ -60,7 +60,10 @@ def _read_type_name(section: Section) -> ValueType | None:
 
 
 def _check_items(section: Section) -> None:
-    """Reports misspelt types inside `items`. `items` itself is reported as not checked."""
+    """Reports misspelt types inside `items`.
+
+    `items` itself is reported as not checked.
+    """
     items = section.body.get("items")
     if isinstance(items, Mapping):
         inner = section.child(items, "items")
@@ -72,7 +75,10 @@ def _check_items(section: Section) -> None:
 
 
 def _read_required(section: Section) -> bool:
-    """Reads `required`. A list of required properties, as in JSON Schema, is reported and ignored."""
+    """Reads `required`.
+
+    A list of required properties, as in JSON Schema, is reported and ignored.
+    """
     if isinstance(section.get("required"), list):
         section.report_ignored("required", "is not checked inside an object; write required: true at the input itself")
         return False

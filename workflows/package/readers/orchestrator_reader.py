@@ -133,7 +133,10 @@ def _list_names(names: Iterable[str]) -> str:
 
 
 def read_required_environment(section: Section) -> tuple[str, ...]:
-    """Reads the names of required variables. Findings do not quote an invalid entry: it may be a secret value."""
+    """Reads the names of required variables.
+
+    Findings do not quote an invalid entry: it may be a secret value.
+    """
     if section.get("requires") is None:
         return ()
     requires = section.child(section.mapping("requires"), "requires")

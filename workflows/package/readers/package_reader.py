@@ -26,7 +26,10 @@ from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 
 class PackageReader:
-    """Reads a package. `files` become the used ones: of two alternative files the pattern decides."""
+    """Reads a package.
+
+    `files` become the used ones: of two alternative files the pattern decides.
+    """
 
     def __init__(self, folder: Path, files: Mapping[str, PackageFile], findings: Findings) -> None:
         self._folder = folder
@@ -80,7 +83,10 @@ class PackageReader:
                 self._findings.add("warning", "ignored_file", name, "", message)
 
     def _section(self, *stems: str) -> Section:
-        """Returns a file's section; empty if it is missing. Further findings of an unreadable file are dropped."""
+        """Returns a file's section; empty if it is missing.
+
+        Further findings of an unreadable file are dropped.
+        """
         file = next((self.files[stem] for stem in stems if stem in self.files), None)
         findings = self._findings if file is None or file.is_readable else Findings()
         if file is None:
@@ -108,7 +114,7 @@ class PackageReader:
         return read_structured_outputs(self._section("structured_outputs"), agents=frozenset(agents), required=required)
 
     def _read_triggers(self) -> dict[str, TriggerSpec]:
-        """Reads triggers from `triggers.yaml`, or from `triggers:` in the orchestrator file."""
+        """Reads triggers from their own file, or from the orchestrator file."""
         own, orchestrator = self.files.get("triggers"), self.files["orchestrator"]
         inside = orchestrator.body.get("triggers") if isinstance(orchestrator.body, Mapping) else None
         if own is None or (inside and own.is_readable and not _has_triggers(own.body)):

@@ -1,4 +1,7 @@
-"""Sections: raw mappings of a package file, read field by field, with findings that name the place."""
+"""Sections: raw mappings of a package file, read field by field.
+
+Findings name the place of a field.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,12 +16,15 @@ _FALSE_WORDS = {"false", "no", "0", "off"}
 
 
 class Section:
-    """Records the fields that were read, so that `report_unread()` can report the others."""
+    """Records the fields that were read.
+
+    `report_unread()` reports the others.
+    """
 
     def __init__(
         self, body: Any, *, file: str, path: str, findings: Findings, siblings: Collection[str] = frozenset()
     ) -> None:
-        """`siblings`: fields of the body that are beside `path` in the file, not inside it."""
+        """`siblings`: fields beside `path` in the file, not inside it."""
         self.file = file
         self.path = path
         self.findings = findings
@@ -58,7 +64,7 @@ class Section:
         return next((self.body[name] for name in names if self.body.get(name) is not None), None)
 
     def skip_metadata(self, *names: str) -> None:
-        """Marks the fields that describe the file itself, and the given ones, as read without effect."""
+        """Marks metadata fields and the given ones as read without effect."""
         self.get(*METADATA_FIELDS, *names)
 
     def text(self, *names: str) -> str | None:
@@ -128,7 +134,10 @@ class Section:
 
 
 def _is_empty(value: Any) -> bool:
-    """Returns whether a value is empty. Generators write every field: `ui: {component: null, mode: null}`."""
+    """Returns whether a value is empty.
+
+    Generators write every field: `ui: {component: null, mode: null}`.
+    """
     if isinstance(value, Mapping):
         return all(item is None for item in value.values())
     return value in (None, [], "", False)

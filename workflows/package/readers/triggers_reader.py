@@ -1,4 +1,4 @@
-"""The reader of triggers: resolves aliases of the type, then validates the strict spec."""
+"""The reader of triggers: resolves the type, then validates the spec."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,10 @@ _ADDRESS_FIELDS = ("endpoint", "path", "method")
 def read_triggers(
     entries: Any, *, file: str, findings: Findings, path: str = "", siblings: frozenset[str] = frozenset()
 ) -> dict[str, TriggerSpec]:
-    """Returns triggers by their places, such as triggers[1]. `entries`: a list, or a mapping with `triggers`."""
+    """Returns triggers by their places, such as triggers[1].
+
+    `entries`: a list, or a mapping with `triggers`.
+    """
     is_root = isinstance(entries, Mapping) and not ("type" in entries and "triggers" not in entries)
     body = entries if is_root else {"triggers": entries}
     root = Section(body, file=file, path=path, findings=findings, siblings=siblings)
@@ -98,7 +101,7 @@ def _validate_spec(section: Section, model: type[TriggerSpec], *, index: int) ->
 
 
 def _merge_cron_fields(section: Section, fields: dict[str, Any]) -> str:
-    """Moves the value of any alias to `cron`, and returns the alias that the author used."""
+    """Moves the value of any alias to `cron`, and returns the used alias."""
     written = [field for field in CRON_FIELDS if field in fields]
     for second in written[1:]:
         if fields[second] != fields[written[0]]:

@@ -51,7 +51,10 @@ def ref(name: str) -> Schema:
 
 
 def mapping(description: str, fields: Mapping[str, Schema], **keywords: Any) -> Schema:
-    """Builds an object. Unlisted fields are allowed: the loader reports what it does not execute."""
+    """Builds an object.
+
+    Unlisted fields are allowed: the loader reports what it does not execute.
+    """
     return {"type": "object", "description": description, "properties": dict(fields), **keywords}
 
 

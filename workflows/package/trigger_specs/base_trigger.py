@@ -1,4 +1,4 @@
-"""The fields of every trigger: its name, its apps, and how its event becomes a run's input."""
+"""The fields of every trigger: name, apps, and the input of its runs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The spec of change triggers: which changes in MongoDB start runs, and in which order."""
+"""The spec of change triggers: the changes in MongoDB that start runs."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,10 @@ Operation = Literal["insert", "update", "replace", "delete"]
 
 
 class LoopGuard(Spec):
-    """A guard against a workflow that triggers itself: skips events after `max` runs of one document in `per`."""
+    """A guard against a workflow that triggers itself.
+
+    Skips events after `max` runs of one document in `per`.
+    """
 
     max: int = Field(default=20, ge=1, le=100_000)
     per: Duration = Field(default=timedelta(seconds=60), json_schema_extra={"default": "60s"})
@@ -77,7 +80,10 @@ def _refuse_code(value: Any, *, depth: int) -> None:
 
 
 def _refuse_field_loss(stage: str, body: Any) -> None:
-    """Rejects stages that change a protected field. A projection of included fields keeps them by itself."""
+    """Rejects stages that change a protected field.
+
+    A projection of included fields keeps them by itself.
+    """
     if stage == "$unset":
         touched = [body] if isinstance(body, str) else body if isinstance(body, list) else []
     elif stage in ("$addFields", "$set", "$project") and isinstance(body, Mapping):

@@ -1,4 +1,4 @@
-"""The spec of run_finished triggers: the workflow and the outcomes whose runs start another run."""
+"""The spec of run_finished triggers: workflow and outcomes of ended runs."""
 
 from typing import Any, Literal
 

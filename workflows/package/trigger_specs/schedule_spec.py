@@ -1,4 +1,7 @@
-"""The spec of schedules: cron, interval or one moment, and what happens to late and overlapping ticks."""
+"""The spec of schedules: cron, interval or one moment.
+
+It also decides about late and overlapping ticks.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Problems of a trigger spec: place and message for its author, in a package or over HTTP."""
+"""Problems of a trigger spec: place and message for its author."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Values of trigger specs: durations, times, expressions and names, each with its own error message."""
+"""Values of trigger specs: durations, times, expressions and names.
+
+Each has its own error message.
+"""
 
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -46,7 +49,10 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Formats a duration in the form that `parse_duration` reads: `15m`, `1m30s`, `250ms`."""
+    """Formats a duration as `15m`, `1m30s` or `250ms`.
+
+    `parse_duration` reads the same form.
+    """
     if timedelta(0) < duration < timedelta(seconds=1):
         return f"{duration / timedelta(milliseconds=1):g}ms"
     minutes, seconds = divmod(duration, timedelta(minutes=1))
@@ -58,7 +64,10 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_datetime(value: object) -> datetime:
-    """Parses a date, or date and time. Without an offset the spec's zone applies later."""
+    """Parses a date, or date and time.
+
+    Without an offset the spec's zone applies later.
+    """
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):
@@ -72,7 +81,10 @@ def parse_datetime(value: object) -> datetime:
 
 
 def to_utc(time: datetime, timezone: str) -> datetime:
-    """Converts to UTC. A skipped wall-clock time becomes the instant that it would be without the change."""
+    """Converts to UTC.
+
+    A skipped wall-clock time becomes the instant that it would be without the change.
+    """
     if time.tzinfo is None:
         time = time.replace(tzinfo=ZoneInfo(timezone))
     return time.astimezone(UTC)
@@ -86,7 +98,10 @@ def _check_expression(text: str) -> str:
 
 
 def _check_mapped_value(value: Any) -> Any:
-    """Checks the expressions in a value: strings that begin with `=`. Anything else is a literal."""
+    """Checks the expressions in a value: strings that begin with `=`.
+
+    Anything else is a literal.
+    """
     if isinstance(value, str) and value.startswith("="):
         _check_expression(value[1:])
     elif isinstance(value, dict):

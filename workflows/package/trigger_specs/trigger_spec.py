@@ -1,4 +1,4 @@
-"""Trigger types: the spec of each type, with its aliases, and types that are not supported."""
+"""Trigger types: specs by type and alias, and unsupported types."""
 
 from workflows.package.trigger_specs.change_spec import ChangeSpec
 from workflows.package.trigger_specs.form_spec import FormSpec

@@ -1,4 +1,4 @@
-"""UI responses: answers that a trigger gives in advance to tools that ask a person."""
+"""UI responses: answers of a trigger to tools that ask a person."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
@@ -26,7 +26,10 @@ def _check_literal(answers: Any) -> Any:
 
 
 def _check_roots(condition: str) -> str:
-    """Rejects names that a condition cannot see: they are null, so `!other` would hold in every call."""
+    """Rejects names that a condition cannot see.
+
+    They are null, so `!other` would hold in every call.
+    """
     unknown = sorted(referenced_names(condition) - {*CONDITION_ROOTS, WHOLE_INPUT})
     if unknown:
         raise ValueError(f"uses {unknown[0]}; available are {', '.join(CONDITION_ROOTS)}: write arguments.{unknown[0]}")
@@ -66,7 +69,10 @@ UIResponses = dict[str, Answers]
 
 
 def guaranteed_keys(answers: Any) -> frozenset[str]:
-    """Returns the keys that every call gets: of a list the keys in all answers, if one is unconditional."""
+    """Returns the keys that every call gets.
+
+    Of a list these are the keys in all answers, if one answer is unconditional.
+    """
     if isinstance(answers, Mapping):
         return frozenset(answers)
     if not any("when" not in answer for answer in answers):
@@ -76,5 +82,8 @@ def guaranteed_keys(answers: Any) -> frozenset[str]:
 
 
 def find_first_unconditional(answers: list[ConditionalAnswer]) -> int:
-    """Returns the index of the first answer without a condition, else the length. Later answers are unused."""
+    """Returns the index of the first answer without a condition, else the length.
+
+    Later answers are unused.
+    """
     return next((index for index, answer in enumerate(answers) if "when" not in answer), len(answers))

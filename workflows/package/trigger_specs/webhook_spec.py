@@ -27,7 +27,10 @@ _ALL_SCHEME_FIELDS = frozenset(field for fields in _SCHEME_FIELDS.values() for f
 
 
 class Verification(Spec):
-    """How the signature of a call is verified. `secret` lists references; several allow a rotation."""
+    """How the signature of a call is verified.
+
+    `secret` lists references; several allow a rotation.
+    """
 
     scheme: Scheme
     secret: Annotated[tuple[str, ...], WithJsonSchema(_SECRET_SCHEMA)] = ()
@@ -116,7 +119,10 @@ class WebhookSpec(BaseTrigger):
 
     @property
     def body_kinds(self) -> tuple[BodyKind, ...]:
-        """Returns the accepted kinds. Slack sends events as JSON and clicks as forms, so its default is both."""
+        """Returns the accepted kinds.
+
+        Slack sends events as JSON and clicks as forms, so its default is both.
+        """
         if self.verify.scheme == "slack" and "accept" not in self.model_fields_set:
             return ("json", "form")
         return self.accept

@@ -1,4 +1,4 @@
-"""Rules that always hold or never hold in any run, as far as the package alone decides it."""
+"""Certain rules: the package alone decides that they always or never hold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,10 @@ def _always_holds(rule: Rule, condition: Condition | None) -> bool:
 
 
 def _never_holds(condition: Condition, absent: frozenset[str], constants: Mapping[str, Any]) -> bool:
-    """Returns whether a condition is false in every run. A dotted name is a part of its first name."""
+    """Returns whether a condition is false in every run.
+
+    A dotted name is a part of its first name.
+    """
     if any(prefix in absent for name in condition.names for prefix in name_prefixes(name)):
         return True
     return all(name_prefixes(name)[-1] in constants for name in condition.names) and not condition.holds(constants)

@@ -1,4 +1,4 @@
-"""Checks of conditions: names that are never set, and sources that routing should not depend on."""
+"""Checks of conditions: unset names, and sources unfit for routing."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -73,7 +73,10 @@ def describe_production(*, production: bool) -> str:
 
 
 def _has_few_values(variable: Variable | None) -> bool:
-    """Returns whether it comes from a database and has so few values that a rule may name each."""
+    """Returns whether it is read from a database and has few values.
+
+    A rule may name each of them.
+    """
     if variable is None or variable.kind not in _DATABASE_KINDS:
         return False
     return variable.type == "boolean" or bool(variable.enum)
@@ -85,7 +88,10 @@ def environment_names(package: Package) -> frozenset[str]:
 
 
 def _find_environment_computed(package: Package) -> dict[str, str]:
-    """Returns the variables that are computed from the environment, also indirectly, each with one origin."""
+    """Returns variables that are computed from the environment, with an origin.
+
+    Includes indirect ones.
+    """
     inputs = {
         name: tuple(variable.source.inputs.values())
         for name, variable in package.variables.items()

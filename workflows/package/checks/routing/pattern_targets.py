@@ -1,4 +1,7 @@
-"""The next speakers that a pattern allows if no rule applies; see `workflows.chat.routing.next_speaker`."""
+"""The next speakers that a pattern allows if no rule applies.
+
+`workflows.chat.routing.next_speaker` decides the same in a chat.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -12,7 +15,9 @@ TURN_TAKING_PATTERNS = frozenset({"RoundRobinPattern", "RandomPattern"})
 def pattern_targets(
     package: Package, rules: Mapping[str, Sequence[int]], always_hold: Collection[int]
 ) -> dict[str, tuple[str, ...]]:
-    """Returns the targets by source. `rules`: by source, the indices of the rules that can apply.
+    """Returns the targets by source.
+
+    `rules`: by source, the indices of the rules that can apply.
 
     A rule that always holds leaves no choice to the pattern.
     """

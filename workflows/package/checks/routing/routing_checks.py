@@ -1,4 +1,4 @@
-"""Checks of the routing graph: unreachable agents, chats without an end, agents without a next speaker."""
+"""Checks of the routing graph: unreachable agents and missing exits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,7 +84,10 @@ def _build_routing_graph(package: Package, certain: CertainRules) -> _RoutingGra
 
 
 def _find_applicable_rules(package: Package, indices: list[int], always_hold: frozenset[int]) -> list[int]:
-    """Drops rules that another rule always precedes; see `workflows.chat.routing.router`."""
+    """Drops rules that another rule always precedes.
+
+    `workflows.chat.routing.router` decides the same in a chat.
+    """
     rules = package.rules
     judged = [index for index in indices if rules[index].judgement is not None]
     plain = [index for index in indices if rules[index].judgement is None]
@@ -101,7 +104,10 @@ def _find_applicable_rules(package: Package, indices: list[int], always_hold: fr
 
 
 def _keeps_turn(rule: Rule) -> bool:
-    """Returns whether the agent keeps its turn when this pre rule holds, at once or after a user's answer."""
+    """Returns whether the agent keeps its turn when this pre rule holds.
+
+    It does so at once, or after a user's answer.
+    """
     return rule.scope == "pre" and rule.target in (rule.source, USER)
 
 
@@ -152,7 +158,10 @@ def _check_next_speaker(routing: _RoutingGraph, findings: Findings) -> None:
 
 
 def _check_exits(routing: _RoutingGraph, findings: Findings) -> None:
-    """Reports cycles without an exit: terminate, a hand-off to user, or an agent without next speaker."""
+    """Reports cycles without an exit.
+
+    An exit is terminate, a hand-off to user, or an agent without a next speaker.
+    """
     package = routing.package
     final = {name for name in package.agents if name not in routing.edges}
     with_exit = reachable_nodes(reverse_graph(routing.edges), {TERMINATE, USER} | final)

@@ -35,7 +35,10 @@ Alternatives = tuple[tuple[ConditionPart, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an alternative of a condition never holds: a fact about `name`, and a remedy."""
+    """Why an alternative of a condition never holds, and a remedy.
+
+    `fact` is about `name`.
+    """
 
     name: str
     fact: str
@@ -44,7 +47,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class UnsatisfiableRules:
-    """`reasons`: by the rule's index in the package; empty for a condition without names."""
+    """`reasons`: by the rule's index in the package.
+
+    Empty for a condition without names.
+    """
 
     package: Package
     reasons: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""Ambiguous transitions: two of one variable that the same event fires from the same state, to different values."""
+"""Ambiguous transitions: one event sets a variable to two different values.
+
+Both transitions start from the same state.
+"""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -105,7 +108,10 @@ def _can_collide(first: Transition, second: Transition) -> bool:
 def _can_share_event(
     first: UiResponseTrigger | ToolResponseTrigger, second: UiResponseTrigger | ToolResponseTrigger
 ) -> bool:
-    """Returns whether one event can fire both. Different keys may belong to different answers, so they do not."""
+    """Returns whether one event can fire both.
+
+    Different keys may belong to different answers, so they do not.
+    """
     statuses = {
         trigger.status if isinstance(trigger, ToolResponseTrigger) else "success" for trigger in (first, second)
     }
@@ -120,7 +126,10 @@ def _can_share_event(
 
 
 def _can_contain(whole_match: AnswerMatch, key: str | None, key_match: AnswerMatch) -> bool:
-    """Returns whether an answer that fits `whole_match` can have the key with a value that fits `key_match`."""
+    """Returns whether an answer that fits `whole_match` can contain the key.
+
+    The key's value must fit `key_match`.
+    """
     if whole_match.values is None:
         return True
     return any(
@@ -129,7 +138,10 @@ def _can_contain(whole_match: AnswerMatch, key: str | None, key_match: AnswerMat
 
 
 def _has_different_targets(first: Transition, second: Transition) -> bool:
-    """Compares the new values. Without `to` the answer is the value; it may equal the other transition's match."""
+    """Compares the new values.
+
+    Without `to` the answer is the value; it may equal the other transition's match.
+    """
     unset = [transition for transition in (first, second) if isinstance(transition.to, Unset)]
     if len(unset) != 1:
         keys = {getattr(transition.trigger, "response_key", None) for transition in (first, second)}

@@ -24,9 +24,9 @@ from workflows.package.readers.code.parsed_code import read_code
 def check_unset_variables(
     package: Package, findings: Findings, *, reported_names: AbstractSet[str] = frozenset()
 ) -> None:
-    """Reports unset variables that a condition names; others may be notes for readers of the context.
+    """Reports unset variables that a condition names.
 
-    `reported_names` have a finding already.
+    Others may be notes for readers of the context. `reported_names` have a finding already.
     """
     unset = find_unset_variables(package, findings) - reported_names
     named = {name for rule in package.rules for name in referenced_variables(rule)} if unset else set()
@@ -67,7 +67,10 @@ def find_unset_variables(package: Package, findings: Findings) -> frozenset[str]
 
 
 def constant_values(package: Package, findings: Findings) -> Mapping[str, Any]:
-    """Returns the values of variables that never change. Code may change even static ones."""
+    """Returns the values of variables that never change.
+
+    Code may change even static ones.
+    """
     names = find_unset_variables(package, findings)
     if not can_code_set_variables(package, findings):
         statics = (name for name, variable in package.variables.items() if isinstance(variable.source, StaticSource))

@@ -45,7 +45,10 @@ class KnownValues:
     is_open: bool
 
     def find_owner(self, reference: str) -> tuple[str, ValueDomain] | None:
-        """Returns the variable that `${a.b}` is read from, with its domain; None if any value is possible."""
+        """Returns the variable that `${a.b}` is read from, with its domain.
+
+        Returns None if any value is possible.
+        """
         names = [name for name in name_prefixes(reference) if name in self.known_names]
         if not names:
             return (
@@ -57,7 +60,10 @@ class KnownValues:
 
 
 class PossibleValues:
-    """Computes the values of names that only the package sets. Code may write any value of an `enum`."""
+    """Computes the values of names that only the package sets.
+
+    Code may write any value of an `enum`.
+    """
 
     def __init__(self, package: Package, findings: Findings) -> None:
         self._package = package
@@ -113,7 +119,10 @@ class PossibleValues:
         )
 
     def _can_fire(self, transition: Transition, speakers: Collection[str]) -> bool:
-        """Returns whether a transition can fire before a rule is evaluated. Unknown agents are errors elsewhere."""
+        """Returns whether a transition can fire before a rule is evaluated.
+
+        Unknown agents are errors elsewhere.
+        """
         trigger = transition.trigger
         if trigger.type == "user_text":
             return self._package.orchestrator.human_in_the_loop
@@ -128,7 +137,10 @@ class PossibleValues:
 
 
 def _input_domain(name: str, spec: Mapping[str, Any]) -> ValueDomain | None:
-    """Returns the domain of an input: a run with another value than of its enum or type is refused."""
+    """Returns the domain of an input.
+
+    A run with a value outside of its enum or type is refused.
+    """
     enum, default = spec.get("enum"), spec.get("default")
     if isinstance(enum, list) and enum:
         return ValueDomain((*enum, default), _enum_fact(name, enum))
@@ -138,7 +150,10 @@ def _input_domain(name: str, spec: Mapping[str, Any]) -> ValueDomain | None:
 
 
 def _reachable_values(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:
-    """Returns the default and all values reachable from it; None if a value is part of a reply or an answer."""
+    """Returns the default and all values reachable from it.
+
+    Returns None if a value is part of a reply or an answer.
+    """
     targets_by_state: dict[Hashable, list[Any]] = {}
     pending = deque([variable.default])
     for transition in transitions:

@@ -1,4 +1,4 @@
-"""Checks of sources: values that cannot be read, computed cycles, and queries without an app."""
+"""Checks of sources: unreadable values, cycles, and queries without an app."""
 
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -63,7 +63,10 @@ def _source_placeholders(variable: Variable) -> set[str]:
 def _check_search_key(
     package: Package, variable: Variable, supplied_names: AbstractSet[str], findings: Findings
 ) -> None:
-    """Reports a `search_by` that no run has a value for: it names both the field and the run's value."""
+    """Reports a `search_by` that no run has a value for.
+
+    `search_by` names both the field and the run's value.
+    """
     for name in sorted(_search_keys(variable) - supplied_names):
         message = (
             f"search_by is {name}, but runs have no value of that name; use a fact of the run ({join_names(KEY_FACTS)})"

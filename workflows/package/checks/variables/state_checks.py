@@ -1,4 +1,4 @@
-"""Checks of state machines: unreachable states, and transitions that wait for unknown agents and tools."""
+"""Checks of state machines: unreachable states, unknown agents and tools."""
 
 import ast
 import re
@@ -57,7 +57,10 @@ class _StateMachine:
 
     @property
     def unreached_values(self) -> list[Any]:
-        """Returns values of `enum` that no transition leads to. Values in a `from` have a finding there."""
+        """Returns values of `enum` that no transition leads to.
+
+        Values in a `from` have a finding there.
+        """
         if self.has_code_writers or self.states is None:
             return []
         reported = self.states | {value_key(transition.from_) for transition in self.transitions}
@@ -75,7 +78,10 @@ class _StateMachine:
 
 @dataclass(frozen=True, slots=True)
 class _TriggerTargets:
-    """The agents and tools that transitions may wait for; None if that file was refused."""
+    """The agents and tools that transitions may wait for.
+
+    Returns None if that file was refused.
+    """
 
     agents: Collection[str] | None
     tools: Collection[str] | None
@@ -83,7 +89,10 @@ class _TriggerTargets:
 
 
 def check_states(package: Package, findings: Findings, *, unsatisfiable: Collection[int] = ()) -> None:
-    """Reports faults of state machines. `unsatisfiable`: rules that have a finding already."""
+    """Reports faults of state machines.
+
+    `unsatisfiable`: rules that have a finding already.
+    """
     machines = _build_machines(package, findings)
     targets = _trigger_targets(package, findings)
     file = variables_file(package)
@@ -99,7 +108,10 @@ def check_states(package: Package, findings: Findings, *, unsatisfiable: Collect
 
 
 def _build_machines(package: Package, findings: Findings) -> dict[str, _StateMachine]:
-    """Builds the machines of all states, without unset ones, which have a finding already."""
+    """Builds the state machines.
+
+    Skips unset variables, which have a finding already.
+    """
     coded, unset = can_code_set_variables(package, findings), find_unset_variables(package, findings)
     return {
         name: _build_machine(
@@ -180,7 +192,10 @@ def _named_agents(trigger: StateTrigger) -> list[str]:
 
 
 def _unknown_tool_finding(name: str, function: str | None, kind: str) -> tuple[Level, str]:
-    """Describes an unknown tool. It is only a warning for user interfaces, whose parts may have other names."""
+    """Describes an unknown tool.
+
+    It is only a warning for user interfaces, whose parts may have other names.
+    """
     if function is not None:
         return "warning", f"a transition waits for the file {name}; write the tool's function, {function}"
     message = f"a transition waits for {name}, which is not a tool of this package; write a tool's function"
@@ -188,7 +203,10 @@ def _unknown_tool_finding(name: str, function: str | None, kind: str) -> tuple[L
 
 
 def find_comparisons(condition: str) -> Iterator[tuple[str, list[Any]]]:
-    """Yields each compared variable with its values. Skips null, which every variable may be."""
+    """Yields each compared variable with its values.
+
+    Skips null, which every variable may be.
+    """
     for match in _COMPARISON.finditer(condition):
         values = [_literal_value(text) for text in _LITERALS.findall(match[3] or match[4])]
         if None not in values:

@@ -1,4 +1,4 @@
-"""Unreachable transitions: they wait for hand-offs or tool calls that certainly never happen."""
+"""Unreachable transitions: their hand-off or tool call never happens."""
 
 from collections.abc import Collection, Iterator
 
@@ -23,7 +23,10 @@ HandoffEdge = tuple[str, str]
 
 
 def check_unreachable_transitions(package: Package, findings: Findings) -> None:
-    """Reports triggers that never fire, unless a refused file may have the awaited rule or tool."""
+    """Reports triggers that never fire.
+
+    Skips the check if a refused file may have the awaited rule or tool.
+    """
     if findings.has_errors_in(agents_file(package), orchestrator_file(package)):
         return
     transitions = [

@@ -1,4 +1,4 @@
-"""Context variables that a Python file certainly writes, according to its syntax tree."""
+"""Context variables that the syntax tree of a Python file certainly writes."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,10 @@ _SETTER_METHODS = frozenset({"set", "setdefault"})
 
 
 def find_names_set_without_asking(file: Path) -> frozenset[str]:
-    """Returns the variables that a file writes; none if it asks a person, or cannot be parsed."""
+    """Returns the variables that a file writes without asking a person.
+
+    Returns none if the file asks a person, or cannot be parsed.
+    """
     try:
         with file.open("rb") as source:
             content = source.read(MAX_CODE_BYTES)
@@ -46,7 +49,10 @@ def _iter_names_set_by_call(method: str, call: ast.Call) -> Iterator[str]:
 
 
 def _is_context(target: ast.expr) -> bool:
-    """Recognizes the context by name: `context_variables`, `ctx`, `self.context`, `context_variables.data`."""
+    """Recognizes the context by name.
+
+    Names are `context_variables`, `ctx`, `self.context` and `context_variables.data`.
+    """
     name: str = getattr(target, "id", "") or getattr(target, "attr", "")
     inner = getattr(target, "value", None)
     if name == "data" and isinstance(inner, ast.expr):

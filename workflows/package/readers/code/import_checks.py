@@ -1,4 +1,4 @@
-"""Checks of imports in package code: modules of other runtimes, missing modules and missing names.
+"""Checks of imports in package code: foreign and missing modules and names.
 
 The checks follow the loading in a worker: a tool's file, the package files that it imports, and their imports.
 """
@@ -33,7 +33,10 @@ _AMBIGUOUS = "which is both a file of the package and an installed module: the i
 
 @dataclass(frozen=True, slots=True)
 class _ImportFaults:
-    """The faults of a file's imports, by the code of their finding, and the package files that it needs."""
+    """The faults of a file's imports, and the package files that it needs.
+
+    `faults`: by the code of their finding.
+    """
 
     faults: dict[str, list[Import]]
     missing_names: list[Import]  # with only the names that the module lacks
@@ -48,7 +51,9 @@ class _ImportFaults:
 def report_imports(
     section: Section, field: str, file: Path, *, root: Path, read_code: CodeReader, reported: dict[Path, bool]
 ) -> None:
-    """Reports the imports of a file and of the package files that it imports. `root` is the package.
+    """Reports the imports of a file and of the package files that it imports.
+
+    `root` is the package.
 
     Each file is reported once, and again if it turns out to be needed at load. The imports of a file that cannot be
     loaded are not followed, since they are never reached.
@@ -111,7 +116,10 @@ def _check_import(statement: Import, file: Path, root: Path, *, is_lenient: bool
 
 
 def _find_served_fault(statement: Import, root: Path) -> str | None:
-    """Returns the fault of importing a served module. An installed module of the same name is used instead."""
+    """Returns the fault of importing a served module.
+
+    An installed module of the same name is used instead.
+    """
     if is_installed(statement.module, root):
         return None if has_module(statement.module) else "foreign_import"
     served = SERVED[statement.module]
@@ -129,7 +137,10 @@ def _find_missing_names(statement: Import, root: Path) -> frozenset[str]:
 
 
 def _find_missing_fault(statement: Import, *, is_lenient: bool) -> str | None:
-    """Returns the fault of a module that is not in the package. Optional imports have none."""
+    """Returns the fault of a module that is not in the package.
+
+    Optional imports have none.
+    """
     if statement.is_foreign:
         return "foreign_import"
     if statement.is_missing_here:
@@ -138,7 +149,10 @@ def _find_missing_fault(statement: Import, *, is_lenient: bool) -> str | None:
 
 
 def _may_be_package_name(statement: Import, file: Path) -> bool:
-    """Returns whether `from . import LIMIT` may import a name of `__init__.py` instead of a module."""
+    """Returns whether `from .
+
+    import LIMIT` may import a name of `__init__.py` instead of a module.
+    """
     above, _, _ = statement.module.rpartition(".")
     folders = [] if above.strip(".") else list(file.parents)[len(above) : len(above) + 1]
     return any((folder / "__init__.py").is_file() for folder in folders)

@@ -1,9 +1,9 @@
-"""Import resolution: the file of a package that an import names, for the checks and for the module finder.
+"""Import resolution: the package file that an import names.
 
-`from helper import x` is searched beside the importing file and then in the package; `_shared.x`,
-`workflows._shared.x` and `factory_app.workflows._shared.x` in ../_shared; `from .helper import x` as in Python.
-Modules of Python and of installed libraries come first: a file `stripe.py` must not replace the library that it
-imports itself.
+The checks and the module finder use it. `from helper import x` is searched beside the importing file and then in the
+package; `_shared.x`, `workflows._shared.x` and `factory_app.workflows._shared.x` in ../_shared; `from .helper import x`
+as in Python. Modules of Python and of installed libraries come first: a file `stripe.py` must not replace the library
+that it imports itself.
 """
 
 import importlib.machinery
@@ -23,7 +23,9 @@ _MAX_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModule:
-    """The result of a search. `place` is the folder that contains the first part of the name.
+    """The result of a search.
+
+    `place` is the folder that contains the first part of the name.
 
     `file` is None for a folder without `__init__.py`, and if the rest of the name does not exist; see `exists`.
     """
@@ -35,7 +37,10 @@ class ResolvedModule:
 
 
 def resolve_absolute(name: str, file: Path, root: Path) -> ResolvedModule | None:
-    """Resolves an absolute name in `file`; None if nothing in the package `root` has that name."""
+    """Resolves an absolute name in `file`.
+
+    Returns None if nothing in the package `root` has that name.
+    """
     parts = tuple(name.split("."))
     if not _is_valid_name(name, parts) or parts[0] in sys.stdlib_module_names:
         return None
@@ -50,7 +55,10 @@ def resolve_absolute(name: str, file: Path, root: Path) -> ResolvedModule | None
 
 
 def resolve_relative(name: str, file: Path, root: Path) -> ResolvedModule | None:
-    """Resolves `.helper` or `..tools.helper` in `file`; None if nothing in the package has that name."""
+    """Resolves `.helper` or `..tools.helper` in `file`.
+
+    Returns None if nothing in the package has that name.
+    """
     parts = tuple(part for part in name.lstrip(".").split(".") if part)
     above = len(name) - len(name.lstrip(".")) - 1
     if not _is_valid_name(name, parts):
@@ -59,9 +67,9 @@ def resolve_relative(name: str, file: Path, root: Path) -> ResolvedModule | None
 
 
 def is_installed(name: str, root: Path) -> bool:
-    """Returns whether Python finds a module of this name outside of the package, without importing it.
+    """Returns whether Python finds a module of this name outside the package.
 
-    Folders without `__init__.py` do not count: they may be in the working directory by chance.
+    It is not imported. Folders without `__init__.py` do not count: they may be in the working directory by chance.
     """
     top = name.partition(".")[0]
     if top in OUR_PACKAGES or top == OWN_ROOT:
@@ -74,7 +82,10 @@ def is_installed(name: str, root: Path) -> bool:
 
 
 def has_module(name: str) -> bool:
-    """Returns whether an installed library has this module. Searches by folder: Python would import parents."""
+    """Returns whether an installed library has this module.
+
+    Searches by folder: Python would import parents.
+    """
     top, *below = name.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -89,7 +100,10 @@ def has_module(name: str) -> bool:
 
 
 def is_importable(name: str) -> bool:
-    """Returns whether Python finds the first part of this name, even as a plain folder, without importing it."""
+    """Returns whether Python finds the first part of this name.
+
+    A plain folder counts too. Nothing is imported.
+    """
     try:
         return importlib.util.find_spec(name.partition(".")[0]) is not None
     except (ImportError, ValueError):
@@ -133,7 +147,7 @@ def _iter_resolved(
 
 
 def find_module(path: Path, root: Path) -> Path | None:
-    """Returns the file of the module at this path without a suffix, or its folder of modules."""
+    """Returns the module's file at this path without suffix, or its folder."""
     for candidate in (path / "__init__.py", path.with_name(f"{path.name}.py")):
         if candidate.is_file():
             file = candidate.resolve()

@@ -1,4 +1,4 @@
-"""The Python files of tools and hooks: located inside the package and parsed, never imported."""
+"""The Python files of tools and hooks: located and parsed, never imported."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,10 @@ from workflows.package.readers.section import Section
 
 
 class PackageCode:
-    """Locates the code that one package file names. Parses and reports each Python file once."""
+    """Locates the code that one package file names.
+
+    Parses and reports each Python file once.
+    """
 
     def __init__(self, folder: Path, *, kind: Literal["tool", "hook"]) -> None:
         self._root = folder.resolve()
@@ -30,7 +33,9 @@ class PackageCode:
         fields: tuple[str, str],
         extra_folders: tuple[str, ...] = (),
     ) -> Path | None:
-        """Returns the file after checking that it defines `function`; None if it does not exist.
+        """Returns the file after checking that it defines `function`.
+
+        Returns None if it does not exist.
 
         `fields` are the fields of both names, for findings. `extra_folders`: further folders to search.
         """
@@ -45,7 +50,7 @@ class PackageCode:
         return file
 
     def has_file(self, name: str) -> bool:
-        """Returns whether the package has this file in one of its folders, without findings."""
+        """Returns whether the package has this file. Adds no findings."""
         try:
             files = [(self._root / folder / name).resolve() for folder in self._folders]
             return any(self._is_allowed(file) and file.is_file() for file in files)

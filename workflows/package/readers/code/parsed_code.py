@@ -1,4 +1,7 @@
-"""Definitions and imports of a Python file, from its syntax tree. The file is never imported."""
+"""Definitions and imports of a Python file, from its syntax tree.
+
+The file is never imported.
+"""
 
 import ast
 import hashlib
@@ -53,7 +56,10 @@ class Import:
 
     @property
     def is_missing_here(self) -> bool:
-        """Returns whether it names a module for tools that does not exist. Checks the disk, without importing."""
+        """Returns whether it names a module for tools that does not exist.
+
+        Checks the disk, without importing.
+        """
         if not self._is_tool_module:
             return False
         file = _OWN_FOLDER.joinpath(*self.module.split(".")[1:])
@@ -66,7 +72,9 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCode:
-    """The facts about a module. `names`: its top-level definitions. `fault`: why it cannot be parsed.
+    """The facts about a module. `names`: its top-level definitions.
+
+    `fault`: why it cannot be parsed.
 
     `extends_path`: it uses sys.path. `ui_tools`: the literal tool ids with which it asks people. `plain_functions`:
     functions that never receive the context.
@@ -84,7 +92,10 @@ class ParsedCode:
 
 
 class _CodeCache:
-    """Caches by content, since packages share files and an edit may keep size and time. Thread-safe."""
+    """Caches parsed code by content.
+
+    Packages share files, and an edit may keep size and time. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._code_by_digest: dict[bytes, ParsedCode] = {}
@@ -116,7 +127,10 @@ def read_code(file: Path) -> ParsedCode:
 
 
 def read_tool_names(module: str) -> frozenset[str] | None:
-    """Returns the names in our module for tools, from its file; None for any other module."""
+    """Returns the names in our module for tools, from its file.
+
+    Returns None for any other module.
+    """
     return read_code(_OWN_FOLDER / "tools.py").names if module == TOOLS_MODULE else None
 
 
@@ -184,9 +198,10 @@ def _iter_ui_tools(tree: ast.Module) -> Iterator[str]:
 
 
 def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
-    """Yields every statement in order, whether it is in the module's scope, and whether it runs at load.
+    """Yields every statement, its scope, and whether it runs at load.
 
-    It skips expressions, which are far more and contain neither imports nor definitions.
+    The second value tells whether it is in the module's own scope. It skips expressions, which are far more and contain
+    neither imports nor definitions.
     """
     pending: list[tuple[ast.stmt, bool, bool]] = [(statement, True, True) for statement in reversed(tree.body)]
     while pending:
@@ -202,7 +217,10 @@ def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
 
 
 def _iter_bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.stmt], bool]]:
-    """Yields the blocks of a statement, and whether each certainly runs, unguarded, with the statement."""
+    """Yields the blocks of a statement.
+
+    The second value tells whether the block certainly runs, unguarded, with the statement.
+    """
     guarded = at_load and isinstance(statement, ast.If) and _is_false_at_load(statement.test)
     if isinstance(statement, ast.Try | ast.TryStar):
         guarded = any(_catches_import_errors(handler) for handler in statement.handlers)
@@ -269,7 +287,10 @@ def _list_taken_names(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _iter_called_imports(statement: ast.stmt) -> Iterator[tuple[str, bool]]:
-    """Yields the literal names in `importlib.import_module("a.b")`. `__import__` is like a statement."""
+    """Yields the literal names in `importlib.import_module("a.b")`.
+
+    `__import__` is like a statement.
+    """
     for expression in (child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)):
         for node in ast.walk(expression):
             if not isinstance(node, ast.Call) or not node.args:

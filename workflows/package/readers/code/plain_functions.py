@@ -11,7 +11,9 @@ _PLAIN_TYPES = frozenset(
 
 
 def find_plain_functions(statements: Iterable[tuple[ast.stmt, Iterable[str]]]) -> frozenset[str]:
-    """Returns the names of plain functions. A name with another definition too is not plain.
+    """Returns the names of plain functions.
+
+    A name with another definition too is not plain.
 
     `statements`: of the module's scope, each with the names that it defines.
     """
@@ -23,7 +25,10 @@ def find_plain_functions(statements: Iterable[tuple[ast.stmt, Iterable[str]]]) -
 
 
 def _is_plain(statement: ast.stmt) -> bool:
-    """Returns whether a statement defines a plain function. Decorated ones are not: decorators may change it."""
+    """Returns whether a statement defines a plain function.
+
+    Decorated ones are not: decorators may change it.
+    """
     if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) or statement.decorator_list:
         return False
     arguments = statement.args
@@ -34,7 +39,10 @@ def _is_plain(statement: ast.stmt) -> bool:
 
 
 def _is_plain_hint(hint: ast.expr | None) -> bool:
-    """Returns whether all names in a type hint are plain types. Any other name may be the context's type."""
+    """Returns whether all names in a type hint are plain types.
+
+    Any other name may be the context's type.
+    """
     pending = [] if hint is None else [hint]
     while pending:  # without recursion: a union of thousands of types is nested as deeply
         parts = _hint_parts(pending.pop())

@@ -39,7 +39,10 @@ def _read_listed_entries(section: Section, key: str, entries: list[Any]) -> Iter
 
 
 def read_required_names(section: Section, fields: Mapping[str, Section]) -> frozenset[str] | None:
-    """Returns the model's list of required fields; None if it has no list, so that all are required."""
+    """Returns the model's list of required fields.
+
+    Returns None if it has no list, so that all are required.
+    """
     raw = section.get("required")
     if not isinstance(raw, list):
         return None

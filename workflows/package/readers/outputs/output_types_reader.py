@@ -46,7 +46,10 @@ _ITEM_SHAPES = frozenset({"literal"})
 
 
 class OutputTypeReader:
-    """Reads types, which may refer to `models`. An invalid type is reported and becomes `any`."""
+    """Reads types, which may refer to `models`.
+
+    An invalid type is reported and becomes `any`.
+    """
 
     def __init__(self, models: frozenset[str]) -> None:
         self._models = models
@@ -79,7 +82,10 @@ class OutputTypeReader:
         return f"did you mean {' or '.join(similar)}?" if similar else ""
 
     def _read_named(self, section: Section, field: str, raw: Any, depth: int, shapes: frozenset[str]) -> OutputType:
-        """Reads the type that `raw` names. `shapes`: those whose parts may be beside the name."""
+        """Reads the type that `raw` names.
+
+        `shapes`: those whose parts may be beside the name.
+        """
         if not self._can_read(section, field, depth):
             return ANY_TYPE
         if not isinstance(raw, str):

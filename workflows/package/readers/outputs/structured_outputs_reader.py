@@ -1,4 +1,4 @@
-"""The reader of structured outputs: models in the type grammar, and the model of each agent."""
+"""The reader of structured outputs: models, and the model of each agent."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -19,7 +19,10 @@ from workflows.package.readers.section import Section
 def read_structured_outputs(
     section: Section, *, agents: frozenset[str], required: frozenset[str] = frozenset()
 ) -> StructuredOutputs:
-    """Reads models and registry. `required`: the agents that declare that they reply with a model."""
+    """Reads models and registry.
+
+    `required`: the agents that declare that they reply with a model.
+    """
     entries = dict(read_named_entries(section, "models"))
     types = OutputTypeReader(frozenset(entries))
     models = {name: _read_model(entry, name, types) for name, entry in entries.items()}
@@ -42,7 +45,10 @@ def _read_model(section: Section, name: str, types: OutputTypeReader) -> OutputM
 
 
 def _check_aliases(section: Section, models: Mapping[str, OutputModel]) -> None:
-    """Reports aliases that refer to themselves. Models may contain themselves, through their fields."""
+    """Reports aliases that refer to themselves.
+
+    Models may contain themselves, through their fields.
+    """
     aliases = {name: set(_iter_aliased(model.body)) for name, model in models.items()}
     sorter = TopologicalSorter(aliases)
     try:
@@ -71,7 +77,10 @@ def _iter_aliased(body: OutputType) -> Iterator[str]:
 def _read_registry(
     section: Section, agents: frozenset[str], models: Mapping[str, OutputModel], types: OutputTypeReader
 ) -> dict[str, str]:
-    """Returns the model of each agent. Includes invalid ones, which are reported: the author named a model."""
+    """Returns the model of each agent.
+
+    Includes invalid ones, which are reported: the author named a model.
+    """
     registry: dict[str, str] = {}
     for entry, agent, field in _iter_registrations(section):
         if agent not in agents:
@@ -90,7 +99,7 @@ def _read_registry(
 
 
 def _iter_registrations(section: Section) -> Iterator[tuple[Section, str, str]]:
-    """Yields the section that names the model, the agent, and the field with the model."""
+    """Yields the section that names a model, the agent, and the model's field."""
     raw = section.get("registry")
     if not isinstance(raw, list):
         registry = section.child(section.mapping("registry"), "registry")

@@ -1,4 +1,4 @@
-"""The reader of hand-offs and transition graphs: rules in the order of their evaluation.
+"""The reader of hand-offs and transition graphs: rules in evaluation order.
 
 The order is file order, unless rules have a `priority`: lower numbers come first, rules without one come last. Of
 several rules without a condition, classic patterns take the last in file order, or the one with the lowest priority;
@@ -28,7 +28,9 @@ _POST_WORDS = frozenset({"", "post", "after"})
 def read_rules(
     section: Section, *, agents: frozenset[str], declared_types: DeclaredTypes, pattern: Pattern = "DefaultPattern"
 ) -> tuple[Rule, ...]:
-    """Reads the rules. `ag2_network` takes the first unconditional rule and asks no model.
+    """Reads the rules.
+
+    `ag2_network` takes the first unconditional rule and asks no model.
 
     `declared_types`: the names that a condition in words may use.
     """
@@ -66,7 +68,10 @@ def _iter_entries(section: Section) -> Iterator[Section]:
 
 
 def _report_misnamed_rules(section: Section) -> None:
-    """Reports misspelt roots as errors: without its rules a package would run, and chats would end early."""
+    """Reports misspelt roots as errors.
+
+    Without its rules a package would run, and chats would end early.
+    """
     for name, value in section.body.items():
         if isinstance(value, list | Mapping) and value:
             section.get(name)
@@ -108,7 +113,10 @@ def _read_source(section: Section, agents: frozenset[str]) -> str:
 
 
 def _read_target(section: Section, agents: frozenset[str], source: str) -> str:
-    """Reads the target. `transition_target` and `terminate_if` imply one, which a written name must match."""
+    """Reads the target.
+
+    `transition_target` and `terminate_if` imply one, which a written name must match.
+    """
     field = used_field_name(section, *_TARGET_FIELDS)
     place = "transition_target" if section.body.get("transition_target") is not None else "terminate_if"
     kind = _read_target_kind(section)
@@ -162,7 +170,10 @@ def _read_termination_reason(section: Section, target: str) -> str | None:
 
 
 def _read_priority(section: Section) -> float:
-    """Returns the priority; lower numbers are evaluated first, and rules without one last."""
+    """Returns the priority.
+
+    Lower numbers are evaluated first, and rules without one last.
+    """
     value: Any = section.get("priority")
     if value is None:
         return math.inf

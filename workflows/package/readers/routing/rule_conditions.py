@@ -1,4 +1,4 @@
-"""Conditions of hand-offs: none, an expression over the context, or a text for a model to judge."""
+"""Conditions of hand-offs: none, an expression, or a text for a model."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,10 @@ _CONDITION_FIELDS = (*_TEXT_FIELDS, "condition_key")
 
 @dataclass(frozen=True, slots=True)
 class RuleCondition:
-    """The condition of a rule. Without an expression and a judgement the rule always holds."""
+    """The condition of a rule.
+
+    Without an expression and a judgement the rule always holds.
+    """
 
     condition: str | None = None
     judgement: str | None = None
@@ -137,7 +140,10 @@ def _report_translations(
 
 
 def _report_unknown_names(section: Section, texts: Mapping[str, str], declared_types: DeclaredTypes) -> None:
-    """Warns of misspelt names, with which a comparison silently becomes a question to a model."""
+    """Warns of misspelt names.
+
+    A comparison with one silently becomes a question to a model.
+    """
     for place, text in texts.items():
         for name in find_unknown_names(text, declared_types):
             near = section.findings.suggest_name(name, declared_types)
@@ -186,7 +192,10 @@ def _read_text(section: Section, place: str, value: object) -> str:
 
 
 def _is_expression(text: str) -> bool:
-    """Returns whether a text without condition_type is an expression, not a text for a model."""
+    """Returns whether a text without condition_type is an expression.
+
+    Otherwise it is a text for a model.
+    """
     if "${" in text:
         return True
     if "context_variables." not in text and text.strip().lower() not in ("true", "false"):

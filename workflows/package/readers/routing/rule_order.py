@@ -8,7 +8,10 @@ from workflows.package.readers.section import Section
 
 
 def order_rules(ranked_rules: Sequence[tuple[Rule, float]], *, is_strict: bool) -> tuple[Rule, ...]:
-    """Sorts rules by priority. `is_strict`: the first rule that holds is taken, even without a condition."""
+    """Sorts rules by priority.
+
+    `is_strict`: the first rule that holds is taken, even without a condition.
+    """
     if all(priority == math.inf for _, priority in ranked_rules):
         return tuple(rule for rule, _ in ranked_rules)
     ranked = sorted(ranked_rules, key=lambda entry: entry[1])
@@ -31,7 +34,10 @@ def report_unreachable(rules: Sequence[Rule], section: Section, *, is_strict: bo
 
 
 def _evaluation_order(rules: Iterable[Rule], *, is_strict: bool) -> list[Rule]:
-    """Returns the rules in evaluation order, without judged ones: a model judges those during the reply."""
+    """Returns the rules in evaluation order, without judged ones.
+
+    A model judges those during the reply.
+    """
     plain = [rule for rule in rules if rule.judgement is None]
     before = [rule for rule in plain if rule.scope == "pre"]
     after = [rule for rule in plain if rule.scope == "post"]

@@ -1,4 +1,7 @@
-"""Conditions in words, such as "When stage is done AND paid is true", translated to expressions."""
+"""Conditions in words, translated to expressions.
+
+An example is "When stage is done AND paid is true".
+"""
 
 import re
 from collections.abc import Mapping
@@ -28,7 +31,10 @@ _NON_VALUES = frozenset({"not", "a", "an", "the"})  # words that begin a longer 
 
 
 def translate_condition(text: str, declared_types: DeclaredTypes) -> str | None:
-    """Returns the expression for a text in words; None for any other text, and for unknown names."""
+    """Returns the expression for a text in words.
+
+    Returns None for any other text, and for unknown names.
+    """
     clauses = _split_clauses(text)
     if not clauses or any(_find_type(name, declared_types) is _UNKNOWN for name, _ in clauses):
         return None
@@ -39,7 +45,10 @@ def translate_condition(text: str, declared_types: DeclaredTypes) -> str | None:
 
 
 def find_unknown_names(text: str, declared_types: DeclaredTypes) -> list[str]:
-    """Returns the unknown names that look like variables and keep a text from being an expression."""
+    """Returns the unknown names that keep a text from being an expression.
+
+    Only names that look like variables count.
+    """
     clauses = _split_clauses(text)
     return [
         name for name, _ in clauses if _find_type(name, declared_types) is _UNKNOWN and ("_" in name or "=" in text)
@@ -47,7 +56,10 @@ def find_unknown_names(text: str, declared_types: DeclaredTypes) -> list[str]:
 
 
 def find_misfits(text: str, declared_types: DeclaredTypes) -> list[tuple[str, str, ValueType]]:
-    """Returns comparisons with a value that the declared type never has, as name, value and type."""
+    """Returns comparisons with a value that the declared type never has.
+
+    Each is a tuple of name, value and type.
+    """
     typed = [(name, value.strip("'\""), _find_type(name, declared_types)) for name, value in _split_clauses(text)]
     return [
         (name, value, declared)
@@ -67,14 +79,20 @@ def _split_clauses(text: str) -> list[tuple[str, str]]:
 
 
 def _find_type(name: str, declared_types: DeclaredTypes) -> Any:
-    """Returns the declared type; None for a key inside a declared object, whose type is unknown."""
+    """Returns the declared type.
+
+    Returns None for a key inside a declared object, whose type is unknown.
+    """
     if name in declared_types:
         return declared_types[name]
     return None if any(prefix in declared_types for prefix in name_prefixes(name)) else _UNKNOWN
 
 
 def _make_comparison(name: str, written: str, declared_type: ValueType | None) -> str:
-    """Writes a comparison with the value in its variable's type, since conditions do not convert values."""
+    """Writes a comparison with the value in its variable's type.
+
+    Conditions do not convert values.
+    """
     is_quoted = written[0] in "'\""
     text = written[1:-1] if is_quoted else written
     if declared_type == "string" and text.lower() == "none" and not is_quoted:

@@ -1,4 +1,7 @@
-"""The reader of the hooks file: hooks, prompt middleware, and lifecycle tools (entries with a `trigger`)."""
+"""The reader of the hooks file: hooks, prompt middleware, lifecycle tools.
+
+Lifecycle tools are the entries with a `trigger`.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -53,7 +56,10 @@ def _read_entry(
 
 
 def is_lifecycle_entry(entry: Any, key: str) -> bool:
-    """Returns whether an entry of the list `key` is a lifecycle tool, even if its moment is missing."""
+    """Returns whether an entry of the list `key` is a lifecycle tool.
+
+    Its moment may be missing.
+    """
     if key == _MIDDLEWARE_LIST or not isinstance(entry, Mapping) or entry.get("hook_type") is not None:
         return False
     return key == "hook_files" or entry.get("trigger") is not None
@@ -111,8 +117,9 @@ def _read_agent(section: Section, agents: frozenset[str]) -> str:
 
 
 def _read_function(section: Section, code: PackageCode, *, is_named_like_file: bool = False) -> tuple[Path | None, str]:
-    """Reads `filename` and `function`, `files` and `function: module:name`, or a dotted path without a file.
+    """Reads the file and the name of a function.
 
+    Forms: `filename` and `function`; `files` and `function: module:name`; a dotted path without a file.
     `is_named_like_file`: the function may be omitted and has the file's name then.
     """
     field, name = _read_file_name(section)

@@ -1,4 +1,7 @@
-"""The reader of lifecycle tools: functions that are called at moments of a run or of an agent's turn."""
+"""The reader of lifecycle tools: functions called at moments of a run.
+
+Some moments belong to a turn of an agent.
+"""
 
 from collections.abc import Mapping
 from typing import get_args
@@ -81,7 +84,10 @@ def _read_agent(section: Section, owner: str | None, agents: frozenset[str]) -> 
 
 
 def _report_not_executed(section: Section) -> None:
-    """Reports fields without effect. Generators write `ui: {component: null, mode: null}` to every entry."""
+    """Reports fields without effect.
+
+    Generators write `ui: {component: null, mode: null}` to every entry.
+    """
     ui = section.get("ui")
     has_value = any(value is not None for value in ui.values()) if isinstance(ui, Mapping) else ui is not None
     if has_value and not _is_ui_tool(section):

@@ -37,7 +37,10 @@ def _iter_mappings(section: Section, key: str, entries: list[Any]) -> Iterator[S
 
 
 def normalize_kind(word: str) -> str:
-    """Returns a `tool_type` without blanks, underscores and case: `UI_Tool` and `uitool` mean the same."""
+    """Removes blanks, underscores and case from a `tool_type`.
+
+    `UI_Tool` and `uitool` mean the same.
+    """
     return word.strip().replace("_", "").lower()
 
 
@@ -55,7 +58,10 @@ def check_agent(section: Section, field: str, name: str, agents: frozenset[str])
 def read_tool_code(
     section: Section, package_code: PackageCode, *, extra_folders: tuple[str, ...] = ()
 ) -> tuple[Path, str] | None:
-    """Reads `file` and `function`, or the older `path: workflows.<Name>.tools.module.function`."""
+    """Reads `file` and `function`, or the older `path`.
+
+    The older form is `workflows.<Name>.tools.module.function`.
+    """
     path = section.text("path")
     if path is None or section.get("file") is not None:
         function = section.required_text("function")
@@ -77,7 +83,10 @@ def report_integration(section: Section) -> None:
 
 
 def _parse_dotted_path(path: str) -> tuple[str, str]:
-    """Returns file and function: `workflows.Any.tools.mail.send` is send in tools/mail.py."""
+    """Returns file and function of a dotted path.
+
+    `workflows.Any.tools.mail.send` is send in tools/mail.py.
+    """
     *module, function = path.strip().removeprefix("factory_app.").replace(":", ".").split(".")
     if "tools" in module:
         module = module[module.index("tools") :]

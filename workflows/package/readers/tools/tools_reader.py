@@ -130,7 +130,10 @@ def _read_on_error(section: Section, *, is_automatic: bool) -> OnError:
 
 
 def _read_has_effects(section: Section) -> bool:
-    """Returns whether calls may have effects, which a replay would repeat. The default is yes."""
+    """Returns whether calls may have effects, which a replay would repeat.
+
+    The default is yes.
+    """
     effects = section.text("effects")
     if effects not in (None, *EFFECT_VALUES):
         section.error("wrong_value", "effects", f"must be one of {', '.join(EFFECT_VALUES)}")

@@ -1,4 +1,7 @@
-"""The `match` of a trigger that waits for an answer: `{equals: …}`, `{in: [...]}` or `{any: true}`."""
+"""The `match` of a trigger that waits for an answer.
+
+Forms: `{equals: …}`, `{in: [...]}` or `{any: true}`.
+"""
 
 from typing import Any
 

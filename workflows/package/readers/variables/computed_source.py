@@ -1,4 +1,7 @@
-"""Computed variables: an expression over other variables; without one a tool writes the value."""
+"""Computed variables: an expression over other variables.
+
+Without an expression a tool writes the value.
+"""
 
 from collections.abc import Mapping
 
@@ -14,7 +17,10 @@ FUNCTION_HINT = (
 
 
 def read_computed_source(source: Section) -> ComputedSource:
-    """Reads a computed source. A `persist_to` that names a variable is resolved after all variables are read."""
+    """Reads a computed source.
+
+    A `persist_to` that names a variable is resolved after all variables are read.
+    """
     computation = read_expression(source, "computation")
     inputs = _read_inputs(source)
     if computation is not None:

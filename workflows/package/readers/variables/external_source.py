@@ -1,4 +1,7 @@
-"""External variables: one HTTP GET. The package names the host, and refers to the secret."""
+"""External variables: one HTTP GET.
+
+The package names the host, and refers to the secret.
+"""
 
 import re
 from collections.abc import Mapping
@@ -144,7 +147,10 @@ def _make_authorization(section: Section, word: str, secret: str, name: str | No
 
 
 def _is_reference(section: Section, field: str, text: str) -> bool:
-    """Returns whether a text refers to a secret. The finding does not quote it: it may be the secret itself."""
+    """Returns whether a text refers to a secret.
+
+    The finding does not quote it: it may be the secret itself.
+    """
     if _REFERENCE.fullmatch(text):
         return True
     section.error("secret_in_clear", field, f"is not a reference to a secret; {_REFERENCE_HINT}")

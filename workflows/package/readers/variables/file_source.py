@@ -1,4 +1,7 @@
-"""File variables: the content of a file of the package or of `../_shared`, read when the package is loaded."""
+"""File variables: the content of a file, read when the package is loaded.
+
+The file is in the package or in `../_shared`.
+"""
 
 import stat
 from pathlib import Path

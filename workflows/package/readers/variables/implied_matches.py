@@ -1,4 +1,7 @@
-"""Implied matches: a transition on an answer with `to` and without `match` fires only if the answer is `to`."""
+"""Implied matches of transitions on an answer.
+
+A transition with `to` and without `match` fires only if the answer is `to`.
+"""
 
 import reprlib
 from collections import Counter
@@ -17,7 +20,10 @@ _MATCH_FORMS = "match: {equals: …}, {in: [...]} or {any: true}"
 
 
 def add_implied_match(trigger: StateTrigger, to: Any, declared_type: ValueType) -> StateTrigger:
-    """Adds the implied match. Without `to` there is none: any answer fires and becomes the value."""
+    """Adds the implied match.
+
+    Without `to` there is none: any answer fires and becomes the value.
+    """
     if not isinstance(trigger, UiResponseTrigger | ToolResponseTrigger) or isinstance(to, Unset):
         return trigger
     if trigger.match is not None or trigger.response_key is None:
@@ -43,7 +49,10 @@ def report_missing_match(findings: Findings, file: str, place: str, trigger: Sta
 
 
 def restrict_form_matches(transitions: Sequence[Transition]) -> tuple[Transition, ...]:
-    """Excludes mappings and lists from implied matches if several transitions wait for the same answer."""
+    """Excludes mappings and lists from implied matches that share an answer.
+
+    Several transitions wait for the same answer then.
+    """
     answers = [
         transition
         for transition in transitions

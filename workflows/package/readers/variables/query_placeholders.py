@@ -1,4 +1,7 @@
-"""Placeholders in templates that no run can fill, so that they would be sent as they are written."""
+"""Placeholders in templates that no run can fill.
+
+They would be sent as they are written.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,7 +28,10 @@ def _find_unknown_placeholders(template: Any) -> Iterator[str]:
 
 
 def find_unfillable_reason(query: Mapping[str, Any]) -> str | None:
-    """Returns why no run can fill this query, whatever its values are; None if runs can."""
+    """Returns why no run can fill this query, whatever its values are.
+
+    Returns None if runs can.
+    """
     facts: dict[str, Any] = {}
     for text in _iter_texts(query):
         for match in PLACEHOLDER.finditer(text):

@@ -1,4 +1,4 @@
-"""The reader of variable sources: both taxonomies of source types, in one normal form."""
+"""The reader of variable sources: two taxonomies in one normal form."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,7 +41,10 @@ _PERSIST_KEYS: Mapping[str, PersistKey] = {key: key for key in get_args(PersistK
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """The context of a source besides its own fields. `is_legacy`: the source was under `database:`."""
+    """The context of a source besides its own fields.
+
+    `is_legacy`: the source was under `database:`.
+    """
 
     folder: Path
     type: ValueType
@@ -68,7 +71,10 @@ def _read_environment(source: Section) -> Source:
 
 
 def _read_database(source: Section, context: SourceContext) -> Source:
-    """Reads a database source. `search_by: user_id` means the query {user_id: {{runtime.user_id}}}."""
+    """Reads a database source.
+
+    `search_by: user_id` means the query {user_id: {{runtime.user_id}}}.
+    """
     query = _read_query(source)
     fields = _read_fields(source)
     _check_provider(source)
@@ -83,7 +89,10 @@ def _read_database(source: Section, context: SourceContext) -> Source:
 
 
 def _read_query(source: Section) -> Mapping[str, Any]:
-    """Reads `query_template`, `search_by`, or `query`, which is a filter or the field to search by."""
+    """Reads the query from `query_template`, `search_by` or `query`.
+
+    `query` is a filter or the field to search by.
+    """
     template = source.body.get("query_template") or source.body.get("query") or {}
     by = read_search_by(source, "search_by") or (read_search_by(source, "query") if isinstance(template, str) else None)
     query = {} if isinstance(template, str) else dict(source.mapping("query_template", "query"))
@@ -115,7 +124,10 @@ def _nested_keys(value: Any) -> set[str]:
 
 
 def _read_fields(source: Section) -> tuple[str, ...]:
-    """Reads `fields`, or takes them from `schema`: a mapping of fields to types, or a JSON Schema."""
+    """Reads `fields`, or takes them from `schema`.
+
+    `schema` is a mapping of fields to types, or a JSON Schema.
+    """
     names: Any = source.get("fields", "field")
     if names is None:
         schema = source.mapping("schema")
@@ -135,7 +147,10 @@ def _read_fields(source: Section) -> tuple[str, ...]:
 
 
 def _check_types(source: Section, types: Mapping[Any, Any]) -> None:
-    """Checks the types of fields, each a word or a JSON Schema. null stands for any type."""
+    """Checks the types of fields, each a word or a JSON Schema.
+
+    null stands for any type.
+    """
     for name, declared in types.items():
         words = declared.get("type") if isinstance(declared, Mapping) else declared
         for word in words if isinstance(words, list) else [words]:
@@ -181,7 +196,10 @@ def _read_entity(source: Section, context: SourceContext) -> Source:
 
 
 def _find_write_key(source: Section, query: Mapping[str, Any]) -> str | None:
-    """Returns the field of the query that finds the document for the write: `search_by`, or the only field."""
+    """Returns the field of the query that finds the document for the write.
+
+    It is `search_by`, or the only field.
+    """
     by = source.text("search_by") or (next(iter(query)) if len(query) == 1 else "_id" if "_id" in query else None)
     field = "query_template" if "query_template" in source.body else "query"
     template = source.body.get(field)

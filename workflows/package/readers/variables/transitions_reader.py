@@ -1,4 +1,4 @@
-"""The reader of state transitions: the event that each one waits for, and the new value."""
+"""The reader of state transitions: the awaited event and the new value."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _HANDOFF_TYPE = "handoff"  # its `from` and `to` are speakers, not values
 
 
 def read_transitions(source: Section, declared_type: ValueType) -> tuple[Transition, ...]:
-    """Reads `triggers: [..]`, `trigger: {..}` and `transitions: [{from, to, trigger}]`, in this order."""
+    """Reads `triggers`, `trigger` and `transitions`, in this order."""
     return restrict_form_matches(tuple(_iter_transitions(source, declared_type)))
 
 
@@ -83,7 +83,10 @@ def _to_trigger_mapping(raw: Any) -> Any:
 
 
 def _get_value(section: Section, *names: str) -> Any:
-    """Returns the value of a field, UNSET if it is absent. null is a value: a variable may return to it."""
+    """Returns the value of a field, UNSET if it is absent.
+
+    null is a value: a variable may return to it.
+    """
     section.get(*names)
     return next((section.body[name] for name in names if name in section.body), UNSET)
 
@@ -101,7 +104,7 @@ def _read_trigger(section: Section) -> StateTrigger | None:
 
 
 def _require_names(trigger: StateTrigger | None) -> StateTrigger | None:
-    """Drops a trigger without the names that it requires, since it would fire on any event."""
+    """Drops a trigger without a required name: it would fire on any event."""
     names = (getattr(trigger, name, None) for name in ("agent", "tool"))
     return None if "" in names else trigger
 

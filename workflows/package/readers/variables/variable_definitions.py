@@ -1,4 +1,4 @@
-"""Variable definitions: the six dialects of a context file, reduced to definitions and exposures.
+"""Variable definitions: six dialects, reduced to definitions and exposures.
 
 Structured files have `definitions`, `variables` or one of four lists. Any other file is flat: each key is a variable.
 """
@@ -27,7 +27,10 @@ _DEFINITION_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class VariableDefinition:
-    """One variable as written. `source_type`: its default source, from its place in the file."""
+    """One variable as written.
+
+    `source_type`: its default source, from its place in the file.
+    """
 
     name: str
     section: Section
@@ -42,7 +45,10 @@ class Exposure:
 
 
 def read_definitions(root: Section) -> Iterator[VariableDefinition]:
-    """Yields all definitions. Without a source a structured variable is state, a flat one a runtime value."""
+    """Yields all definitions.
+
+    Without a source a structured variable is state, a flat one a runtime value.
+    """
     root.get(*_FILE_FIELDS)
     if root.get("schema_overview") is not None:
         root.report_ignored("schema_overview", "is not read: agents get no description of a database here; remove it")
@@ -89,7 +95,10 @@ def _make_definition(root: Section, name: Any, entry: Any, path: str, source_typ
 
 
 def _are_exposures(body: Any) -> bool:
-    """Returns whether `agents` has exposures. In a flat file it may be a variable with a definition's fields."""
+    """Returns whether `agents` has exposures.
+
+    In a flat file it may be a variable with a definition's fields.
+    """
     if not isinstance(body, Mapping):
         return isinstance(body, list)
     lists = all(
@@ -99,7 +108,10 @@ def _are_exposures(body: Any) -> bool:
 
 
 def read_exposures(root: Section) -> Iterator[Exposure]:
-    """Yields exposures from `{Agent: {variables: [..]}}`, `{Agent: [..]}`, or a list of named entries."""
+    """Yields the exposures of agents.
+
+    Forms: `{Agent: {variables: [..]}}`, `{Agent: [..]}`, or a list of named entries.
+    """
     if not _is_structured(root.body) and not _are_exposures(root.body.get("agents")):
         return
     body = root.get("agents") or {}

@@ -1,4 +1,4 @@
-"""The reader of context variables: definitions with type and source, and the agents that see them."""
+"""The reader of context variables: definitions and exposures to agents."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -118,7 +118,7 @@ def _read_variable(definition: VariableDefinition, folder: Path, database: Any) 
 
 
 def _source_section(definition: VariableDefinition) -> tuple[Section, bool]:
-    """Returns the section of the source, and whether it is the early form under `database`.
+    """Returns the section of the source, and whether it is under `database`.
 
     The source is under `source`, in early forms under `database` or on the definition itself.
     """
@@ -150,7 +150,10 @@ def _infer_source_type(definition: VariableDefinition) -> str:
 
 
 def _read_default(section: Section, source_section: Section) -> Any:
-    """Reads the default, of constants first `value`, from the source or else from the definition."""
+    """Reads the default from the source, else from the definition.
+
+    For constants, `value` comes first.
+    """
     is_static = source_section.body.get("type") == "static"
     names = ("value", *_DEFAULT_FIELDS) if is_static else _DEFAULT_FIELDS
     value = source_section.get(*names)
@@ -186,7 +189,7 @@ def _check_values(source_section: Section, source: Source, enum: tuple[Any, ...]
 
 
 def _resolve_persist_to(variable: Variable, section: Section, variables: Mapping[str, Variable]) -> Variable:
-    """Resolves `persist_to: entity` or `entity.field` to the document of that data_entity variable."""
+    """Resolves `persist_to: entity` or `entity.field` to that document."""
     source = variable.source
     raw = section.body.get("source")
     text = (raw if isinstance(raw, Mapping) else section.body).get("persist_to")
@@ -239,7 +242,10 @@ def _report_hidden(root: Section, exposure: Exposure, name: str) -> None:
 
 
 def read_type(section: Section, default: Any) -> tuple[ValueType, tuple[Any, ...]]:
-    """Returns the declared type, else the type of the default, and the values of `enum` in that type."""
+    """Returns the type, and the values of `enum` in that type.
+
+    The type is declared, else it is the type of the default.
+    """
     raw = section.get("type")
     if isinstance(raw, list):  # JSON Schema's form of a nullable type
         raw = next((item for item in raw if item != "null"), None)

@@ -1,4 +1,7 @@
-"""Write targets: the document of the run's app that a value is written to, and when."""
+"""Write targets: the document that a value is written to, and when.
+
+The document belongs to the run's app.
+"""
 
 import re
 from typing import cast
@@ -18,7 +21,10 @@ _OWNER_FIELDS = frozenset({"_id", "app_id", "enterprise_id"})
 
 
 def read_collection_place(section: Section, *, database: str | None = None) -> tuple[str, str]:
-    """Returns database and collection. `database`: the file's default for all variables."""
+    """Returns database and collection.
+
+    `database`: the file's default for all variables.
+    """
     name = section.text(*DATABASE_FIELDS) or database or section.required_text(*DATABASE_FIELDS)
     collection = section.required_text(*COLLECTION_FIELDS)
     if is_system_collection(name, ""):
