@@ -166,10 +166,10 @@ class Catalog:
             }
             self._packages = {name: package for name, package in self._packages.items() if package.folder != gone}
         for folder in folders:
-            seen = read_tree(folder).fingerprint
-            changed = self._fingerprints.get(folder) != seen and self._is_settled(folder, seen)
+            fingerprint = read_tree(folder).fingerprint
+            changed = self._fingerprints.get(folder) != fingerprint and self._is_settled(folder, fingerprint)
             if changed or self._is_name_free(folder):
-                self._fingerprints[folder] = seen
+                self._fingerprints[folder] = fingerprint
                 self._reload(folder)
         self._skip_settling = False
 

@@ -85,8 +85,8 @@ def _check_user_text_triggers(package: Package, findings: Findings) -> None:
 
 def _check_ui_responses(package: Package, findings: Findings) -> None:
     names = [name for name, variable in package.variables.items() if _awaits_person(variable, package)]
-    written = _names_set_by_code(package) if names else frozenset()
-    names = [name for name in names if name not in written]
+    names_set_by_code = _names_set_by_code(package) if names else frozenset()
+    names = [name for name in names if name not in names_set_by_code]
     for name in names:
         message = (
             f"{name} waits for an answer in a user interface, which a headless run does not have;"
@@ -118,18 +118,18 @@ def _awaits_person(variable: Variable, package: Package) -> bool:
     Then no trigger answers, and no other transition leads to the value.
     """
     answers = [spec.ui_responses for spec in package.triggers]
-    asked = [
+    unanswered = [
         transition
         for transition in _state_transitions(variable)
         if transition.trigger.type == _UI_RESPONSE
         and (not answers or any(not _is_answered(transition.trigger, responses, package) for responses in answers))
     ]
-    if not asked:
+    if not unanswered:
         return False
     others = [
         transition for transition in _state_transitions(variable) if not _needs_person(transition.trigger, package)
     ]
-    return not all(_is_replaced(transition, others) for transition in asked)
+    return not all(_is_replaced(transition, others) for transition in unanswered)
 
 
 def _needs_person(trigger: StateTrigger, package: Package) -> bool:
@@ -167,9 +167,9 @@ def _is_answered(trigger: StateTrigger, ui_responses: UIResponses, package: Pack
     The answer is under the tool's name, or under a name that its file asks for.
     """
     tool = getattr(trigger, "tool", "")
-    asked = (read_code(entry.file).ui_tools for entry in package.tools if entry.function == tool)
+    ui_tools = (read_code(entry.file).ui_tools for entry in package.tools if entry.function == tool)
     key = getattr(trigger, "response_key", None)
-    key_sets = (guaranteed_keys(ui_responses[name]) for name in {tool}.union(*asked) if name in ui_responses)
+    key_sets = (guaranteed_keys(ui_responses[name]) for name in {tool}.union(*ui_tools) if name in ui_responses)
     return any(key is None or key in keys for keys in key_sets)
 
 

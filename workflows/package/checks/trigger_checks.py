@@ -66,8 +66,8 @@ def find_asking_names(package: Package) -> set[str]:
     Imported files are not searched.
     """
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
-    asked = (read_code(file).ui_tools for file in dict.fromkeys(part.file for part in parts))
-    return {part.function for part in parts}.union(*asked)
+    ui_tools = (read_code(file).ui_tools for file in dict.fromkeys(part.file for part in parts))
+    return {part.function for part in parts}.union(*ui_tools)
 
 
 def _required_names(package: Package) -> list[str]:

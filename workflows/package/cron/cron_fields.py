@@ -121,7 +121,7 @@ def parse_cron(expression: str) -> CronPattern:
     except (CroniterError, KeyError, TypeError) as error:
         raise ValueError(f"cron {expression!r} cannot be read: {error}") from None
     named: frozenset[tuple[int, int | str]] = frozenset(
-        (int(day), number) for day, some in nth.items() for number in some
+        (int(day), number) for day, numbers in nth.items() for number in numbers
     )
     return _build_pattern(values, named, fields)
 

@@ -52,7 +52,7 @@ class _YamlValue(NamedTuple):
     nodes: int = 1
     characters: int = 0
     depth: int = 0
-    written: str | None = None  # of a boolean: the word in the file
+    boolean_word: str | None = None  # of a boolean: the word in the file
 
 
 @dataclass(slots=True)
@@ -142,8 +142,8 @@ class _YamlReader:
         key = value.value
         if isinstance(key, list | dict):
             raise _yaml_error("a key must be plain text; quote text that begins with { or [", event)
-        if value.written is not None:
-            key = value.written
+        if value.boolean_word is not None:
+            key = value.boolean_word
             message = (
                 f"the key {key} means {_boolean_word(value.value)} in YAML but is read as text; write it in quotes"
             )
@@ -196,8 +196,8 @@ def _convert_scalar(kind: str, event: Any) -> _YamlValue:
         value = _TYPES[kind](word)
     except (ValueError, KeyError, IndexError):  # `!!int x`, `!!bool x`, numbers of 5,000 digits
         raise _yaml_error(f"{word[:40]!r} cannot be read as {kind}", event) from None
-    written = word if isinstance(value, bool) and event.implicit[0] else None
-    return _YamlValue(value, characters=len(word), written=written)
+    boolean_word = word if isinstance(value, bool) and event.implicit[0] else None
+    return _YamlValue(value, characters=len(word), boolean_word=boolean_word)
 
 
 def _number_constructor(kind: str) -> Callable[[str], Any]:

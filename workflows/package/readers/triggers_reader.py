@@ -102,14 +102,14 @@ def _validate_spec(section: Section, model: type[TriggerSpec], *, index: int) ->
 
 def _merge_cron_fields(section: Section, fields: dict[str, Any]) -> str:
     """Moves the value of any alias to `cron`, and returns the used alias."""
-    written = [field for field in CRON_FIELDS if field in fields]
-    for second in written[1:]:
-        if fields[second] != fields[written[0]]:
-            section.error("bad_trigger", second, f"differs from its alias {written[0]}; keep one of them")
-    values = [fields.pop(field) for field in written]
+    aliases = [field for field in CRON_FIELDS if field in fields]
+    for second in aliases[1:]:
+        if fields[second] != fields[aliases[0]]:
+            section.error("bad_trigger", second, f"differs from its alias {aliases[0]}; keep one of them")
+    values = [fields.pop(field) for field in aliases]
     if values:
         fields["cron"] = values[0]
-    return written[0] if written else "cron"
+    return aliases[0] if aliases else "cron"
 
 
 def _report_addresses(section: Section, fields: dict[str, Any]) -> None:

@@ -194,7 +194,7 @@ def _definition_schema() -> Schema:
 def context_variables_schema() -> Schema:
     entries = either(by_name(ref("definition")), items(ref("definition")))
     lists = ("database_variables", "environment_variables", "declarative_variables", "derived_variables")
-    seen = mapping(
+    exposure = mapping(
         "The variables that an agent sees",
         {
             **{name: text("The agent, if the entry is in a list") for name in ("agent_name", "agent", "name")},
@@ -206,7 +206,9 @@ def context_variables_schema() -> Schema:
         **VERSION_FIELDS,
         **dict.fromkeys(("definitions", "variables", *lists), entries),
         "agents": either(
-            by_name(either(names("Variables"), seen)), items(seen), description="The variables that each agent sees"
+            by_name(either(names("Variables"), exposure)),
+            items(exposure),
+            description="The variables that each agent sees",
         ),
         **read_only_fields("schema_overview"),
         "context_variables": {"type": ["object", "null"], "description": "The same content, wrapped"},

@@ -35,8 +35,8 @@ class BaseTrigger(Spec):
     @property
     def listed_apps(self) -> tuple[str, ...]:
         """Returns the apps that are known without an event and without a database."""
-        one = self.literal_app
-        return self.apps if one is None else (one,)
+        app = self.literal_app
+        return self.apps if app is None else (app,)
 
 
 def is_expression(value: Any) -> bool:

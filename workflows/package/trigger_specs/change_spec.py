@@ -72,7 +72,7 @@ def _refuse_code(value: Any, *, depth: int) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             if name in SERVER_CODE or name.startswith("$_"):
-                raise ValueError(f"{name} is not allowed: triggers never execute code")
+                raise ValueError(f"{name} is not allowed: code in a trigger is never executed")
             _refuse_code(inner, depth=depth + 1)
     elif isinstance(value, list):
         for inner in value:

@@ -128,7 +128,7 @@ class ScheduleSpec(BaseTrigger):
 
     @property
     def listed_apps(self) -> tuple[str, ...]:
-        one = self.literal_app
-        if one is not None:
-            return (one,)
+        app = self.literal_app
+        if app is not None:
+            return (app,)
         return () if isinstance(self.apps, AppsOfCollection) else self.apps

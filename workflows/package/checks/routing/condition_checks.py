@@ -27,9 +27,9 @@ def check_conditions(
     origins = _find_environment_computed(package)
     file = routing_file(package)
     for index, rule in enumerate(package.rules):
-        for written in sorted(_referenced_names(rule)):
+        for reference in sorted(_referenced_names(rule)):
             # ${order.total} is a part of order, unless a variable has the whole name.
-            name = next((prefix for prefix in name_prefixes(written) if prefix in known), written)
+            name = next((prefix for prefix in name_prefixes(reference) if prefix in known), reference)
             faults = (
                 [_undefined_finding(name)]
                 if name not in known
@@ -46,7 +46,7 @@ def _undefined_finding(name: str) -> tuple[str, str]:
 def _find_faults(
     package: Package, name: str, origins: Mapping[str, str], *, production: bool
 ) -> Iterator[tuple[str, str]]:
-    checked = describe_production(production=production)
+    checked = production_note(production=production)
     variable = package.variables.get(name)
     kind = variable.kind if variable is not None else None
     if kind in _DATA_KINDS and not _has_few_values(variable):
@@ -68,7 +68,7 @@ def _find_faults(
         )
 
 
-def describe_production(*, production: bool) -> str:
+def production_note(*, production: bool) -> str:
     return " (checked for production)" if production else ""
 
 
@@ -153,6 +153,6 @@ def _find_unfilled_names(package: Package, rule: Rule) -> Iterator[tuple[str, st
 
 def _find_vanishing_names(package: Package, rule: Rule, *, production: bool) -> Iterator[tuple[str, str]]:
     for name in sorted(find_mentioned_names(rule.judgement or "", environment_names(package))):
-        checked = describe_production(production=production)
+        checked = production_note(production=production)
         message = f"{name} is an environment variable, which is absent in production{checked}"
         yield "vanishes_in_production", f"{message}: no model is offered this rule there; judge by state"

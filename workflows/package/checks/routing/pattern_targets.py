@@ -23,8 +23,8 @@ def pattern_targets(
     """
     pattern, names = package.orchestrator.pattern, tuple(package.agents)
     if pattern == "Pipeline":
-        written = {rule.source for rule in package.rules}
-        return {name: (after or TERMINATE,) for name, after in _pair_with_next(names) if name not in written}
+        sources = {rule.source for rule in package.rules}
+        return {name: (after or TERMINATE,) for name, after in _pair_with_next(names) if name not in sources}
     if pattern not in CHOOSING_PATTERNS:
         return {}
     undecided = [name for name in names if not any(index in always_hold for index in rules.get(name, ()))]

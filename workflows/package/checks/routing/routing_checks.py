@@ -136,7 +136,7 @@ def _check_reachable(routing: _RoutingGraph, findings: Findings) -> None:
 
 def _check_next_speaker(routing: _RoutingGraph, findings: Findings) -> None:
     package = routing.package
-    written = {rule.source for rule in package.rules}
+    sources = {rule.source for rule in package.rules}
     for name in package.agents:
         if name not in routing.reachable:
             continue
@@ -146,7 +146,7 @@ def _check_next_speaker(routing: _RoutingGraph, findings: Findings) -> None:
                 if routing.is_network
                 else "the chat ends after its turn"
             )
-            none = "has no rule" if name not in written else "has no rule that can hold"
+            none = "has no rule" if name not in sources else "has no rule that can hold"
             message = f"{name} {none}: {ends}; add a rule to terminate, or to the next agent"
             findings.add("warning", "no_way_on", agents_file(package), agent_place(package, name), message)
         elif routing.is_network and not routing.has_fallback(name):

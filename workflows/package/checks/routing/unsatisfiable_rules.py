@@ -154,8 +154,8 @@ def _explain_alternatives(alternatives: Alternatives, values: KnownValues) -> It
     for way in alternatives:
         contradiction = _find_contradiction(way)
         if contradiction is not None:
-            name, one, other = contradiction
-            yield Reason(name, f"{name} would have to be {display(one)} and {display(other)} at once", "correct it")
+            name, first, second = contradiction
+            yield Reason(name, f"{name} would have to be {display(first)} and {display(second)} at once", "correct it")
         else:
             yield from _explain_values(way, values)
 

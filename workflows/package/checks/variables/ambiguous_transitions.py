@@ -94,15 +94,15 @@ def _group_by_tool(transitions: Sequence[Transition]) -> Mapping[str, list[Trans
 
 
 def _can_collide(first: Transition, second: Transition) -> bool:
-    one, other = first.trigger, second.trigger
-    if not isinstance(one, UiResponseTrigger | ToolResponseTrigger) or not isinstance(
+    trigger, other = first.trigger, second.trigger
+    if not isinstance(trigger, UiResponseTrigger | ToolResponseTrigger) or not isinstance(
         other, UiResponseTrigger | ToolResponseTrigger
     ):
         return False
     starts_together = any(isinstance(transition.from_, Unset) for transition in (first, second)) or is_same_value(
         first.from_, second.from_
     )
-    return starts_together and _can_share_event(one, other) and _has_different_targets(first, second)
+    return starts_together and _can_share_event(trigger, other) and _has_different_targets(first, second)
 
 
 def _can_share_event(

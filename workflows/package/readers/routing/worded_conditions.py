@@ -88,13 +88,13 @@ def _find_type(name: str, declared_types: DeclaredTypes) -> Any:
     return None if any(prefix in declared_types for prefix in name_prefixes(name)) else _UNKNOWN
 
 
-def _make_comparison(name: str, written: str, declared_type: ValueType | None) -> str:
+def _make_comparison(name: str, value: str, declared_type: ValueType | None) -> str:
     """Writes a comparison with the value in its variable's type.
 
     Conditions do not convert values.
     """
-    is_quoted = written[0] in "'\""
-    text = written[1:-1] if is_quoted else written
+    is_quoted = value[0] in "'\""
+    text = value[1:-1] if is_quoted else value
     if declared_type == "string" and text.lower() == "none" and not is_quoted:
         return f"${{{name}}} in [null, {text!r}]"  # null, or the text "none", which is often a default
     return f"${{{name}}} == {_make_literal(text, declared_type, is_quoted=is_quoted)}"

@@ -23,12 +23,12 @@ def read_answer_match(trigger: Section) -> AnswerMatch | None:
     section = trigger.child(trigger.get("match") or {}, "match")
     section.get(*MATCH_FIELDS)
     section.report_unread()
-    written = [name for name in MATCH_FIELDS if section.body.get(name) is not None]
-    if not written and (len(section.body) != 1 or "equals" not in section.body):
+    fields = [name for name in MATCH_FIELDS if section.body.get(name) is not None]
+    if not fields and (len(section.body) != 1 or "equals" not in section.body):
         if all(value is None for value in section.body.values()):
             return None
-    elif len(written) <= 1:
-        return _read_match(section, written[0] if written else "equals")
+    elif len(fields) <= 1:
+        return _read_match(section, fields[0] if fields else "equals")
     raise _report_error(section, "", "give exactly one of equals: …, in: [...], any: true")
 
 
