@@ -1,4 +1,4 @@
-"""The operator's file: optional, strict, and never a reason for a traceback."""
+"""The operator's file: optional, strict, and without tracebacks."""
 
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def test_the_file_of_the_current_directory_is_the_default(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
 
     assert find_operator_path(None) is None
-    assert find_operator_path(Path("o.yaml")) == tmp_path / "o.yaml"  # named, so that its absence is said
+    assert find_operator_path(Path("o.yaml")) == tmp_path / "o.yaml"  # configured, so its absence is reported
     write(tmp_path, "{}")
     assert find_operator_path(None) == tmp_path / "unattended.yaml"
 

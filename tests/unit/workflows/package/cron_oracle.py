@@ -1,7 +1,6 @@
-"""An oracle of cron times, which looks at every minute around the changes of the clocks.
+"""An oracle of cron times that checks every minute around clock changes.
 
-It shares nothing with the product: fields are read by a few lines of its own, and what the wall clocks show comes from
-`zoneinfo` minute by minute.
+It shares no code with the product: it parses fields itself and takes wall-clock times from `zoneinfo` minute by minute.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import strategies as st
 
 MINUTE = timedelta(minutes=1)
-# Each zone with the moment of a change: into summer, out of it, or off the calendar.
+# Zones with the moment of a change: into summer time, out of it, or of another kind.
 CHANGES = [
     ("America/New_York", "2026-03-08T07:00"),
     ("America/New_York", "2026-11-01T06:00"),
@@ -45,8 +44,10 @@ def numbers(field: str, first: int, last: int) -> set[int]:
 
 @dataclass(frozen=True)
 class Window:
-    """Around a change: each minute with what the wall clock shows then, and each time it shows or skips with the first
-    minute that shows it or comes after it."""
+    """The minutes around a clock change.
+
+    Each minute with its wall-clock time, and each shown or skipped time with the first minute that shows or follows it.
+    """
 
     shown: Sequence[tuple[datetime, datetime]]
     first: Sequence[tuple[datetime, datetime]]

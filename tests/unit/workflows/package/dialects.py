@@ -1,4 +1,4 @@
-"""The same small package in every dialect of the format, as data by stem: valid, and rich enough to break."""
+"""The same small valid package in every dialect of the format, as data by stem."""
 
 from collections.abc import Mapping
 from typing import Any

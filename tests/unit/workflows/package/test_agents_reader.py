@@ -1,4 +1,4 @@
-"""The agents' reader: every container and prompt form, and every broken shape with the exact finding."""
+"""The reader of agents: every form, and every broken shape with the exact finding."""
 
 from typing import Any
 
@@ -34,8 +34,8 @@ def read(body: Any) -> tuple[dict[str, Agent], tuple[Finding, ...]]:
 
 def one(**written: Any) -> tuple[Agent, list[tuple[Level, str, str]]]:
     agents, findings = read({"agents": [{"name": "A", **written}]})
-    assert {each.file for each in findings} <= {FILE}
-    places = [(each.level, each.code, each.path.removeprefix("agents[0].")) for each in findings]
+    assert {finding.file for finding in findings} <= {FILE}
+    places = [(finding.level, finding.code, finding.path.removeprefix("agents[0].")) for finding in findings]
     return next(iter(agents.values()), Agent("", "")), places
 
 
@@ -194,7 +194,7 @@ def test_a_fault_is_one_finding(written: dict[str, Any], expected: tuple[str, st
 def test_a_prompt_under_another_name_is_an_error(written: dict[str, Any], place: str, meant: str) -> None:
     _, findings = read({"agents": [{"name": "A", **written}]})
 
-    assert [(each.level, each.code, each.path) for each in findings] == [
+    assert [(finding.level, finding.code, finding.path) for finding in findings] == [
         ("error", "misspelt_prompt", f"agents[0].{place}")
     ]
     assert findings[0].message.endswith(f"did you mean {meant}?")
@@ -236,7 +236,7 @@ def test_a_number_of_replies_is_a_number(replies: object) -> None:
 )
 def test_a_fault_of_the_container_is_found_where_it_is(body: Any, expected: list[tuple[str, str, str]]) -> None:
     _, findings = read(body)
-    assert [(each.level, each.code, each.path) for each in findings] == expected
+    assert [(finding.level, finding.code, finding.path) for finding in findings] == expected
 
 
 junk = st.recursive(

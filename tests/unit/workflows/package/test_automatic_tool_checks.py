@@ -1,4 +1,4 @@
-"""Checks of automatic tools: who calls a tool, and what an agent in auto_tool_mode needs."""
+"""Checks of automatic tools: callers of a tool, and structured replies."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,9 +19,9 @@ AUTO: dict[str, Any] = {"auto_tool_mode": True}
 
 
 def checked_package(*tools: Any, outputs: StructuredOutputs = OF_A, **agent: Any) -> Package:
-    """`agent`: what A is."""
+    """Checks a package. `agent`: fields of the agent A."""
     both = agents("A", "B")
-    placed = tuple(replace(each, place=f"tools[{index}]") for index, each in enumerate(tools))
+    placed = tuple(replace(tool, place=f"tools[{index}]") for index, tool in enumerate(tools))
     return package(agents={**both, "A": replace(both["A"], **agent)}, tools=placed, outputs=outputs)
 
 
@@ -50,7 +50,7 @@ NONE = StructuredOutputs()
         (
             checked_package(outputs=NONE, structured_outputs_required=True, **AUTO),
             NOTHING,
-        ),  # said where the registry is
+        ),  # reported at the registry
         (checked_package(**AUTO), NOTHING),
         (checked_package(replace(tool("f", bound=False, auto_invoke=True), agents=("A", "B"))), NOT_BOUND),
         (

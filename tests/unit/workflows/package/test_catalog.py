@@ -1,4 +1,4 @@
-"""The catalog: edits are picked up, broken ones reported, and what works stays."""
+"""The catalog: it loads edits, reports broken ones and keeps working versions."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ edits: Iterator[int] = iter(range(1, 10_000))
 
 
 def edit(folder: Path, **changed: Any) -> None:
-    """A later edit has a later time, also on a file system that counts whole seconds."""
+    """Edits a file with a later time, also on file systems that count whole seconds."""
     write_package(folder, **changed)
     for path in folder.rglob("*.*"):
         os.utime(path, (2_000_000_000 + next(edits), 2_000_000_000 + next(edits)))
@@ -120,7 +120,9 @@ def test_a_package_does_not_vanish_when_one_of_its_files_is_none(tmp_path: Path,
     catalog = Catalog([tmp_path])
 
     assert list_package_folders([tmp_path]) == [folder]
-    assert [(each.code, each.file) for each in catalog.refusals[str(folder)]] == [("unreadable", "agents.yaml")]
+    assert [(refusal.code, refusal.file) for refusal in catalog.refusals[str(folder)]] == [
+        ("unreadable", "agents.yaml")
+    ]
 
     agents.rmdir() if kind == "directory" else agents.unlink()
     edit(folder)
@@ -144,7 +146,7 @@ def test_an_unreadable_folder_is_refused_once_and_used_when_readable(
     catalog = Catalog([tmp_path])
     with monkeypatch.context() as patched:
         patched.setattr("workflows.package.files.package_tree.os.scandir", denied)
-        found = [(each.file, each.message) for each in catalog.refusals[str(folder)]]
+        found = [(refusal.file, refusal.message) for refusal in catalog.refusals[str(folder)]]
         assert found == [("tools", "cannot be read: Permission denied")]
         assert catalog.packages() == {}
 
@@ -162,9 +164,9 @@ def test_a_file_that_becomes_readable_is_an_edit(tmp_path: Path, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_bytes", denied)
-        assert {each.code for each in catalog.refusals[str(folder)]} == {"unreadable"}
+        assert {refusal.code for refusal in catalog.refusals[str(folder)]} == {"unreadable"}
 
-    def is_used_after_chmod() -> bool:  # again while the clock of the file system stands still
+    def is_used_after_chmod() -> bool:  # again within one tick of the file system's clock
         (folder / "agents.yaml").chmod(0o640)
         return catalog.get("Small") is not None
 
@@ -179,7 +181,7 @@ def test_of_two_packages_with_one_name_the_first_is_used(tmp_path: Path) -> None
     catalog = Catalog([tmp_path])
 
     assert find_package(catalog).folder == tmp_path / "A"
-    assert [each.code for each in catalog.refusals[str(second)]] == ["name_taken"]
+    assert [refusal.code for refusal in catalog.refusals[str(second)]] == ["name_taken"]
 
 
 def test_a_freed_name_goes_to_the_package_that_wanted_it(tmp_path: Path) -> None:
@@ -202,8 +204,10 @@ def test_a_waiting_name_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptu
     for _ in range(3):
         catalog.packages()
 
-    said = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert [(each.getMessage(), each.__dict__["workflow"]) for each in said] == [("package_not_started", "Small")]
+    refusals = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [(finding.getMessage(), finding.__dict__["workflow"]) for finding in refusals] == [
+        ("package_not_started", "Small")
+    ]
 
 
 def test_a_removed_package_is_gone_but_its_runs_can_finish(tmp_path: Path) -> None:
@@ -295,8 +299,8 @@ def test_a_readable_package_with_unsupported_needs_is_not_offered(tmp_path: Path
     catalog = Catalog([tmp_path])
 
     assert catalog.packages() == {}
-    assert [(each.level, each.is_blocking) for each in catalog.refusals[str(folder)]] == [("warning", True)]
-    assert [(each.name, each.verdict) for each in catalog.inspections()] == [("Small", "findings")]
+    assert [(refusal.level, refusal.is_blocking) for refusal in catalog.refusals[str(folder)]] == [("warning", True)]
+    assert [(inspection.name, inspection.verdict) for inspection in catalog.inspections()] == [("Small", "findings")]
 
 
 def test_a_request_for_a_package_that_is_not_started_gets_the_reason(tmp_path: Path) -> None:
@@ -323,7 +327,7 @@ def test_a_package_with_a_part_missing_is_reported_not_skipped(tmp_path: Path) -
 
     catalog = Catalog([tmp_path])
 
-    codes = {folder: [each.code for each in found] for folder, found in catalog.refusals.items()}
+    codes = {folder: [finding.code for finding in found] for folder, found in catalog.refusals.items()}
     assert codes == {str(tmp_path / "Old"): ["unsupported_era"], str(folder): ["missing_file"]}
 
 
@@ -332,11 +336,11 @@ def test_an_edit_in_the_shared_folder_renews_every_package_beside_it(tmp_path: P
     write_package(tmp_path / "A", orchestrator={"workflow_name": "A", "initial_agent": "A"})
     write_package(tmp_path / "B", orchestrator={"workflow_name": "B", "initial_agent": "A"})
     catalog = Catalog([tmp_path])
-    before = {name: each.version for name, each in catalog.packages().items()}
+    before = {name: package.version for name, package in catalog.packages().items()}
 
     shared.write_text(TOOL + "# longer")
 
-    after = {name: each.version for name, each in catalog.packages().items()}
+    after = {name: package.version for name, package in catalog.packages().items()}
     assert set(after) == set(before) == {"A", "B"}
     assert all(after[name] != before[name] for name in before)
 
@@ -350,12 +354,12 @@ def test_a_run_in_progress_keeps_its_version_through_package_edits(tmp_path: Pat
         edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": number})
         held.append(find_package(catalog))
 
-    assert [turns(each) for each in held] == [50, 1, 2, 3]
-    assert [catalog.get("Small", version=each.version) for each in held] == held
+    assert [turns(package) for package in held] == [50, 1, 2, 3]
+    assert [catalog.get("Small", version=package.version) for package in held] == held
 
 
 class FakeFileClock:
-    """Files are as old as the test says; the catalog looks whenever it is asked."""
+    """Sets the age of files, and lets the catalog check at every call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_young = False
@@ -363,7 +367,7 @@ class FakeFileClock:
 
 
 def test_an_edit_that_is_half_written_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty file is a valid one: only time tells an author who empties it from one who is not done yet."""
+    """An empty file is valid: only its age shows that the author is done."""
     variables = {"definitions": {"v": {"source": {"type": "state"}}}}
     folder = write_package(tmp_path / "P", context_variables=variables)
     clock = FakeFileClock(monkeypatch)
@@ -419,7 +423,7 @@ def test_a_file_is_young_for_half_a_second(monkeypatch: pytest.MonkeyPatch) -> N
         True,
         True,
     ]
-    assert catalog_module.CHECK_INTERVAL_S + catalog_module.SETTLE_S <= 1.5  # what an author waits for at most
+    assert catalog_module.CHECK_INTERVAL_S + catalog_module.SETTLE_S <= 1.5  # the maximum wait of an author
 
 
 def test_a_young_edit_is_looked_at_again_before_the_next_regular_look(

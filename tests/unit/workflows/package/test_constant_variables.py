@@ -1,4 +1,4 @@
-"""Checks of states that a condition depends on, and that nothing can ever set."""
+"""Checks of constant variables: a condition depends on them, and nothing sets them."""
 
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def test_a_state_that_nothing_sets_is_found_where_it_is_defined(condition: str) 
     ],
 )
 def test_a_rule_that_needs_what_nothing_sets_is_found_once(checked: Package) -> None:
-    assert [each for each in findings_of(checked) if each[1] != "unreachable_agent"] == [WAITS]
+    assert [finding for finding in findings_of(checked) if finding[1] != "unreachable_agent"] == [WAITS]
 
 
 @pytest.mark.parametrize(

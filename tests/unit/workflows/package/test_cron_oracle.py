@@ -1,4 +1,4 @@
-"""Cron times against an oracle, and every second around the changes of the clocks."""
+"""Cron times against an oracle, and every second around clock changes."""
 
 from datetime import timedelta
 from itertools import islice, pairwise, takewhile

@@ -1,4 +1,4 @@
-"""Files as the designs write them, field by field: they are read without an error, and mean what they say."""
+"""Files from the designs, field by field: read without errors, with their meaning."""
 
 import json
 from pathlib import Path
@@ -124,9 +124,9 @@ def test_defined_runtime_and_derived_variables_stand_together(tmp_path: Path) ->
         "definitions": {"c": {"source": source("runtime")}},
     }
 
-    sources = [each.source for each in with_variables(tmp_path, body).variables.values()]
+    sources = [variable.source for variable in with_variables(tmp_path, body).variables.values()]
 
-    assert {type(each) for each in sources} == {DatabaseSource, StateSource, RuntimeSource}
+    assert {type(source) for source in sources} == {DatabaseSource, StateSource, RuntimeSource}
 
 
 @pytest.mark.design("D1-27")
@@ -135,8 +135,8 @@ def test_a_database_variable_may_name_a_database_of_its_own(tmp_path: Path) -> N
 
     package = with_variables(tmp_path, {"database_name": "d", "database_variables": variables})
 
-    sources = [each.source for each in package.variables.values()]
-    assert [each.database for each in sources if isinstance(each, DatabaseSource)] == ["d", "own"]
+    sources = [variable.source for variable in package.variables.values()]
+    assert [source.database for source in sources if isinstance(source, DatabaseSource)] == ["d", "own"]
 
 
 SECTIONS = [
@@ -146,7 +146,7 @@ SECTIONS = [
     {"id": "instructions", "heading": "[INSTRUCTIONS]", "content": "Name one domain."},
 ]
 NO_UI = {"component": None, "mode": None}
-# The file set of a package: every field that the design names for it, but those of screens, with a value.
+# The files of a package, with a value for every field of the design except those of screens.
 FILE_SET: dict[str, Any] = {
     "orchestrator": {
         "workflow_name": "CustomerSupportRouter",
@@ -279,9 +279,9 @@ async def test_the_file_set_is_a_workflow_that_runs(file_set: Package, tmp_path:
 
     chat.built.agents["FinanceSpecialist"].ask = noted  # type: ignore[method-assign,assignment]  # -- a listener in its place
 
-    outcome, kept = await chat.run()
+    outcome, recorder = await chat.run()
 
-    assert (outcome.kind, kept.speakers) == (OutcomeKind.COMPLETED, ["RouterAgent", "FinanceSpecialist"])
-    assert kept.context(1)["current_domain"] == "finance"
+    assert (outcome.kind, recorder.speakers) == (OutcomeKind.COMPLETED, ["RouterAgent", "FinanceSpecialist"])
+    assert recorder.context(1)["current_domain"] == "finance"
     assert asked[0].startswith(f"[RouterAgent]: {json.dumps(ANALYSIS)}")
     assert asked[2] == "[CONTEXT VARIABLES]\nsupport_mail: help@acme\ncurrent_domain: finance"

@@ -1,4 +1,4 @@
-"""Counts: entries as written, in every dialect, of the files that count; zero where nothing can be counted."""
+"""Numbers of entries: in every dialect, of the used files, zero for broken shapes."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Findings of checks across files name the file that was read, and the place that is in it."""
+"""Findings of checks across files name the file that was read, and the place in it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Findings of wrapped files and of triggers name the place where an author finds it, and its line."""
+"""Findings of wrapped files and of triggers name the right place and line."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ WEEKLY: dict[str, Any] = {"type": "schedule", "apps": ["acme"], "cron": "0 6 * *
 
 
 def of_file(package: Package, stem: str) -> list[Finding]:
-    found = [each for each in package.findings if each.file.startswith(stem)]
+    found = [finding for finding in package.findings if finding.file.startswith(stem)]
     return sorted(locate_findings(found, package.folder), key=lambda each: each.path)
 
 
@@ -72,7 +72,7 @@ def test_a_wrapper_is_a_part_of_the_place(
     tmp_path: Path, stem: str, text: str, expected: list[tuple[str, str, int]]
 ) -> None:
     found = of_file(load(tmp_path, **{stem: text}), stem)
-    assert [(each.code, each.path, each.line) for each in found] == expected
+    assert [(finding.code, finding.path, finding.line) for finding in found] == expected
 
 
 def test_agents_and_orchestrators_are_wrapped_too(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_agents_and_orchestrators_are_wrapped_too(tmp_path: Path) -> None:
         agents={"agents": {"A": {"model": 5, "system_message": "s"}}},
     )
 
-    assert [each.path for each in of_file(package, "orchestrator")] == ["orchestrator.triggers[0].type", "retry"]
-    assert [each.path for each in of_file(package, "agents")] == ["agents.A.model"]
+    assert [finding.path for finding in of_file(package, "orchestrator")] == ["orchestrator.triggers[0].type", "retry"]
+    assert [finding.path for finding in of_file(package, "agents")] == ["agents.A.model"]
 
 
 def test_checks_across_files_name_wrapped_places(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_checks_across_files_name_wrapped_places(tmp_path: Path) -> None:
         tmp_path, handoffs=rules, context_variables={"context_variables": {"definitions": {"v": {"source": source}}}}
     )
 
-    found = {each.code: each.path for each in package.findings}
+    found = {finding.code: finding.path for finding in package.findings}
     assert found["waits_for_ever"] == "handoffs.handoff_rules[0]"
     assert found["no_tenant_key"] == "context_variables.definitions.v"
 
@@ -110,7 +110,7 @@ def test_a_finding_about_a_triggers_value_names_that_trigger(tmp_path: Path) -> 
     )
 
     assert package.trigger_places == {"schedule-0": "triggers[0]", "own": "triggers[1]"}
-    found = [(each.code, each.path, each.line) for each in of_file(package, "triggers")]
+    found = [(finding.code, finding.path, finding.line) for finding in of_file(package, "triggers")]
     assert found == [("unknown_input", "triggers[1]", 7), ("missing_input", "triggers[1]", 7)]
 
 
@@ -120,18 +120,22 @@ def test_an_empty_triggers_file_is_no_second_place(tmp_path: Path, empty: str) -
     package = load(tmp_path, orchestrator=orchestrator, triggers=empty)
 
     assert len(package.triggers) == 1
-    assert [(each.code, each.path) for each in of_file(package, "orchestrator")] == [("unknown_input", "triggers[0]")]
+    assert [(finding.code, finding.path) for finding in of_file(package, "orchestrator")] == [
+        ("unknown_input", "triggers[0]")
+    ]
     assert of_file(package, "triggers") == []
 
 
 @pytest.mark.parametrize("written", [[WEEKLY], {"triggers": [WEEKLY]}, {"trigers": [WEEKLY]}])
 def test_a_triggers_file_with_something_is_a_second_place(tmp_path: Path, written: Any) -> None:
     orchestrator = {"workflow_name": "S", "initial_agent": "A", "triggers": [WEEKLY]}
-    assert "two_files" in {each.code for each in load(tmp_path, orchestrator=orchestrator, triggers=written).findings}
+    assert "two_files" in {
+        finding.code for finding in load(tmp_path, orchestrator=orchestrator, triggers=written).findings
+    }
 
 
 def test_damage_names_its_line_once(tmp_path: Path) -> None:
     inspection = inspect_package(write_package(tmp_path, tools="tools:\n  - a: b: c\n"))
 
-    (finding,) = [each for each in locate_findings(inspection.findings, tmp_path) if each.code == "unreadable"]
+    (finding,) = [finding for finding in locate_findings(inspection.findings, tmp_path) if finding.code == "unreadable"]
     assert str(finding).startswith("error: tools.yaml: line 2, column 9: ")

@@ -1,4 +1,4 @@
-"""Cron times through both changes of the clock, in the zones where it goes wrong elsewhere."""
+"""Cron times through both clock changes, in zones with unusual changes."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise

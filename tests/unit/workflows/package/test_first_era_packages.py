@@ -1,4 +1,4 @@
-"""Packages of the first YAML era: tools as mappings from agent to list, with the imports of their platform."""
+"""Packages of the first YAML format: tools by agent, with imports of their platform."""
 
 import json
 from pathlib import Path
@@ -70,14 +70,14 @@ def early(tmp_path: Path) -> Inspection:
 def test_each_entry_is_counted_and_given_to_its_agents(early: Inspection) -> None:
     assert early.package is not None
     assert early.obstacles == ()
-    assert {each.code for each in early.findings} - WAYS == {"ui_tool_headless"}
+    assert {finding.code for finding in early.findings} - WAYS == {"ui_tool_headless"}
     assert (early.counts.agents, early.counts.tools, early.counts.lifecycle_tools) == (2, 3, 2)
-    assert [(each.agents, each.function, each.kind) for each in early.package.tools] == [
+    assert [(tool.agents, tool.function, tool.kind) for tool in early.package.tools] == [
         (("Clerk",), "look_up", "Agent_Tool"),
         (("Clerk", "Payer"), "note", "Agent_Tool"),
         (("Payer",), "approve", "UI_Tool"),
     ]
-    assert [(each.moment, each.agent) for each in early.package.lifecycle_tools] == [
+    assert [(tool.moment, tool.agent) for tool in early.package.lifecycle_tools] == [
         ("before_chat", None),
         ("before_agent", "Payer"),
     ]
@@ -97,9 +97,11 @@ async def test_its_tools_are_called(early: Inspection) -> None:
         build_chat(early.package, {"answers": answers}, early.folder), ui_responses={"ApprovalCard": {"ok": True}}
     )
 
-    outcome, kept = await chat.run()
+    outcome, recorder = await chat.run()
 
-    texts = [each["text"] for turn in kept.turns for event in turn.events for each in event.get("tool_results", ())]
+    texts = [
+        result["text"] for turn in recorder.turns for event in turn.events for result in event.get("tool_results", ())
+    ]
     assert outcome.kind is OutcomeKind.COMPLETED
     assert [texts[0], texts[1], json.loads(texts[2])] == ["order 17", "x", {"ok": True}]
-    assert kept.context(1)["order"] == "17"
+    assert recorder.context(1)["order"] == "17"

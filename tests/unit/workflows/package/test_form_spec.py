@@ -1,4 +1,4 @@
-"""The names of a form's fields: those that arrive as they were written."""
+"""The names of a form's fields."""
 
 import pytest
 from pydantic import ValidationError
@@ -25,4 +25,4 @@ def test_any_other_name_is_taken() -> None:
 def problems_of_field(name: str) -> list[tuple[str, str]]:
     with pytest.raises(ValidationError) as refused:
         FormSpec.model_validate({"name": "lead", "inputs": {name: {}}})
-    return [(each.place, each.message) for each in list_problems(refused.value)]
+    return [(problem.place, problem.message) for problem in list_problems(refused.value)]

@@ -1,4 +1,4 @@
-"""Hooks and prompt middleware: every form in which authors write them, and what is said about it."""
+"""The reader of hooks and prompt middleware: every form, and its findings."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def read_all(tmp_path: Path, body: Any) -> tuple[tuple[Hook, ...], tuple[Lifecyc
 
 
 def finding_keys(findings: tuple[Finding, ...]) -> FindingKey:
-    return [(each.level, each.code, each.path) for each in findings]
+    return [(finding.level, finding.code, finding.path) for finding in findings]
 
 
 def hook(**fields: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_a_hook_may_lie_in_the_hooks_folder_or_in_shared(tmp_path: Path) -> None
 
     hooks, findings = read(tmp_path, {"hooks": [hook(filename="own.py"), hook(filename="../_shared/both.py")]})
 
-    assert [each.file for each in hooks] == [tmp_path / "P" / "hooks" / "own.py", tmp_path / "_shared" / "both.py"]
+    assert [hook.file for hook in hooks] == [tmp_path / "P" / "hooks" / "own.py", tmp_path / "_shared" / "both.py"]
     assert findings == ()
 
 
@@ -144,7 +144,7 @@ def test_a_function_without_a_file_is_one_of_another_runtime(tmp_path: Path) -> 
     assert finding_keys(findings) == [
         ("warning", "foreign_import", "prompt_middleware[0].function"),
     ]
-    assert all(each.is_blocking for each in findings)
+    assert all(finding.is_blocking for finding in findings)
 
 
 @pytest.mark.parametrize(

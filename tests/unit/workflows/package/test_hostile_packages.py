@@ -1,4 +1,4 @@
-"""Hostile packages: refused in our own words, before they cost time, memory or the process."""
+"""Hostile packages: refused with a finding, before they cost time, memory or the process."""
 
 import os
 import time
@@ -28,14 +28,14 @@ def package(folder: Path, **files: Any) -> Path:
 
 
 def inspection_of(folder: Path) -> Inspection:
-    began = time.process_time()  # of this process alone: others may want the cores as well
+    began = time.process_time()  # of this process alone: others use the cores too
     inspection = inspect_package(folder)
     assert time.process_time() - began < SECONDS
     return inspection
 
 
 def finding_codes(folder: Path) -> list[tuple[str, str, str]]:
-    return [(each.level, each.code, each.file) for each in inspection_of(folder).findings]
+    return [(finding.level, finding.code, finding.file) for finding in inspection_of(folder).findings]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_deep_nesting_in_json_is_refused(tmp_path: Path, levels: int) -> None:
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_what_is_nested_as_deep_as_may_be_is_read_by_all_readers(tmp_path: Path, suffix: str) -> None:
     (package(tmp_path) / f"tools.{suffix}").write_text("[" * 99 + "]" * 99)
-    assert {each.code for each in inspection_of(tmp_path / "P").findings} == {"wrong_type"}
+    assert {finding.code for finding in inspection_of(tmp_path / "P").findings} == {"wrong_type"}
 
 
 @pytest.mark.parametrize("text", [ALIASES, BOMB, "[" + "x," * 150_000 + "]"], ids=["anchors", "bomb", "entries"])
@@ -168,7 +168,7 @@ def test_a_link_out_of_the_package_is_not_followed(tmp_path: Path) -> None:
         ("error", "leaves_package", "rows.csv"),
         ("error", "leaves_package", "tools/secret.py"),
     ]
-    assert [each.name for each in read_tree(folder).files] == ["agents.yaml", "orchestrator.yaml"]
+    assert [file.name for file in read_tree(folder).files] == ["agents.yaml", "orchestrator.yaml"]
 
 
 def test_links_inside_and_into_the_shared_folder_are_followed(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_links_inside_and_into_the_shared_folder_are_followed(tmp_path: Path) ->
 
     assert tree_now.problems == ()
     names = ["../_shared/tools/both.py", "agents.yaml", "orchestrator.yaml", "tools/both.py"]
-    assert sorted(each.name for each in tree_now.files) == names
+    assert sorted(file.name for file in tree_now.files) == names
 
 
 def test_a_link_out_of_the_shared_folder_blames_no_neighbouring_package(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_link_out_of_the_shared_folder_blames_no_neighbouring_package(tmp_path
     (tmp_path / "_shared" / "evil.py").symlink_to("/etc/passwd")
 
     assert finding_codes(folder) == []
-    assert "../_shared/evil.py" not in [each.name for each in read_tree(folder).files]
+    assert "../_shared/evil.py" not in [file.name for file in read_tree(folder).files]
 
 
 def test_messages_and_findings_are_bounded(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_messages_and_findings_are_bounded(tmp_path: Path) -> None:
 
     assert len(package.findings) == MAX_FINDINGS + 1
     assert package.findings[-1].code == "more_findings"
-    assert max(len(each.message) for each in package.findings) <= MAX_MESSAGE_CHARACTERS + 1
+    assert max(len(finding.message) for finding in package.findings) <= MAX_MESSAGE_CHARACTERS + 1
     assert package.is_refused
 
 
@@ -210,7 +210,7 @@ def test_errors_are_kept_where_findings_are_left_out(tmp_path: Path) -> None:
 
     package = load(tmp_path, agents=ALONE, context_variables={"definitions": sections}, tools="[")
 
-    assert [each.code for each in package.findings[:1]] == ["unreadable"]
+    assert [finding.code for finding in package.findings[:1]] == ["unreadable"]
     assert package.is_refused
 
 

@@ -1,4 +1,4 @@
-"""What the Python files of a package import: what the worker finds, as it is found, and what it would not find."""
+"""Checks of imports in package code: they agree with what a worker can load."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ CODES = frozenset({"foreign_import", "missing_module", "ambiguous_import"})
 
 
 def with_tool(folder: Path, source: str, **beside: str) -> Package:
-    """`beside` are files of its tools folder, by their stems."""
+    """Writes a package with one tool. Keywords: further files of its tools folder, by stem."""
     for name, text in beside.items():
         write_tool(folder / "P", f"{name}.py", text)
     write_tool(folder / "P", "greet.py", f"{source}\n{TOOL}")
@@ -28,11 +28,11 @@ def with_tool(folder: Path, source: str, **beside: str) -> Package:
 
 
 def about_imports(package: Package) -> list[Finding]:
-    return [each for each in package.findings if each.code in CODES]
+    return [finding for finding in package.findings if finding.code in CODES]
 
 
 def codes(package: Package) -> list[tuple[str, bool]]:
-    return [(each.code, each.is_blocking) for each in about_imports(package)]
+    return [(finding.code, finding.is_blocking) for finding in about_imports(package)]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_two_packages_and_two_versions_do_not_see_each_others_modules(tmp_path: 
 
 
 def test_a_late_import_finds_the_version_that_its_file_is_of(tmp_path: Path) -> None:
-    """The package was edited while a run went on with the version before."""
+    """The package is edited while a run continues with the previous version."""
     package = with_tool(
         tmp_path,
         "def f():\n    from .helper import z\n    import deeper\n    return z, deeper.z",
@@ -250,7 +250,7 @@ def test_a_folder_of_modules_is_run_first_as_python_does(tmp_path: Path) -> None
     assert codes(package) == []
     assert load_functions(package)
     write_tool(tmp_path / "P", "__init__.py", "RATE = 4\nimport mozaiks")
-    assert [(each.code, each.is_blocking) for each in about_imports(load(tmp_path / "P", tools=TOOLS))] == [
+    assert [(finding.code, finding.is_blocking) for finding in about_imports(load(tmp_path / "P", tools=TOOLS))] == [
         ("foreign_import", True)
     ]
 
@@ -328,8 +328,8 @@ def test_what_neighbours_import_is_looked_at_as_far_as_it_is_reached(tmp_path: P
         c="import core",
     )
 
-    said = [(each.code, each.message.partition(" imports ")[0]) for each in about_imports(package)]
-    assert said == [("foreign_import", "a.py"), ("foreign_import", "far.py")]
+    reported = [(finding.code, finding.message.partition(" imports ")[0]) for finding in about_imports(package)]
+    assert reported == [("foreign_import", "a.py"), ("foreign_import", "far.py")]
 
 
 def test_what_a_second_tool_needs_to_load_blocks_though_the_first_waits(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Expressions: what is wrong with one is known when the package is read, wherever it stands."""
+"""Problems of JMESPath expressions are found when the package is read."""
 
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ def test_every_place_of_one_is_checked(tmp_path: Path, text: str) -> None:
     )
 
     found = errors(package)
-    assert [(each.code, each.path) for each in found] == [
+    assert [(finding.code, finding.path) for finding in found] == [
         ("bad_expression", "definitions.c.source.computation"),
         ("bad_expression", "definitions.e.source.select"),
         ("bad_trigger", "triggers[0].when"),
@@ -117,4 +117,4 @@ def test_every_place_of_one_is_checked(tmp_path: Path, text: str) -> None:
         ("bad_trigger", "triggers[3].input.x"),
         ("bad_trigger", "triggers[4].app_id"),
     ]
-    assert len({each.message for each in found}) == 1
+    assert len({finding.message for finding in found}) == 1

@@ -1,4 +1,4 @@
-"""Lines: people are led to the line; a path that cannot be followed leads to the nearest."""
+"""Line numbers of findings: the line of the path, or of its nearest existing part."""
 
 import json
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_what_the_parser_sees_has_its_line_at_once(
 ) -> None:
     inspection = inspect_package(write_package(tmp_path, **files))
 
-    assert [(each.path, each.line) for each in inspection.findings if each.code == code] == [expected]
+    assert [(finding.path, finding.line) for finding in inspection.findings if finding.code == code] == [expected]
 
 
 def test_a_duplicate_in_json_is_found_with_its_place(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_a_duplicate_in_json_is_found_with_its_place(tmp_path: Path) -> None:
     text = json.dumps(ORCHESTRATOR, indent=1).replace("{", '{\n "limits": {"usd": 1, "usd": 2},')
     (folder / "orchestrator.json").write_text(text)
 
-    found = [each for each in inspect_package(folder).findings if each.code == "duplicate_key"]
+    found = [finding for finding in inspect_package(folder).findings if finding.code == "duplicate_key"]
 
-    assert [(each.level, each.file, each.path, each.line) for each in found] == [
+    assert [(finding.level, finding.file, finding.path, finding.line) for finding in found] == [
         ("warning", "orchestrator.json", "limits.usd", 2)
     ]
 
@@ -113,7 +113,7 @@ def test_all_findings_of_a_package_can_be_located(tmp_path: Path) -> None:
     )
     found = locate_findings(inspect_package(folder).findings, folder)
 
-    assert {each.path: each.line for each in found if each.level == "error"} == {
+    assert {finding.path: finding.line for finding in found if finding.level == "error"} == {
         "definitions.v.type": 3,
         "definitions.w.source.type": 6,
         "handoff_rules[0].target_agent": 3,

@@ -1,4 +1,4 @@
-"""The loader on anything: whatever stands in the files of a package, the answer is findings in our own words."""
+"""The loader on random files: any content results in findings, never in an exception."""
 
 import copy
 import json
@@ -41,7 +41,7 @@ anything = st.recursive(
 
 
 def spots(files: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """Every node, as the container it stands in and its key there."""
+    """Returns every node as its container and its key there."""
     found: list[tuple[Any, Any]] = []
     waiting: list[Any] = [files]
     while waiting:
@@ -55,7 +55,7 @@ def spots(files: dict[str, Any]) -> list[tuple[Any, Any]]:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> dict[str, Any]:
-    """A valid package with a few nodes deleted, replaced, repeated or put under another name."""
+    """A valid package with a few nodes deleted, replaced, repeated or renamed."""
     files = copy.deepcopy(dict(DIALECTS[draw(st.sampled_from(sorted(DIALECTS)))]))
     for _ in range(draw(st.integers(1, 4))):
         found = spots(files)
@@ -123,7 +123,7 @@ def test_a_mutated_package_in_json(tmp_path: Path, files: dict[str, Any]) -> Non
 
 @st.composite
 def scribbled(draw: st.DrawFn) -> dict[str, str | bytes]:
-    """The text of a valid package, with one file cut, or with odd characters in it."""
+    """The text of a valid package with one file cut, or with odd characters in it."""
     files = DIALECTS[draw(st.sampled_from(sorted(DIALECTS)))]
     texts: dict[str, str | bytes] = {f"{stem}.yaml": yaml.safe_dump(body) for stem, body in files.items()}
     name = draw(st.sampled_from(sorted(texts)))

@@ -1,4 +1,4 @@
-"""Checks of names: in exposures and in conditions."""
+"""Checks of names in exposures and in conditions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -95,15 +95,15 @@ def test_a_condition_on_a_name_that_does_not_carry_is_found(condition: str, sour
 @pytest.mark.design("D1-3")
 @pytest.mark.parametrize("source", [DB, EntitySource("d", "c", "user_id", ("f",))])
 @pytest.mark.parametrize(
-    ("more", "told"), [({"type": "boolean"}, []), ({"enum": ("eu", "us")}, []), ({}, ["routing_on_data"])]
+    ("fields", "codes"), [({"type": "boolean"}, []), ({"enum": ("eu", "us")}, []), ({}, ["routing_on_data"])]
 )
 def test_a_database_variable_with_few_values_may_be_routed_on(
-    source: Source, more: dict[str, Any], told: list[str]
+    source: Source, fields: dict[str, Any], codes: list[str]
 ) -> None:
-    variable = replace(variables(v=source)["v"], **more)
+    variable = replace(variables(v=source)["v"], **fields)
     found_here = findings_of(conditional("${v} == 'eu' or ${v}", variables={"v": variable}))
 
-    assert [code for _, code, *_ in found_here] == told
+    assert [code for _, code, *_ in found_here] == codes
 
 
 @pytest.mark.parametrize("source", [StaticSource(), ExternalSource("https://h/p"), FileSource("data/x.json")])
@@ -140,7 +140,7 @@ def test_a_route_on_what_is_computed_from_the_environment_is_found(sources: dict
 @pytest.mark.parametrize(
     ("sources", "parts"),
     [
-        ({"v": ComputedSource("x", {"x": "d"}), "d": DB}, {}),  # how to route on data
+        ({"v": ComputedSource("x", {"x": "d"}), "d": DB}, {}),  # the right way to route on data
         ({"v": ComputedSource(None, {"x": "e"}), "e": EnvSource("X")}, {"tools": (tool("save"),)}),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_route_on_what_is_computed_from_else_is_no_finding(sources: dict[str, 
 
 
 def test_long_chains_of_computed_variables_are_followed_once() -> None:
-    many = 2_000  # twice as many as a stack is deep
+    many = 2_000  # twice the recursion limit
     chain = {f"c{number}": ComputedSource("x", {"x": f"c{number - 1}"}) for number in range(1, many)}
     computed = variables(**chain, c0=ComputedSource("x", {"x": "e", "y": f"c{many - 1}"}), e=EnvSource("X"))
     checked = package(
@@ -179,10 +179,10 @@ def test_conditions_on_state_inputs_and_facts_are_no_finding(condition: str) -> 
     assert findings_of(checked) == []
 
 
-@pytest.mark.parametrize(("key", "said"), [("why", 0), ("no", 1), (None, 0)])
-def test_what_explains_a_failure_is_a_variable(key: str | None, said: int) -> None:
+@pytest.mark.parametrize(("key", "count"), [("why", 0), ("no", 1), (None, 0)])
+def test_what_explains_a_failure_is_a_variable(key: str | None, count: int) -> None:
     checked = package(variables=states("why"), orchestrator={"failure_message_key": key})
-    assert findings_of(checked) == [("warning", "undefined_variable", ORCH, "failure_message_key")] * said
+    assert findings_of(checked) == [("warning", "undefined_variable", ORCH, "failure_message_key")] * count
 
 
 def test_no_agent_is_called_like_the_manager_of_an_auto_pattern(tmp_path: Path) -> None:
@@ -192,10 +192,10 @@ def test_no_agent_is_called_like_the_manager_of_an_auto_pattern(tmp_path: Path) 
     taken = load(tmp_path / "a", agents=agents, orchestrator=auto)
     free = load(tmp_path / "b", agents=agents)
 
-    assert [(each.level, each.code, each.path) for each in taken.findings if each.code == "name_taken"] == [
-        ("error", "name_taken", "agents[1]")
-    ]
-    assert not [each for each in free.findings if each.code == "name_taken"]
+    assert [
+        (finding.level, finding.code, finding.path) for finding in taken.findings if finding.code == "name_taken"
+    ] == [("error", "name_taken", "agents[1]")]
+    assert not [finding for finding in free.findings if finding.code == "name_taken"]
     assert (taken.model_aliases, free.model_aliases) == (frozenset({"default"}),) * 2
 
 
@@ -222,8 +222,8 @@ def test_names_in_a_judged_rule_are_looked_at(judged: str, codes: list[str], pro
     findings = Findings()
     check_judged_rules(checked, findings, production=production)
 
-    assert [each.code for each in findings.all] == codes
-    assert {(each.level, each.file, each.path) for each in findings.all} <= {("warning", *AT_RULE)}
+    assert [finding.code for finding in findings.all] == codes
+    assert {(finding.level, finding.file, finding.path) for finding in findings.all} <= {("warning", *AT_RULE)}
 
 
 def test_a_judged_rule_of_a_hidden_name_is_no_way_in_production() -> None:

@@ -1,4 +1,4 @@
-"""The orchestrator's reader: every spelling, and every broken shape with the exact finding."""
+"""The reader of the orchestrator: every spelling, and every broken shape with the exact finding."""
 
 from typing import Any, get_args
 
@@ -30,7 +30,7 @@ def read_without_findings(**fields: Any) -> Orchestrator:
 
 def findings_of(**fields: Any) -> list[tuple[str, str, str, str]]:
     _, findings = read({**MINIMUM, **fields})
-    return [(each.level, each.code, each.file, each.path) for each in findings]
+    return [(finding.level, finding.code, finding.file, finding.path) for finding in findings]
 
 
 def test_the_least_has_the_defaults_of_the_format() -> None:
@@ -78,7 +78,7 @@ def test_a_workflow_that_waits_for_its_user_needs_a_first_agent() -> None:
     orchestrator, findings = read({**MINIMUM, "workflow_startup_mode": "UserDriven"})
 
     assert orchestrator.startup_mode == "UserDriven"
-    assert [(each.level, each.code, each.path) for each in findings] == [
+    assert [(finding.level, finding.code, finding.path) for finding in findings] == [
         ("info", "starts_without_user", "workflow_startup_mode")
     ]
 
@@ -130,14 +130,14 @@ def test_tokens_and_money_have_no_limit_of_their_own() -> None:
 def test_a_package_without_a_name_has_its_directory_s() -> None:
     orchestrator, findings = read({"initial_agent": "A"}, folder_name="Some.Folder-1")
     assert orchestrator.workflow_name == "Some.Folder-1"
-    assert [(each.level, each.code, each.path) for each in findings] == [
+    assert [(finding.level, finding.code, finding.path) for finding in findings] == [
         ("warning", "no_workflow_name", "workflow_name")
     ]
 
 
 def test_a_directory_s_name_must_fit_into_addresses_too() -> None:
     _, findings = read({"initial_agent": "A"}, folder_name="My Workflow")
-    assert [(each.level, each.code) for each in findings] == [
+    assert [(finding.level, finding.code) for finding in findings] == [
         ("warning", "no_workflow_name"),
         ("error", "wrong_value"),
     ]

@@ -1,4 +1,4 @@
-"""The Python files that packages name: found inside the package, parsed once, never imported."""
+"""The Python files of packages: located inside the package, parsed once, never imported."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def locate_function(
 
 
 def codes(folder: Path, name: str, function: str = "greet") -> list[tuple[str, str, str]]:
-    return [(each.level, each.code, each.path) for each in locate_function(folder, name, function)[1]]
+    return [(finding.level, finding.code, finding.path) for finding in locate_function(folder, name, function)[1]]
 
 
 def package(folder: Path, **files: str) -> Path:
@@ -235,9 +235,9 @@ def test_a_foreign_part_of_a_file_is_reported_once(tmp_path: Path) -> None:
     root = package(tmp_path, greet=f"import logs\n{GREET}")
     code = PackageCode(root, kind="tool")
 
-    said = [locate_function(root, "greet.py", code=code)[1] for _ in range(3)]
+    findings_of_calls = [locate_function(root, "greet.py", code=code)[1] for _ in range(3)]
 
-    assert [len(each) for each in said] == [1, 0, 0]
+    assert [len(finding) for finding in findings_of_calls] == [1, 0, 0]
 
 
 def test_a_broken_file_is_reported_for_each_tool_that_names_it(tmp_path: Path) -> None:
@@ -274,8 +274,8 @@ def test_odd_style_is_no_fault_and_no_warning(tmp_path: Path) -> None:
 
 
 def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = parsed_code._CodeCache()
-    monkeypatch.setattr(parsed_code, "_code_cache", kept)
+    cache = parsed_code._CodeCache()
+    monkeypatch.setattr(parsed_code, "_code_cache", cache)
     monkeypatch.setattr(parsed_code, "MAX_CACHED_FILES", 3)
     files = [tmp_path / f"{number}.py" for number in range(8)]
     for number, file in enumerate(files):
@@ -289,16 +289,16 @@ def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monke
 
 
 def test_only_the_files_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = parsed_code._CodeCache()
+    cache = parsed_code._CodeCache()
     monkeypatch.setattr(parsed_code, "MAX_CACHED_FILES", 2)
 
-    first = kept.get(b"a = 1")
-    kept.get(b"b = 1")
-    assert kept.get(b"a = 1") is first
-    kept.get(b"c = 1")
+    first = cache.get(b"a = 1")
+    cache.get(b"b = 1")
+    assert cache.get(b"a = 1") is first
+    cache.get(b"c = 1")
 
-    assert kept.get(b"a = 1") is first
-    assert len(kept._code_by_digest) == 2
+    assert cache.get(b"a = 1") is first
+    assert len(cache._code_by_digest) == 2
 
 
 def test_a_file_that_vanished_is_a_fault(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Dialects: the same package in the shapes authors write."""
+"""Dialects: the same package in every form."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_both_taxonomies_are_one_internal_form(tmp_path: Path, taxonomies: list[
     )
 
     assert faults(package) == []
-    forms = [replace(each, name="v") for each in package.variables.values()]
+    forms = [replace(variable, name="v") for variable in package.variables.values()]
     assert all(form == forms[0] for form in forms)
     assert forms[0].kind == kind
 
@@ -155,7 +155,7 @@ def test_routing_files_have_several_roots(tmp_path: Path, stem: str, rules: Any)
     package = routed_package(tmp_path, rules, stem)
 
     assert faults(package) == []
-    assert [(each.source, each.target, each.condition) for each in package.rules] == [("A", "B", None)]
+    assert [(rule.source, rule.target, rule.condition) for rule in package.rules] == [("A", "B", None)]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_routing_files_have_several_roots(tmp_path: Path, stem: str, rules: Any)
 def test_conditions_have_one_internal_form(tmp_path: Path, rule: dict[str, Any], condition: str, scope: str) -> None:
     package = routed_package(tmp_path, {"handoff_rules": [{"source_agent": "A", "target_agent": "B", **rule}]})
 
-    assert [each.code for each in faults(package)] == (["waits_for_ever"] if condition == "False" else [])
+    assert [finding.code for finding in faults(package)] == (["waits_for_ever"] if condition == "False" else [])
     assert [(each.condition, each.scope) for each in package.rules] == [(condition, scope)]
 
 
@@ -224,7 +224,7 @@ def test_of_two_routing_files_the_pattern_chooses(tmp_path: Path, pattern: str, 
     package = routed_package(tmp_path, {"handoff_rules": [{"from": "A", "to": "B"}]}, orchestration_pattern=pattern)
 
     assert [rule.target for rule in package.rules] == [chosen]
-    assert [(each.level, each.code) for each in faults(package)] == [("warning", "ignored_file")]
+    assert [(finding.level, finding.code) for finding in faults(package)] == [("warning", "ignored_file")]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_triggers_stand_in_a_file_of_their_own_or_in_the_orchestrator(tmp_path: 
     inside = load(tmp_path / "c", orchestrator={**ORCHESTRATOR, "triggers": [schedule]})
 
     assert own.triggers == bare.triggers == inside.triggers
-    assert [each.name for each in own.triggers] == ["schedule-0"]
+    assert [trigger.name for trigger in own.triggers] == ["schedule-0"]
     assert faults(own) == faults(bare) == faults(inside) == []
 
 

@@ -1,4 +1,4 @@
-"""Package files: found, read, bounded, and named when they cannot be read."""
+"""Package files: found, read within bounds, and reported if unreadable."""
 
 import json
 import os
@@ -31,7 +31,7 @@ BOMB = "a0: &a0 x\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10
 def refusal_of(folder: Path) -> Finding:
     inspection = inspect_package(folder)
     assert inspection.verdict == "refused"
-    return next(each for each in inspection.findings if each.level == "error")
+    return next(finding for finding in inspection.findings if finding.level == "error")
 
 
 def place(folder: Path) -> tuple[str, str]:
@@ -88,14 +88,14 @@ def test_every_file_is_read_alone_so_that_all_faults_are_reported_at_once(tmp_pa
 
     inspection = inspect_package(folder)
 
-    # That A and B are unknown is no news where the agents could not be read.
-    found = [each for each in inspection.findings if each.level == "error"]
-    assert [(each.code, each.file, each.path) for each in found] == [
+    # Unknown agents are not reported if the agents file is unreadable.
+    found = [finding for finding in inspection.findings if finding.level == "error"]
+    assert [(finding.code, finding.file, finding.path) for finding in found] == [
         ("unreadable", "agents.yaml", ""),
         ("unreadable", "tools.yaml", ""),
         ("wrong_value", "context_variables.yaml", "definitions.v.type"),
     ]
-    assert [(str(each).count("line"), str(each).count(":2")) for each in found[:2]] == [(1, 0), (1, 0)]
+    assert [(str(finding).count("line"), str(finding).count(":2")) for finding in found[:2]] == [(1, 0), (1, 0)]
     assert inspection.counts == EntryCounts(variables=2, handoffs=2)
     assert inspection.name == "Small"
 
@@ -104,7 +104,7 @@ def test_a_package_whose_orchestrator_cannot_be_read_has_its_folders_name(tmp_pa
     inspection = inspect_package(write_package(tmp_path / "P", orchestrator="- ["))
 
     assert (inspection.name, inspection.verdict, inspection.counts.agents) == ("P", "refused", 2)
-    assert [(each.code, each.file) for each in inspection.findings] == [("unreadable", "orchestrator.yaml")]
+    assert [(finding.code, finding.file) for finding in inspection.findings] == [("unreadable", "orchestrator.yaml")]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_task_batches_are_reported_and_keep_runs_from_starting(tmp_path: Path, s
 
     assert finding_keys(package) == {("warning", "task_batches", f"extended_orchestration/task_batches{suffix}", "")}
     assert not package.is_refused
-    assert [each.code for each in package.findings if each.is_blocking] == ["task_batches"]
+    assert [finding.code for finding in package.findings if finding.is_blocking] == ["task_batches"]
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_task_batches_of_any_shape_are_read(tmp_path: Path, text: str, found: li
 
     inspection = inspect_package(folder)
 
-    assert [(each.level, each.code, each.path) for each in inspection.findings] == found
-    assert {each.file for each in inspection.findings} <= {"extended_orchestration/task_batches.yaml"}
+    assert [(finding.level, finding.code, finding.path) for finding in inspection.findings] == found
+    assert {finding.file for finding in inspection.findings} <= {"extended_orchestration/task_batches.yaml"}
 
 
 def test_two_files_for_one_stem_are_refused(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def put_in_place(path: Path, kind: str) -> None:
 
 
 def test_links_inside_the_package_are_fine(tmp_path: Path) -> None:
-    """As a mounted ConfigMap does it."""
+    """Mounted ConfigMaps have such links."""
     folder = tmp_path / "P"
     write_package(folder / "..2026")
     (folder / "..data").symlink_to("..2026")
@@ -364,7 +364,7 @@ def test_a_file_that_cannot_be_opened_is_reported_once(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(Path, "open", denied)
 
-    found = [(each.code, each.file) for each in inspect_package(tmp_path).findings]
+    found = [(finding.code, finding.file) for finding in inspect_package(tmp_path).findings]
     assert sorted(found) == [("unreadable", "agents.yaml"), ("unreadable", "orchestrator.yaml")]
     assert "Permission denied" in refusal_of(tmp_path).message
 
@@ -409,7 +409,7 @@ def test_wrapped_bodies_are_unwrapped(tmp_path: Path, wrapper: str) -> None:
 
     assert not package.is_refused, package.findings
     assert (package.name, list(package.agents), list(package.variables)) == ("Small", ["A"], ["v"])
-    assert [(each.source, each.target) for each in package.rules] == [("A", "terminate")]
+    assert [(rule.source, rule.target) for rule in package.rules] == [("A", "terminate")]
 
 
 def test_a_wrapper_that_holds_nothing_is_no_variable(tmp_path: Path) -> None:

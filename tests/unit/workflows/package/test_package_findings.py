@@ -1,4 +1,4 @@
-"""Findings: every fault an author can make, with level, code, file and place."""
+"""Findings: every fault of an author, with level, code, file and place."""
 
 import copy
 from pathlib import Path
@@ -173,7 +173,7 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str, str]]] = [
     (tool(constraints={"read_only": True}), ("warning", "not_executed", T, "tools[0].constraints")),
     ({"tools": [*tool()["tools"], *tool(agent=["B", "A"])["tools"]]}, ("error", "duplicate_tool", T, "tools[1].function")),
     ({"tools": {"backend_tools": {"A": []}, "x": 1}}, ("warning", "not_executed", T, "x")),
-    # what is read, but not executed
+    # read, but not executed
     ({"hooks": {"hook_files": [{"filename": "a.py", "trigger": "on_start", "content": "x"}]}}, ("warning", "hooks_not_executed", "hooks.yaml", "hook_files[0].content")),
     # triggers
     ({"triggers": {"triggers": 5}}, ("error", "wrong_type", "triggers.yaml", "triggers")),
@@ -208,7 +208,7 @@ def test_a_fault_is_found_where_it_is(
 
     assert finding in finding_keys(package)
     assert package.is_refused is any(each.level == "error" for each in package.findings)
-    # What is wrong with one field does not make others look wrong.
+    # A fault of one field causes no findings about others.
     assert len(faults(package)) <= 4, package.findings
 
 
@@ -240,16 +240,16 @@ UNKNOWN_FIELDS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.design("D1-23", "D1-59", "D5-1")
 @pytest.mark.parametrize(("files", "place"), UNKNOWN_FIELDS)
 def test_a_field_that_nothing_reads_is_found(tmp_path: Path, files: dict[str, Any], place: str) -> None:
-    found = [each for each in load(prepared_folder(tmp_path), **files).findings if each.path == place]
+    found = [finding for finding in load(prepared_folder(tmp_path), **files).findings if finding.path == place]
 
-    assert [each.level in ("warning", "error") for each in found] == [True]
+    assert [finding.level in ("warning", "error") for finding in found] == [True]
 
 
 def test_every_fault_is_reported_at_once(tmp_path: Path) -> None:
     package = load(
         tmp_path, **orchestrator(max_turns=0, initial_agent="C"), agents=[{"name": "A", "auto_tool_mode": "maybe"}]
     )
-    assert [each.code for each in errors(package)] == ["wrong_value", "wrong_value", "unknown_agent"]
+    assert [finding.code for finding in errors(package)] == ["wrong_value", "wrong_value", "unknown_agent"]
 
 
 def test_empty_and_null_fields_are_no_fault(tmp_path: Path) -> None:
@@ -330,4 +330,4 @@ def test_a_mutated_package_is_loaded_or_refused_in_our_own_words(tmp_path: Path,
         package = load_package(folder)
     except PackageError:
         return
-    assert all(each.code and each.message for each in package.findings)
+    assert all(finding.code and finding.message for finding in package.findings)

@@ -1,4 +1,4 @@
-"""The exported JSON Schemas: valid themselves, true to what the loader accepts, and quick to notice a mistake."""
+"""The exported JSON Schemas: valid, consistent with the loader, and strict about mistakes."""
 
 import json
 from collections.abc import Iterator, Mapping

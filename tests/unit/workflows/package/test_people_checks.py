@@ -1,4 +1,4 @@
-"""Checks for people: what waits for somebody who is not there."""
+"""Checks for people: parts of a package that wait for an absent person."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -44,8 +44,8 @@ def routed_package(*texts: str, **orchestrator: Any) -> Package:
 
 
 def answering_schedule(**ui_responses: Any) -> ScheduleSpec:
-    given = {"name": "nightly", "every": "1h", "apps": ["a"], "ui_responses": ui_responses}
-    return ScheduleSpec.model_validate(given)
+    parts = {"name": "nightly", "every": "1h", "apps": ["a"], "ui_responses": ui_responses}
+    return ScheduleSpec.model_validate(parts)
 
 
 def waiting_package(*transitions: Transition, **parts: Any) -> Package:
@@ -99,8 +99,8 @@ def waiting_package(*transitions: Transition, **parts: Any) -> Package:
     ],
 )
 def test_what_waits_for_a_person_is_found(checked: Package, findings: list[FindingKey]) -> None:
-    told = [each for each in findings_of(checked) if each[1] not in ("unreachable_agent", "no_way_on")]
-    assert told == findings
+    reported = [finding for finding in findings_of(checked) if finding[1] not in ("unreachable_agent", "no_way_on")]
+    assert reported == findings
 
 
 ACCEPTED = Transition(WatchedTrigger("ui_response", tool="form", response_key="choice"), to="yes")

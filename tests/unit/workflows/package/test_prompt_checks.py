@@ -1,4 +1,4 @@
-"""Checks of prompts: they name only what their agents can see."""
+"""Checks of prompts: they name only variables that their agents see."""
 
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,10 @@ def test_an_allowed_prompt_is_no_finding(prompt: str) -> None:
     assert findings_of(package_with_prompt(prompt, exposures={"A": ("seen",)})) == []
 
 
-@pytest.mark.parametrize(("agent", "said"), [("A", 0), ("all", 0), ("B", 1)])
-def test_a_prompt_that_a_hook_rewrites_is_left_to_it(agent: str, said: int) -> None:
+@pytest.mark.parametrize(("agent", "count"), [("A", 0), ("all", 0), ("B", 1)])
+def test_a_prompt_that_a_hook_rewrites_is_left_to_it(agent: str, count: int) -> None:
     hook = Hook("update_agent_state", agent, Path("h.py"), "h")
-    assert len(findings_of(package_with_prompt("Use {{nothing}}.", hooks=(hook,)))) == said
+    assert len(findings_of(package_with_prompt("Use {{nothing}}.", hooks=(hook,)))) == count
 
 
 def test_prompts_are_searched_in_linear_time() -> None:
@@ -113,8 +113,8 @@ def test_a_misspelt_prompt_is_reported_once(tmp_path: Path) -> None:
     written = [{"name": "A", "sytem_message": "You are A."}, {"name": "B", "colour": "red"}]
     read = load(tmp_path, agents={"agents": written})
 
-    found = [each for each in read.findings if each.code not in WAYS]
-    assert [(each.level, each.code, each.path) for each in found] == [
+    found = [finding for finding in read.findings if finding.code not in WAYS]
+    assert [(finding.level, finding.code, finding.path) for finding in found] == [
         ("error", "misspelt_prompt", "agents[0].sytem_message"),
         ("warning", "not_executed", "agents[1].colour"),
         ("warning", "no_prompt", "agents[1]"),

@@ -78,19 +78,19 @@ def test_a_fault_of_the_way_is_found_where_it_is(checked: Package, finding: Find
     "checked",
     [
         package(agents=agents("A"), rules=()),
-        routed_package("A > B if ${app_id}", "A > A", "B > terminate"),  # a circle that a condition leaves
+        routed_package("A > B if ${app_id}", "A > A", "B > terminate"),  # a cycle that a condition leaves
         routed_package("A > B", "B > A if ${app_id}", "B > user"),
         routed_package("A > terminate if ${app_id}", "A > B", "B > terminate"),
-        routed_package("A > B", "B > terminate if ${app_id}"),  # classic: the chat simply ends when none holds
+        routed_package("A > B", "B > terminate if ${app_id}"),  # classic: the chat ends if none holds
         routed_package("A > B if ${app_id}", "A > B", "B > terminate", pattern="ag2_network"),
-        routed_package("A > terminate", "A > B if ${app_id}", "B > terminate"),  # classic asks conditions first
-        routed_package("A > user", "user > B", "B > terminate"),  # entered when somebody answers
+        routed_package("A > terminate", "A > B if ${app_id}", "B > terminate"),  # classic evaluates conditions first
+        routed_package("A > user", "user > B", "B > terminate"),  # entered after a user's answer
         routed_package("user > A", "A > B", "B > terminate", initial_agent="user"),
         routed_package(pattern="Pipeline"),  # its agents follow each other in file order
         routed_package("A > B if ${app_id}", pattern="Pipeline"),
-        *(routed_package("B > terminate if ${app_id}", pattern=each) for each in CHOOSING_PATTERNS),
+        *(routed_package("B > terminate if ${app_id}", pattern=pattern) for pattern in CHOOSING_PATTERNS),
         routed_package(pattern="AutoPattern"),  # the manager ends it
-        routed_package("A > terminate", initial_agent="nobody"),  # said where it is read, and nothing follows from it
+        routed_package("A > terminate", initial_agent="nobody"),  # the reader reports it; no other finding follows
     ],
 )
 def test_what_is_well_routed_is_no_finding(checked: Package) -> None:
@@ -215,7 +215,7 @@ def test_rules_before_a_reply_and_judged_ones_are_ways_too() -> None:
 @pytest.mark.parametrize("pattern", ["DefaultPattern", "ag2_network", "RoundRobinPattern", "AutoPattern"])
 @pytest.mark.parametrize("target", ["A", "user"])
 def test_an_agent_that_speaks_after_a_rule_before_its_reply_hands_over(pattern: str, target: str) -> None:
-    """It stays, or speaks once the user has answered: then its other rules are asked, or the pattern decides."""
+    """The agent keeps its turn, or speaks after the user's answer. Then other rules or the pattern decide."""
     first = Rule("A", target, scope="pre")
     orchestrator = {"pattern": pattern, "human_in_the_loop": True}
     checked = package(rules=(first, *rules("A > B if ${app_id}", "B > terminate")), orchestrator=orchestrator)
@@ -223,13 +223,13 @@ def test_an_agent_that_speaks_after_a_rule_before_its_reply_hands_over(pattern: 
     assert UNREACHABLE_B not in findings_of(checked, check_routing)
 
 
-@pytest.mark.parametrize(("file", "told"), [(H, 0), (G, 0), (ORCH, 2)])
-def test_a_rule_or_an_agent_that_was_refused_is_not_missed(file: str, told: int) -> None:
+@pytest.mark.parametrize(("file", "count"), [(H, 0), (G, 0), (ORCH, 2)])
+def test_a_rule_or_an_agent_that_was_refused_is_not_missed(file: str, count: int) -> None:
     faulty = package(agents=agents("A", "B", "C"), rules=rules("A > B"))
     silent = package(rules=(), orchestrator={"initial_agent": "user"})
 
-    assert len(findings_after_an_error(faulty, file)) == told
-    assert len(findings_after_an_error(silent, file)) == told // 2
+    assert len(findings_after_an_error(faulty, file)) == count
+    assert len(findings_after_an_error(silent, file)) == count // 2
 
 
 def test_task_batches_reach_their_workers(tmp_path: Path) -> None:
@@ -312,15 +312,15 @@ def test_random_graphs_are_judged_as_by_trying_every_way(graph: tuple[str, list[
     ways = every_way(steps)
     reached = {"A"} | (ways["A"] & set(NAMES))
     silent = {name for name in NAMES if not steps[name]}
-    stuck = {each for each in reached if each in ways[each] and not ways[each] & ({"terminate", "user"} | silent)}
+    stuck = {name for name in reached if name in ways[name] and not ways[name] & ({"terminate", "user"} | silent)}
     assert {path for path, code in said if code == "unreachable_agent"} == {f"agents.{n}" for n in set(NAMES) - reached}
-    assert circled == {frozenset(other for other in ways[each] & stuck if each in ways[other]) for each in stuck}
+    assert circled == {frozenset(other for other in ways[name] & stuck if name in ways[other]) for name in stuck}
     if given_rules:
         assert {path for path, code in said if code == "no_way_on"} == {f"agents.{n}" for n in reached & silent}
 
 
 def possible_steps(pattern: str, given_rules: list[tuple[str, str, str | None]]) -> dict[str, set[str]]:
-    """By asking for every truth of the conditions who is next."""
+    """Computes the next speakers by trying every truth value of the conditions."""
     steps: dict[str, set[str]] = {name: set() for name in (*NAMES, "user", "terminate")}
     for name in steps:
         own = [(target, condition) for source, target, condition in given_rules if source == name]
@@ -331,14 +331,14 @@ def possible_steps(pattern: str, given_rules: list[tuple[str, str, str | None]])
                 if condition in (None, "True") or (condition != "False" and truths >> number & 1)
             ]
             if pattern != "ag2_network":
-                conditional = [each for each in holding if each[1] is not None]
-                holding = conditional or [each for each in holding if each[1] is None][-1:]
+                conditional = [rule for rule in holding if rule[1] is not None]
+                holding = conditional or [rule for rule in holding if rule[1] is None][-1:]
             steps[name] |= {target for target, _ in holding[:1]} or choices_of(pattern, name, any_rule=bool(own))
     return steps
 
 
 def choices_of(pattern: str, name: str, *, any_rule: bool) -> set[str]:
-    """Whom a pattern may choose after this agent, when no rule applies."""
+    """Returns the agents that a pattern may choose after this agent if no rule applies."""
     if name not in NAMES:
         return set()
     last = name == NAMES[-1]

@@ -1,4 +1,4 @@
-"""The routing reader: every root and spelling of a rule, and every broken shape with the exact finding."""
+"""The reader of rules: every root and spelling, and every broken shape with the exact finding."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,8 +30,10 @@ def read(
 
 def one(entry: Any, pattern: Pattern = "DefaultPattern") -> tuple[Rule, list[tuple[str, str, str]]]:
     rules, findings = read({"handoff_rules": [entry]}, pattern)
-    assert {each.file for each in findings} <= {FILE}
-    return rules[0], [(each.level, each.code, each.path.removeprefix("handoff_rules[0].")) for each in findings]
+    assert {finding.file for finding in findings} <= {FILE}
+    return rules[0], [
+        (finding.level, finding.code, finding.path.removeprefix("handoff_rules[0].")) for finding in findings
+    ]
 
 
 def read_without_findings(**written: Any) -> Rule:
@@ -235,7 +237,7 @@ def test_a_value_that_its_variable_never_has_is_a_finding(words: str, expression
     rules, findings = read({"handoff_rules": [{**AB, "condition": words}]}, names=NAMES)
 
     assert rules[0].condition == expression
-    assert [each.code for each in findings] == ["read_as_expression", "wrong_type_of_value"]
+    assert [finding.code for finding in findings] == ["read_as_expression", "wrong_type_of_value"]
 
 
 @pytest.mark.parametrize(
@@ -454,12 +456,12 @@ def test_a_fault_is_one_finding(written: Mapping[str, Any], level: str, code: st
     ],
 )
 def test_a_fault_of_the_file_is_found_where_it_is(body: Any, level: str, code: str, path: str) -> None:
-    assert [(each.level, each.code, each.path) for each in read(body)[1]] == [(level, code, path)]
+    assert [(finding.level, finding.code, finding.path) for finding in read(body)[1]] == [(level, code, path)]
 
 
 def rules_in_order(*rules: Mapping[str, Any], pattern: Pattern = "DefaultPattern") -> list[str]:
     read_in_order, findings = read({"handoff_rules": [{"from": "A", **rule} for rule in rules]}, pattern)
-    assert not [each for each in findings if each.level == "error"]
+    assert not [finding for finding in findings if finding.level == "error"]
     return [rule.target for rule in read_in_order]
 
 
@@ -483,7 +485,7 @@ def test_of_rules_without_a_condition_the_lowest_priority_is_taken() -> None:
 
 def unreached_findings(*rules: Mapping[str, Any], pattern: Pattern = "DefaultPattern") -> list[tuple[str, str, str]]:
     _, findings = read({"handoff_rules": [{"from": "A", **rule} for rule in rules]}, pattern)
-    return [(each.level, each.code, each.path) for each in findings]
+    return [(finding.level, finding.code, finding.path) for finding in findings]
 
 
 ALWAYS, WHEN = {"to": "B"}, {"to": "C", "condition": "${x}"}

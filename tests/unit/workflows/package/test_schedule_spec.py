@@ -1,4 +1,4 @@
-"""What a schedule may say of its clock."""
+"""The clock fields of a schedule."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from workflows.package.trigger_specs.spec_problems import list_problems
 
 
 @pytest.mark.parametrize(
-    ("clock", "place", "said"),
+    ("clock", "place", "words"),
     [
         ({"at": "0001-01-01T00:00", "timezone": "Asia/Tokyo"}, "at", "in the years"),
         ({"every": "1h", "start": "9999-12-31T23:00", "timezone": "America/New_York"}, "start", "in the years"),
@@ -22,11 +22,11 @@ from workflows.package.trigger_specs.spec_problems import list_problems
     ],
 )
 def test_a_clock_that_never_fires_or_leaves_the_calendar_is_refused(
-    clock: dict[str, Any], place: str, said: str
+    clock: dict[str, Any], place: str, words: str
 ) -> None:
     with pytest.raises(ValidationError) as refused:
         ScheduleSpec.model_validate({"name": "s", "apps": ["acme"], **clock})
 
     [problem] = list_problems(refused.value)
     assert problem.place == place
-    assert said in problem.message
+    assert words in problem.message

@@ -1,4 +1,4 @@
-"""Checks of sources: what can never be read, is computed in a circle, or is not bounded by a tenant."""
+"""Checks of sources: unreadable values, cycles, and queries without an app."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reading sources: every kind in every spelling, and what would be unsafe or senseless is refused."""
+"""The reader of sources: every kind in every spelling, and refused unsafe sources."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ from workflows.package.readers.variables.external_source import MAX_WAIT_S
 from workflows.package.readers.variables.sources_reader import SourceContext, read_source
 from workflows.package.readers.variables.variables_reader import read_variables
 
-SECRET = "sk-canary-7d1"  # written where a reference belongs; no finding may repeat it
+SECRET = "sk-canary-7d1"  # written in place of a reference; no finding may quote it
 DB: dict[str, Any] = {
     "type": "database",
     "database_name": "d",
@@ -63,7 +63,7 @@ def read(
 
 
 def finding_keys(findings: list[Finding]) -> list[tuple[str, str, str]]:
-    return [(each.level, each.code, each.path.removeprefix("s.")) for each in findings]
+    return [(finding.level, finding.code, finding.path.removeprefix("s.")) for finding in findings]
 
 
 EXAMPLES: list[tuple[dict[str, Any], Source]] = [
@@ -373,7 +373,7 @@ def test_a_file_is_read_when_the_package_is(package: Path, written: Any, declare
 def test_a_file_that_cannot_be_is_refused(package: Path, written: dict[str, Any], code: str) -> None:
     source, findings = read(package, "string", type="file", **written)
 
-    assert [(each.level, each.code) for each in findings] == [("error", code)]
+    assert [(finding.level, finding.code) for finding in findings] == [("error", code)]
     assert source == FileSource(written["path"])
 
 
@@ -414,4 +414,4 @@ junk = st.recursive(
 def test_whatever_is_written_is_read_or_found(tmp_path: Path, kind: str, written: dict[str, Any]) -> None:
     _, findings = read(tmp_path, "string", type=kind, **written)
 
-    assert all(each.code and each.message for each in findings)
+    assert all(finding.code and finding.message for finding in findings)

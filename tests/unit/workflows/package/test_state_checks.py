@@ -29,7 +29,7 @@ AT_RULE = ("warning", "waits_for_ever", H, "handoff_rules[0]")
 
 @dataclass(frozen=True, slots=True)
 class WatchedTrigger:
-    """A trigger of any type, by what it names."""
+    """A trigger of any type, with only the names that it waits for."""
 
     type: str
     agent: str | None = None
@@ -78,7 +78,7 @@ def package_comparing(condition: str, *transitions: Transition, **parts: Any) ->
         (
             machine(
                 Transition(TEXT_TRIGGERS, to="b", from_="a"), tools=(tool("save"),)
-            ),  # a tool may, but nothing says so
+            ),  # a tool may set it, but that is not certain
             ("warning", "orphan_state", *AT_V),
         ),
         (
@@ -109,7 +109,7 @@ def package_comparing(condition: str, *transitions: Transition, **parts: Any) ->
         (
             package_comparing("${v} in ['gone', null]", Transition(TEXT_TRIGGERS, to="done")),
             AT_RULE,
-        ),  # nothing is in no list
+        ),  # null is in no list
         (package_comparing("${v} in ['no', 'gone']", enum=("done", "new"), tools=(tool("save"),)), AT_RULE),
         (machine(Transition(TEXT_TRIGGERS, to="b"), enum=("new", "b", "c")), ("warning", "orphan_state", *AT_V)),
         (machine(Transition(TEXT_TRIGGERS), enum=("new", "b")), ("warning", "orphan_state", *AT_V)),
@@ -163,7 +163,7 @@ def test_states_that_can_be_are_no_finding(checked: Package) -> None:
 @pytest.mark.parametrize(("file", "code"), [("tools.yaml", "unknown_agent"), ("agents.yaml", "unknown_tool")])
 def test_an_agent_or_a_tool_that_was_refused_is_not_missed(file: str, code: str) -> None:
     checked = machine(Transition(ANSWERS), Transition(AgentTextTrigger("C", equals="x")))
-    assert [each[1] for each in findings_after_an_error(checked, file)] == [code]
+    assert [finding[1] for finding in findings_after_an_error(checked, file)] == [code]
 
 
 def test_a_part_of_a_user_interface_may_have_another_name_than_any_tool() -> None:

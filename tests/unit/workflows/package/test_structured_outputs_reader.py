@@ -1,4 +1,4 @@
-"""Structured outputs: the whole type grammar, both forms of its lists, and what is wrong with a model."""
+"""The reader of structured outputs: the type grammar, both forms of lists, and faults."""
 
 import time
 from typing import Any
@@ -37,7 +37,7 @@ def read(body: Any, required: frozenset[str] = frozenset()) -> tuple[StructuredO
 
 
 def finding_keys(findings: tuple[Finding, ...]) -> FindingKey:
-    return [(each.level, each.code, each.path) for each in findings]
+    return [(finding.level, finding.code, finding.path) for finding in findings]
 
 
 def models(**fields: Any) -> dict[str, Any]:
@@ -142,7 +142,12 @@ def test_the_required_list_of_a_model_decides_for_all_of_its_fields() -> None:
 
     body = outputs.models["M"].body
     assert isinstance(body, InlineModel)
-    assert {name: each.required for name, each in body.fields.items()} == {"a": True, "b": False, "c": False, "d": True}
+    assert {name: field.required for name, field in body.fields.items()} == {
+        "a": True,
+        "b": False,
+        "c": False,
+        "d": True,
+    }
     assert body.fields["b"].type == optional(STR)
     assert finding_keys(findings) == [("warning", "undefined_field", "models.M.required[1]")]
 
@@ -299,8 +304,10 @@ def test_an_agent_that_must_answer_with_a_model_needs_one() -> None:
     _, findings = read(body, required=frozenset({"A", "B"}))
 
     assert ("error", "missing_model", "registry") in finding_keys(findings)
-    assert next(each.message for each in findings if each.code == "missing_model").startswith("has no model for B,")
-    assert "missing_model" not in {each.code for each in read(body, required=frozenset({"A"}))[1]}
+    assert next(finding.message for finding in findings if finding.code == "missing_model").startswith(
+        "has no model for B,"
+    )
+    assert "missing_model" not in {finding.code for finding in read(body, required=frozenset({"A"}))[1]}
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -333,7 +340,7 @@ def test_what_is_large_is_read_fast(kind: Any) -> None:
     _, findings = read(models(M=kind))
 
     assert time.perf_counter() - start < 3
-    assert max(len(each.message) for each in findings) < 500
+    assert max(len(finding.message) for finding in findings) < 500
 
 
 def test_a_file_may_describe_so_many_types_and_no_more() -> None:
@@ -341,11 +348,11 @@ def test_a_file_may_describe_so_many_types_and_no_more() -> None:
 
     _, findings = read(models(**{f"M{number}": variants for number in range(101)}))
 
-    assert [each.code for each in findings] == ["too_many_types"]
+    assert [finding.code for finding in findings] == ["too_many_types"]
 
 
 def written_form(kind: OutputType) -> Any:
-    """The normal form as an author would write it: the inverse of what is tested."""
+    """Writes the normal form as an author would: the inverse of the reader."""
     match kind:
         case Scalar(name):
             return {"type": name}
@@ -356,11 +363,11 @@ def written_form(kind: OutputType) -> Any:
         case ListOf(items):
             return {"type": "list", "items": written_form(items)}
         case UnionOf(variants):
-            return {"type": "union", "variants": [written_form(each) for each in variants]}
+            return {"type": "union", "variants": [written_form(variant) for variant in variants]}
         case ModelRef(name):
             return {"type": name}
         case InlineModel(fields):
-            return {"type": "model", "fields": {name: written_field(each) for name, each in fields.items()}}
+            return {"type": "model", "fields": {name: written_field(field) for name, field in fields.items()}}
 
 
 def written_field(field: OutputField) -> dict[str, Any]:

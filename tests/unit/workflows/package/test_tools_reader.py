@@ -1,4 +1,4 @@
-"""Tools and lifecycle tools: every form in which authors write them, and what is said about it."""
+"""The readers of tools and lifecycle tools: every form, and its findings."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def read(tmp_path: Path, body: Any) -> tuple[tuple[Tool, ...], tuple[LifecycleTo
 
 
 def finding_keys(findings: tuple[Finding, ...]) -> FindingKey:
-    return [(each.level, each.code, each.path) for each in findings]
+    return [(finding.level, finding.code, finding.path) for finding in findings]
 
 
 def tool(**fields: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_a_dotted_path_may_go_deeper_and_need_not_name_tools(tmp_path: Path) -> 
         },
     )
 
-    assert [(each.agents, each.file) for each in tools] == [
+    assert [(tool.agents, tool.file) for tool in tools] == [
         (("A",), folder / "tools" / "mail" / "send.py"),
         (("B",), folder / "top.py"),
     ]
@@ -131,7 +131,7 @@ def test_a_tool_that_is_not_bound_is_kept_but_not_offered(tmp_path: Path) -> Non
     [found], _, findings = read(tmp_path, {"tools": [tool(bind_to_agent=False, auto_tool_call=True)]})
 
     assert (found.bound, found.auto_invoke, found.is_offered, found.place) == (False, True, False, "tools[0]")
-    assert findings == ()  # whether anything calls it is a matter of the agents
+    assert findings == ()  # the checks across files report tools without a caller
 
 
 ONE = "tools[0]"
@@ -240,8 +240,8 @@ def test_tools_that_are_not_offered_may_share_a_name(tmp_path: Path) -> None:
 
     tools, _, findings = read(tmp_path, {"tools": [tool(), *hidden, tool(agent="B")]})
 
-    assert [each.is_offered for each in tools] == [True, False, False, True]
-    assert not [each for each in findings if each.level == "error"]
+    assert [tool.is_offered for tool in tools] == [True, False, False, True]
+    assert not [finding for finding in findings if finding.level == "error"]
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_tool_of_an_agent_does_not_lie_in_the_hooks_folder(tmp_path: Path) -> 
 
     findings = read(tmp_path, {"tools": [tool(file="begin.py")]})[2]
 
-    assert [(each.code, each.path) for each in findings] == [("missing_tool_file", "tools[0].file")]
+    assert [(finding.code, finding.path) for finding in findings] == [("missing_tool_file", "tools[0].file")]
 
 
 LIFE = "lifecycle_tools[0]"
@@ -328,7 +328,7 @@ def test_a_fault_of_a_lifecycle_tool_is_found_where_it_is(tmp_path: Path, entry:
 def test_lifecycle_tools_keep_their_order(tmp_path: Path) -> None:
     _, found, _ = read(tmp_path, {"lifecycle_tools": [moment(), moment(trigger="on_fail"), moment()]})
 
-    assert [each.moment for each in found] == ["before_chat", "on_fail", "before_chat"]
+    assert [finding.moment for finding in found] == ["before_chat", "on_fail", "before_chat"]
 
 
 junk = st.recursive(
@@ -354,7 +354,7 @@ def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path
         ({"on_error": " Fail "}, "fail", []),
         ({"on_error": "retry"}, "tell", [("error", "wrong_value", "tools[0].on_error")]),
         ({"on_error": False}, "tell", [("error", "wrong_type", "tools[0].on_error")]),
-        # No model made this call, so there is none to report the error to.
+        # No model made this call, so no model gets the error.
         (
             {"on_error": "tell", "bind_to_agent": False, "auto_invoke": True},
             "tell",

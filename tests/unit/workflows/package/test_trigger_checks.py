@@ -1,4 +1,4 @@
-"""Checks of triggers against what the package takes."""
+"""Checks of triggers against the inputs and tools of the package."""
 
 from dataclasses import replace
 from pathlib import Path

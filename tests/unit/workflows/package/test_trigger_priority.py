@@ -1,4 +1,4 @@
-"""The priority of a trigger: a digit on every type, checked where it is written."""
+"""The priority of a trigger: a digit, for every type of trigger."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_every_type_has_one_and_five_is_usual(entry: dict[str, Any]) -> None:
         specs, findings = read({**entry, **written})
 
         assert findings == ()
-        assert [each.priority for each in specs] == [expected]
+        assert [spec.priority for spec in specs] == [expected]
     assert fits_the_schema({**entry, "priority": 9})
 
 
@@ -45,7 +45,7 @@ def test_what_is_no_digit_is_refused_at_its_place(entry: dict[str, Any], priorit
     specs, findings = read({**entry, "priority": priority})
 
     assert specs == []
-    assert [(each.code, each.path, each.message) for each in findings] == [
+    assert [(finding.code, finding.path, finding.message) for finding in findings] == [
         ("bad_trigger", "triggers[0].priority", "must be a whole number from 0 to 9; 9 is most urgent")
     ]
     assert not fits_the_schema({**entry, "priority": priority})

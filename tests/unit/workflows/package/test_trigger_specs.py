@@ -1,4 +1,4 @@
-"""Trigger specs: aliases, defaults, and what is refused before any server is asked."""
+"""Trigger specs: aliases, defaults, and refusals without a server."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -38,8 +38,8 @@ def spec(entry: Mapping[str, Any], **fields: Any) -> Any:
 def refusal(entry: Mapping[str, Any], **fields: Any) -> list[tuple[str, str]]:
     specs, findings = read({**entry, **fields})
     assert specs == ()
-    assert {each.code for each in findings} == {"bad_trigger"}
-    return [(each.path.removeprefix("triggers[0]").strip("."), each.message) for each in findings]
+    assert {finding.code for finding in findings} == {"bad_trigger"}
+    return [(finding.path.removeprefix("triggers[0]").strip("."), finding.message) for finding in findings]
 
 
 @pytest.mark.design("D4-9")
@@ -55,14 +55,14 @@ def refusal(entry: Mapping[str, Any], **fields: Any) -> list[tuple[str, str]]:
 def test_aliases_are_one_type(entry: dict[str, Any], aliases: list[str], kind: type[TriggerSpec]) -> None:
     specs = {alias: spec(entry, type=alias) for alias in aliases}
 
-    assert {type(each) for each in specs.values()} == {kind}
-    assert {each.type for each in specs.values()} == {entry["type"]}
+    assert {type(spec) for spec in specs.values()} == {kind}
+    assert {spec.type for spec in specs.values()} == {entry["type"]}
 
 
 def test_a_name_defaults_to_type_and_index() -> None:
     specs, findings = read({**CLOCK, "name": "own"}, {**HOOK, "type": "http"}, {**CLOCK, "name": None, "type": "cron"})
 
-    assert [each.name for each in specs] == ["own", "webhook-1", "schedule-2"]
+    assert [spec.name for spec in specs] == ["own", "webhook-1", "schedule-2"]
     assert findings == ()
 
 
@@ -183,7 +183,7 @@ def test_a_trigger_without_apps_is_kept_but_inactive() -> None:
     specs, findings = read({**CLOCK, "apps": []})
 
     assert len(specs) == 1
-    assert [(each.level, each.code) for each in findings] == [("warning", "inactive_trigger")]
+    assert [(finding.level, finding.code) for finding in findings] == [("warning", "inactive_trigger")]
 
 
 @pytest.mark.parametrize(

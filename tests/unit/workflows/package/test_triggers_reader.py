@@ -1,4 +1,4 @@
-"""The triggers' reader: foreign dialects, what starts nothing here, and every broken shape with its finding."""
+"""The reader of triggers: foreign dialects, unsupported types, and every broken shape."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def read(entries: Any) -> tuple[tuple[TriggerSpec, ...], tuple[Finding, ...]]:
 
 
 def findings_of(entries: Any) -> list[tuple[str, str, str, str]]:
-    return [(each.level, each.code, each.file, each.path) for each in read(entries)[1]]
+    return [(finding.level, finding.code, finding.file, finding.path) for finding in read(entries)[1]]
 
 
 def test_triggers_written_for_another_runtime_are_read() -> None:
@@ -39,10 +39,10 @@ def test_triggers_written_for_another_runtime_are_read() -> None:
             {"type": "event", "event": "domain.task_created", "context": {"task_id": "payload.task_id"}},
         ]
     )
-    assert [(type(each), each.name, each.description) for each in specs] == [
+    assert [(type(spec), spec.name, spec.description) for spec in specs] == [
         (ScheduleSpec, "schedule-0", "Weekly check")
     ]
-    assert [(each.level, each.code, each.path) for each in findings] == [
+    assert [(finding.level, finding.code, finding.path) for finding in findings] == [
         ("warning", "inactive_trigger", "triggers[0]"),
         ("warning", "unsupported_trigger", "triggers[1]"),
         ("warning", "unsupported_trigger", "triggers[2]"),
@@ -77,7 +77,7 @@ def test_a_trigger_not_called_here_starts_nothing_and_refuses_nothing(entry: dic
 def test_a_cron_has_several_names(field: str) -> None:
     specs, findings = read([{"type": "cron_schedule", "apps": ["acme"], field: "0 6 * * 1"}])
     assert findings == ()
-    assert [each.cron for each in specs if isinstance(each, ScheduleSpec)] == ["0 6 * * 1"]
+    assert [spec.cron for spec in specs if isinstance(spec, ScheduleSpec)] == ["0 6 * * 1"]
 
 
 def test_one_cron_under_two_names_is_one_cron() -> None:
@@ -90,8 +90,8 @@ def test_one_cron_under_two_names_is_one_cron() -> None:
 def test_an_endpoint_with_a_signature_is_a_webhook() -> None:
     specs, findings = read([{**HOOK, "type": "endpoint", "endpoint": "/x", "path": "/x", "method": "POST"}])
 
-    assert [type(each) for each in specs] == [WebhookSpec]
-    assert [(each.level, each.code, each.path) for each in findings] == [
+    assert [type(spec) for spec in specs] == [WebhookSpec]
+    assert [(finding.level, finding.code, finding.path) for finding in findings] == [
         ("warning", "not_executed", "triggers[0].endpoint"),
         ("warning", "not_executed", "triggers[0].path"),
         ("warning", "not_executed", "triggers[0].method"),
@@ -221,14 +221,14 @@ def test_a_field_that_cannot_be_meant_is_refused_in_its_place(entry: dict[str, A
 
 
 def test_a_webhook_that_is_open_to_all_is_reported() -> None:
-    [once], [said] = read([scheme("none")])
-    [twice], [more] = read([scheme("none", even_in_production=True)])
+    [once], [first] = read([scheme("none")])
+    [twice], [second] = read([scheme("none", even_in_production=True)])
 
     assert isinstance(once, WebhookSpec)
     assert isinstance(twice, WebhookSpec)
     assert (once.verify.even_in_production, twice.verify.even_in_production) == (False, True)
-    assert "production requires even_in_production: true" in said.message
-    assert "production" not in more.message
+    assert "production requires even_in_production: true" in first.message
+    assert "production" not in second.message
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_any_trigger_may_answer_for_people(entry: dict[str, Any]) -> None:
     ],
 )
 def test_a_typo_is_an_error_at_its_place(entry: dict[str, Any], field: str) -> None:
-    errors = [each for each in findings_of([entry]) if each[0] == "error"]
+    errors = [finding for finding in findings_of([entry]) if finding[0] == "error"]
     assert errors == [("error", "bad_trigger", FILE, f"triggers[0].{field}")]
 
 
@@ -320,7 +320,7 @@ def test_a_typo_is_an_error_at_its_place(entry: dict[str, Any], field: str) -> N
     ],
 )
 def test_an_invalid_field_is_reported_with_what_to_write(entry: dict[str, Any], message: str) -> None:
-    assert [each.message for each in read([entry])[1]] == [message]
+    assert [finding.message for finding in read([entry])[1]] == [message]
 
 
 def form(**field: Any) -> list[dict[str, Any]]:
@@ -362,7 +362,7 @@ def test_a_form_s_default_must_be_an_answer_itself(field: dict[str, Any]) -> Non
 def test_a_form_s_default_is_kept(field: dict[str, Any]) -> None:
     specs, findings = read(form(**field))
     assert findings == ()
-    assert [each.inputs["f"].default for each in specs if isinstance(each, FormSpec)] == [field.get("default")]
+    assert [spec.inputs["f"].default for spec in specs if isinstance(spec, FormSpec)] == [field.get("default")]
 
 
 KEYS = ["type", "cron", "schedule", "inputs", "verify", "apps", "name", "default", "endpoint", "dedupe"]
@@ -380,4 +380,4 @@ junk = st.recursive(
 def test_anything_is_read_or_found(entries: Any) -> None:
     specs, findings = read(entries)
     if isinstance(entries, list):
-        assert len(specs) + len({each.path.split("]")[0] for each in findings}) >= len(entries)
+        assert len(specs) + len({finding.path.split("]")[0] for finding in findings}) >= len(entries)

@@ -1,4 +1,4 @@
-"""What authors misspell: one finding each, which says what was meant."""
+"""Misspelt names: one finding each, with the intended name."""
 
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,12 @@ def with_source(folder: Path, source: Any) -> Package:
 
 def of_variable(folder: Path, source: Any) -> list[tuple[str, str, str]]:
     findings = with_source(folder, source).findings
-    found = [each for each in findings if each.file == "context_variables.yaml"]
-    return [(each.level, each.code, each.path.removeprefix("definitions.v.")) for each in found]
+    found = [finding for finding in findings if finding.file == "context_variables.yaml"]
+    return [(finding.level, finding.code, finding.path.removeprefix("definitions.v.")) for finding in found]
 
 
 def only(package: Package, code: str) -> Finding:
-    (finding,) = [each for each in package.findings if each.code == code]
+    (finding,) = [finding for finding in package.findings if finding.code == code]
     return finding
 
 
@@ -120,10 +120,10 @@ def test_a_bare_word_in_a_condition_is_text_or_a_variable(text: str, word: str) 
 def test_types_of_an_entity_are_known(tmp_path: Path, schema: Any, names: list[str]) -> None:
     found = errors(with_source(tmp_path, {**ENTITY, "schema": schema}))
 
-    assert [(each.code, each.path) for each in found] == [
+    assert [(finding.code, finding.path) for finding in found] == [
         ("unknown_type", "definitions.v.source.schema") for _ in names
     ]
-    assert [each.message.partition(" ")[0] for each in found] == names
+    assert [finding.message.partition(" ")[0] for finding in found] == names
 
 
 def test_types_inside_of_inputs_are_known(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_types_inside_of_inputs_are_known(tmp_path: Path) -> None:
     inputs = {"a": {"type": "array", "items": {"type": "x"}}, "b": {"type": "array", "items": inner}}
     package = load(tmp_path, orchestrator={"workflow_name": "S", "initial_agent": "A", "inputs": inputs})
 
-    assert [(each.code, each.path) for each in errors(package)] == [
+    assert [(finding.code, finding.path) for finding in errors(package)] == [
         ("unknown_type", "inputs.a.items.type"),
         ("unknown_type", "inputs.b.items.properties.b.type"),
         ("unknown_type", "inputs.b.items.items.type"),
@@ -192,7 +192,9 @@ def test_agents_of_task_batches_exist(tmp_path: Path) -> None:
         "batches:\n- {id: a, trigger_agent: A, execution_agents: [B, Nobody]}\n- {id: b, decomposition_agent: Noone}\n"
     )
 
-    found = [(each.level, each.code, each.path) for each in load(tmp_path).findings if "batches" in each.file]
+    found = [
+        (finding.level, finding.code, finding.path) for finding in load(tmp_path).findings if "batches" in finding.file
+    ]
     assert found == [
         ("warning", "unknown_agent", "batches[0].execution_agents[1]"),
         ("warning", "unknown_agent", "batches[1].decomposition_agent"),

@@ -1,4 +1,4 @@
-"""Checks of the triggers of tool calls, moments and hand-offs: unknown names, what never fires, what collides."""
+"""Checks of transitions: unknown names, triggers that never fire, and collisions."""
 
 from typing import Any
 

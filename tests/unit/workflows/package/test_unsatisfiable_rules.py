@@ -1,4 +1,4 @@
-"""Rules that wait for ever: what is certain never to hold is found, and nothing that may hold is."""
+"""Unsatisfiable rules: every rule that certainly never holds is found, and no other."""
 
 import asyncio
 import tempfile
@@ -71,11 +71,11 @@ def variable(name: str, source: Source, default: Any = None, **fields: Any) -> V
 
 def conditional(condition: str, *declared: Variable, **parts: Any) -> Package:
     given = {"rules": rules(f"A > B if {condition}", "A > B", "B > terminate"), **parts}
-    return package(variables={each.name: each for each in declared}, **given)
+    return package(variables={name.name: name for name in declared}, **given)
 
 
 def waiting_findings(checked: Package) -> list[FindingKey]:
-    return [each for each in findings_of(checked) if each[1] == "waits_for_ever"]
+    return [finding for finding in findings_of(checked) if finding[1] == "waits_for_ever"]
 
 
 def state(*transitions: Transition, default: Any = "new", name: str = "v", **fields: Any) -> Variable:
@@ -107,7 +107,7 @@ NEVER = [
     conditional("${v}", variable("v", ComputedSource())),
     conditional("${v} == 'gone'", STEP),
     conditional("${u} == 'gone' and ${v} == ${w}", *WIDE),
-    conditional("${v} == 'z'", STEP),  # its transition starts where none leads
+    conditional("${v} == 'z'", STEP),  # no transition leads to the state in `from`
     conditional("${v} in ['x', 'y']", STEP),
     conditional("${v} > 5", STEP),
     conditional("${v} == 'gone' or ${v} == 'lost'", STEP),
@@ -115,15 +115,15 @@ NEVER = [
     conditional("${v} == 'b' and ${v} == 'c'", STEP),
     conditional(
         "${v} == 'true'", state(text_transition("A"), default=False, type="string")
-    ),  # what it becomes is no text
+    ),  # its new value is not text
     conditional("${app_id} == 'a' and ${app_id} == 'b'"),
     conditional("1 == ${n} and ${run_id} and ${n} == true", variable("n", RuntimeSource())),
     conditional("${v} == 'yes'", state(user_transition("yes"))),
     conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
     conditional("${given} == 'maybe'", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
     conditional("${v} == 'gone'", state(enum=("new", "done")), **CODE[0]),
-    # no rule is asked after these moments
-    *(conditional("${v} == 'go'", state(transition_on(LifecycleTrigger(each), "go"))) for each in END_MOMENTS),
+    # no rule is evaluated after these moments
+    *(conditional("${v} == 'go'", state(transition_on(LifecycleTrigger(moment), "go"))) for moment in END_MOMENTS),
     # the hand-off that it waits for is its own
     package(
         variables={"v": state(transition_on(HandoffTrigger("B"), "go"))},
@@ -133,7 +133,7 @@ NEVER = [
         variables={"v": state(transition_on(HandoffTrigger("A", "B"), "go"))},
         rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > A"),
     ),
-    # B would speak only after this rule, and only B says what it waits for
+    # B speaks only after this rule, and the rule waits for a reply of B
     package(
         variables={"v": state(text_transition("B", to="go"))},
         rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > terminate"),
@@ -148,7 +148,7 @@ NEVER = [
 ]
 
 MAY_HOLD = [
-    conditional("${u} == '3' and ${v} == '4' and ${w} == ${u}", *WIDE),  # too many combinations to try each
+    conditional("${u} == '3' and ${v} == '4' and ${w} == ${u}", *WIDE),  # too many combinations to try all
     conditional("${no} == 1", **CODE[0]),
     conditional("${no} == 1", **CODE[1]),
     conditional("${no} == 1", **CODE[2]),
@@ -175,7 +175,7 @@ MAY_HOLD = [
     conditional("${v} == true", state(text_transition("A"), default=False, type="boolean")),
     conditional("${v} == 'anything'", state(Transition(AgentTextTrigger("A", regex="x(.*)", groups=1), to="$1"))),
     conditional("${v} == 'yes'", state(user_transition("yes")), orchestrator={"human_in_the_loop": True}),
-    # An earlier version of the package may have left another value.
+    # An earlier version of the package may have persisted another value.
     conditional("${v} == 'old'", variable("v", StateSource(STEP_TRANSITIONS, "user_id"), "new")),
     conditional("${v} == 'old'", variable("v", StateSource((), "none"), "new")),
     conditional("${v} == 'gone'", STEP, orchestrator={"inputs": {"v": {}}}),
@@ -222,8 +222,8 @@ def test_a_condition_that_may_hold_is_no_finding(checked: Package) -> None:
     "file", [H, "agents.yaml", "context_variables.json", "orchestrator.yaml", "tools.yaml", "hooks"]
 )
 def test_what_was_refused_may_have_made_it_true(file: str) -> None:
-    told = findings_after_an_error(conditional("${no} == 1"), file)
-    assert [each for each in told if each[1] == "waits_for_ever"] == []
+    reported = findings_after_an_error(conditional("${no} == 1"), file)
+    assert [finding for finding in reported if finding[1] == "waits_for_ever"] == []
 
 
 def test_batches_of_tasks_may_make_it_true(tmp_path: Path) -> None:
@@ -286,15 +286,15 @@ def test_the_message_gives_the_reason_it_never_holds(checked: Package, message: 
 
 
 def test_one_cause_is_reported_once() -> None:
-    """At the rule, and not once more as an undefined name, an orphan state of the rule or one of the variable."""
+    """The rule has one finding: no undefined name and no orphan state are reported too."""
     checked = conditional("${no} == 1 and ${w} == 1", state(text_transition("A", to="b")), state(name="w"))
     also_there = conditional("${no} == 1", rules=rules("A > B if ${no} == 1", "A > B if not ${no}", "B > terminate"))
 
     of_another = conditional("${w} == 1 and not ${no}", state(name="w"))
 
     assert findings_of(checked) == [WAITS]
-    assert [each[1] for each in findings_of(of_another)] == ["waits_for_ever", "undefined_variable"]
-    assert sorted(each[1] for each in findings_of(also_there)) == [
+    assert [finding[1] for finding in findings_of(of_another)] == ["waits_for_ever", "undefined_variable"]
+    assert sorted(finding[1] for finding in findings_of(also_there)) == [
         "undefined_variable",
         "undefined_variable",
         "waits_for_ever",
@@ -303,11 +303,11 @@ def test_one_cause_is_reported_once() -> None:
 
 def test_production_changes_nothing_of_it() -> None:
     checked = conditional("${v} == 'pro' and ${plan} == 'free'", PLAN, variable("v", EnvSource("V")))
-    assert [each for each in findings_of(checked, production=True) if each[1] == "waits_for_ever"] == []
+    assert [finding for finding in findings_of(checked, production=True) if finding[1] == "waits_for_ever"] == []
 
 
 def test_large_packages_are_checked_in_time() -> None:
-    """A chain of agents, each of which unlocks the next one; many rules over many values."""
+    """Two packages: a chain of agents that unlock each other, and many rules over many values."""
     names = [f"a{number}" for number in range(150)]
     chain = {
         f"v{number}": state(text_transition(name, to="go"), name=f"v{number}") for number, name in enumerate(names[:-1])
@@ -368,7 +368,7 @@ def test_no_rule_that_waits_for_ever_holds_in_any_chat(
     checked = package(
         agents=agents(*NAMES),
         rules=tuple(written),
-        variables={name: state(*each, name=name, default=False) for name, each in transitions.items()},
+        variables={name: state(*transition, name=name, default=False) for name, transition in transitions.items()},
         orchestrator={"limits": Limits(max_turns=8), "pattern": pattern},
     )
     never = [
@@ -381,4 +381,4 @@ def test_no_rule_that_waits_for_ever_holds_in_any_chat(
         _, kept = asyncio.run(chat.run())
 
     contexts = [{"v": False, "w": False}, *(kept.context(number) for number in range(1, len(kept.turns) + 1))]
-    assert [(each.text, context) for each in never for context in contexts if each.holds(context)] == []
+    assert [(rule.text, context) for rule in never for context in contexts if rule.holds(context)] == []

@@ -1,4 +1,4 @@
-"""Reading variables: six roots and all early forms become one, and what does not fit is said."""
+"""The reader of variables: six roots and all early forms become one normal form."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ def read(body: Any) -> tuple[dict[str, Variable], dict[str, tuple[str, ...]], li
 
 
 def finding_keys(findings: list[Finding]) -> list[tuple[str, str, str]]:
-    return [(each.level, each.code, each.path) for each in findings]
+    return [(finding.level, finding.code, finding.path) for finding in findings]
 
 
 def one(written: Any) -> tuple[Variable, list[tuple[str, str, str]]]:
@@ -81,7 +81,7 @@ def test_the_name_of_a_list_defines_where_its_variables_come_from() -> None:
     )
 
     assert findings == []
-    assert [each.source for each in variables.values()] == [
+    assert [variable.source for variable in variables.values()] == [
         DatabaseSource("d", "c", {"app_id": "{{runtime.app_id}}"}, ("f",)),
         EnvSource("B"),
         EnvSource("C"),
@@ -299,7 +299,7 @@ def test_a_handoff_has_a_from_and_a_to_of_its_own(source: Any, expected: Transit
 
     assert findings == []
     assert isinstance(variable.source, StateSource)
-    assert [replace(each, place="", trigger_place="") for each in variable.source.transitions] == [expected]
+    assert [replace(transition, place="", trigger_place="") for transition in variable.source.transitions] == [expected]
 
 
 # One fault a line, however long.
@@ -395,4 +395,4 @@ def test_whatever_is_written_is_read_or_found(body: Any) -> None:
     variables, _, findings = read(body)
 
     assert all(isinstance(name, str) for name in variables)
-    assert all(each.code and each.message for each in findings)
+    assert all(finding.code and finding.message for finding in findings)

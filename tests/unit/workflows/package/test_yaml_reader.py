@@ -1,4 +1,4 @@
-"""YAML from events: as the reference loader reads it, except where that would surprise an author."""
+"""The YAML reader: equal to the reference loader, except for surprises to an author."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_the_first_of_two_equal_keys_is_reported(text: str, places: list[tuple[s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         ("a: *b", "has no anchor above it"),
         ("&a [*a]", "refers to a collection that contains it"),
@@ -71,10 +71,10 @@ def test_the_first_of_two_equal_keys_is_reported(text: str, places: list[tuple[s
         ("<<: [{a: 1}, 5]", "<< requires a mapping"),
     ],
 )
-def test_what_is_no_plain_data_is_refused_with_its_place(text: str, said: str) -> None:
+def test_what_is_no_plain_data_is_refused_with_its_place(text: str, words: str) -> None:
     with pytest.raises(yaml.MarkedYAMLError) as caught:
         read_yaml(text)
-    assert said in str(caught.value.problem)
+    assert words in str(caught.value.problem)
     assert caught.value.problem_mark is not None
 
 
