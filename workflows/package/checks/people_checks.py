@@ -16,7 +16,7 @@ from workflows.package.checks.routing.condition_checks import referenced_variabl
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import USER, Hook, LifecycleTool, Package, Tool, Variable
 from workflows.package.normal_form.variable_sources import StateSource
-from workflows.package.readers.code.context_writes import find_names_set_without_asking
+from workflows.package.readers.code.context_writes import find_unconditional_writes
 from workflows.package.readers.code.parsed_code import read_code
 from workflows.package.trigger_specs.ui_responses import UIResponses, guaranteed_keys
 
@@ -158,7 +158,7 @@ def _target_key(transition: Transition) -> Hashable | None:
 def _names_set_by_code(package: Package) -> frozenset[str]:
     """Returns the variables that code sets without asking a person."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
-    return frozenset().union(*map(find_names_set_without_asking, {part.file for part in parts}))
+    return frozenset().union(*map(find_unconditional_writes, {part.file for part in parts}))
 
 
 def _is_answered(trigger: StateTrigger, ui_responses: UIResponses, package: Package) -> bool:

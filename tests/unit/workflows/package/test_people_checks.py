@@ -27,7 +27,7 @@ from workflows.context.state.state_transitions import Transition
 from workflows.package.checks import people_checks
 from workflows.package.normal_form.package_model import Package, Rule
 from workflows.package.normal_form.variable_sources import StateSource
-from workflows.package.readers.code.context_writes import find_names_set_without_asking
+from workflows.package.readers.code.context_writes import find_unconditional_writes
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 RESPONSE = Transition(WatchedTrigger("ui_response", tool="form", response_key="choice"))
@@ -162,9 +162,9 @@ def test_code_is_read_once_for_all_variables(tmp_path: Path, monkeypatch: pytest
 
     def names_of(file: Path) -> frozenset[str]:
         read.append(file)
-        return find_names_set_without_asking(file)
+        return find_unconditional_writes(file)
 
-    monkeypatch.setattr(people_checks, "find_names_set_without_asking", names_of)
+    monkeypatch.setattr(people_checks, "find_unconditional_writes", names_of)
     save = replace(tool("save"), file=write_tool(tmp_path, "save.py", "def save(ctx): ctx['v2'] = 1"))
     many = variables(**{f"v{number}": StateSource((ACCEPTED,)) for number in range(3)})
 

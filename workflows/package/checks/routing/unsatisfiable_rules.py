@@ -68,27 +68,35 @@ class UnsatisfiableRules:
 def find_unsatisfiable_rules(package: Package, findings: Findings) -> UnsatisfiableRules:
     if findings.has_errors_in(routing_file(package), agents_file(package)):
         return UnsatisfiableRules(package)  # what a rule depends on may be in the refused parts
-    ways = {
+    alternatives_by_rule = {
         index: _alternatives(rule.condition or "")
         for index, rule in enumerate(package.rules)
         if compiled_condition(rule) is not None
     }
     always = find_certain_rules(package, findings, production=False).always_hold
     possible_values = PossibleValues(package, findings)
-    never = set(ways)
+    unsatisfiable = set(alternatives_by_rule)
     sizes: dict[int, list[int]] = {}
     for _ in range(MAX_ROUNDS):
         values = possible_values.values_for_speakers(
-            find_possible_speakers(package, CertainRules(always, frozenset(never)))
+            find_possible_speakers(package, CertainRules(always, frozenset(unsatisfiable)))
         )
-        before, sizes = sizes, {index: _count_values(ways[index], values) for index in never}
-        changed = [index for index in never if before.get(index) != sizes[index]]
-        possible = {index for index in changed if any(_can_hold(way, values) for way in ways[index])}
+        before, sizes = sizes, {index: _count_values(alternatives_by_rule[index], values) for index in unsatisfiable}
+        changed = [index for index in unsatisfiable if before.get(index) != sizes[index]]
+        possible = {
+            index
+            for index in changed
+            if any(_can_hold(alternative, values) for alternative in alternatives_by_rule[index])
+        }
         if not possible:
             return UnsatisfiableRules(
-                package, {index: tuple(_explain_alternatives(ways[index], values)) for index in sorted(never)}
+                package,
+                {
+                    index: tuple(_explain_alternatives(alternatives_by_rule[index], values))
+                    for index in sorted(unsatisfiable)
+                },
             )
-        never -= possible
+        unsatisfiable -= possible
     return UnsatisfiableRules(package)
 
 
@@ -106,7 +114,9 @@ _alternatives = lru_cache(maxsize=4096)(split_alternatives)
 
 def _count_values(alternatives: Alternatives, values: KnownValues) -> list[int]:
     """Counts the possible values of each name. A count grows when a round adds values."""
-    return [len(domain.values) for way in alternatives for domain in _find_domains(way, values).values()]
+    return [
+        len(domain.values) for alternative in alternatives for domain in _find_domains(alternative, values).values()
+    ]
 
 
 def _can_hold(alternative: Sequence[ConditionPart], values: KnownValues) -> bool:
@@ -151,13 +161,13 @@ def _find_contradiction(alternative: Sequence[ConditionPart]) -> tuple[str, Any,
 
 
 def _explain_alternatives(alternatives: Alternatives, values: KnownValues) -> Iterator[Reason]:
-    for way in alternatives:
-        contradiction = _find_contradiction(way)
+    for alternative in alternatives:
+        contradiction = _find_contradiction(alternative)
         if contradiction is not None:
             name, first, second = contradiction
             yield Reason(name, f"{name} would have to be {display(first)} and {display(second)} at once", "correct it")
         else:
-            yield from _explain_values(way, values)
+            yield from _explain_values(alternative, values)
 
 
 def _explain_values(alternative: Sequence[ConditionPart], values: KnownValues) -> Iterator[Reason]:

@@ -11,7 +11,7 @@ _SHORT_CONTEXT_NAMES = frozenset({"ctx", "cv"})
 _SETTER_METHODS = frozenset({"set", "setdefault"})
 
 
-def find_names_set_without_asking(file: Path) -> frozenset[str]:
+def find_unconditional_writes(file: Path) -> frozenset[str]:
     """Returns the variables that a file writes without asking a person.
 
     Returns none if the file asks a person, or cannot be parsed.
