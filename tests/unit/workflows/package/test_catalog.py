@@ -138,14 +138,14 @@ def test_an_unreadable_folder_is_refused_once_and_used_when_readable(
     tools = write_tool(folder, "greet.py", TOOL).parent
     scandir = os.scandir
 
-    def denied(path: Path) -> Any:
+    def deny(path: Path) -> Any:
         if path == tools:
             raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     catalog = Catalog([tmp_path])
     with monkeypatch.context() as patched:
-        patched.setattr("workflows.package.files.package_tree.os.scandir", denied)
+        patched.setattr("workflows.package.files.package_tree.os.scandir", deny)
         found = [(refusal.file, refusal.message) for refusal in catalog.refusals[str(folder)]]
         assert found == [("tools", "cannot be read: Permission denied")]
         assert catalog.packages() == {}
@@ -159,11 +159,11 @@ def test_a_file_that_becomes_readable_is_an_edit(tmp_path: Path, monkeypatch: py
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
 
-    def denied(self: Path) -> bytes:
+    def deny(self: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(self))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_bytes", denied)
+        patched.setattr(Path, "read_bytes", deny)
         assert {refusal.code for refusal in catalog.refusals[str(folder)]} == {"unreadable"}
 
     def is_used_after_chmod() -> bool:  # again within one tick of the file system's clock

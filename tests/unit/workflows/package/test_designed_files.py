@@ -273,11 +273,11 @@ async def test_the_file_set_is_a_workflow_that_runs(file_set: Package, tmp_path:
     asked: list[str] = []
     ask = chat.built.agents["FinanceSpecialist"].ask
 
-    async def noted(question: str, *, stream: Any, prompt: tuple[str, ...]) -> Any:
+    async def record_question(question: str, *, stream: Any, prompt: tuple[str, ...]) -> Any:
         asked.extend([question, *prompt])
         return await ask(question, stream=stream, prompt=prompt)
 
-    chat.built.agents["FinanceSpecialist"].ask = noted  # type: ignore[method-assign,assignment]  # -- a listener in its place
+    chat.built.agents["FinanceSpecialist"].ask = record_question  # type: ignore[method-assign,assignment]  # -- a listener in its place
 
     outcome, recorder = await chat.run()
 

@@ -54,7 +54,7 @@ def spots(files: dict[str, Any]) -> list[tuple[Any, Any]]:
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> dict[str, Any]:
+def mutated_packages(draw: st.DrawFn) -> dict[str, Any]:
     """A valid package with a few nodes deleted, replaced, repeated or renamed."""
     files = copy.deepcopy(dict(DIALECTS[draw(st.sampled_from(sorted(DIALECTS)))]))
     for _ in range(draw(st.integers(1, 4))):
@@ -110,19 +110,19 @@ def test_no_dialect_is_refused_as_it_is(tmp_path: Path, name: str) -> None:
 
 
 @quick
-@given(mutated())
+@given(mutated_packages())
 def test_a_mutated_package_in_yaml(tmp_path: Path, files: dict[str, Any]) -> None:
     check_the_answer(write_files(tmp_path, {f"{stem}.yaml": yaml.safe_dump(body) for stem, body in files.items()}))
 
 
 @quick
-@given(mutated())
+@given(mutated_packages())
 def test_a_mutated_package_in_json(tmp_path: Path, files: dict[str, Any]) -> None:
     check_the_answer(write_files(tmp_path, {f"{stem}.json": json.dumps(body) for stem, body in files.items()}))
 
 
 @st.composite
-def scribbled(draw: st.DrawFn) -> dict[str, str | bytes]:
+def scribbled_packages(draw: st.DrawFn) -> dict[str, str | bytes]:
     """The text of a valid package with one file cut, or with odd characters in it."""
     files = DIALECTS[draw(st.sampled_from(sorted(DIALECTS)))]
     texts: dict[str, str | bytes] = {f"{stem}.yaml": yaml.safe_dump(body) for stem, body in files.items()}
@@ -138,7 +138,7 @@ def scribbled(draw: st.DrawFn) -> dict[str, str | bytes]:
 
 
 @quick
-@given(scribbled())
+@given(scribbled_packages())
 def test_a_scribbled_text_is_answered_with_findings(tmp_path: Path, texts: dict[str, str | bytes]) -> None:
     check_the_answer(write_files(tmp_path, texts))
 

@@ -359,10 +359,10 @@ def test_a_linked_folder_is_the_folder(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_package(tmp_path)
 
-    def denied(self: Path, *_: object, **__: object) -> None:
+    def deny(self: Path, *_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(self))
 
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(Path, "open", deny)
 
     found = [(finding.code, finding.file) for finding in inspect_package(tmp_path).findings]
     assert sorted(found) == [("unreadable", "agents.yaml"), ("unreadable", "orchestrator.yaml")]

@@ -53,7 +53,7 @@ def agent(**fields: Any) -> dict[str, Any]:
     return {"agents": [{"name": "A", **fields}, {"name": "B"}]}
 
 
-def derived(**fields: Any) -> dict[str, Any]:
+def make_derived(**fields: Any) -> dict[str, Any]:
     return variable(type="derived", triggers=[{"type": "agent_text", "agent": "A", "match": {"equals": "x"}, **fields}])
 
 
@@ -114,12 +114,12 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str, str]]] = [
     (variable(**{**DB, "fields": []}), ("error", "missing_field", V, f"{SOURCE}.fields")),
     (variable(**{**DB, "fields": ["a.b"]}), ("error", "wrong_value", V, f"{SOURCE}.fields")),
     (variable(**{**DB, "query_template": {"x": 1}}), ("warning", "no_tenant_key", V, "definitions.v")),
-    (derived(type="user_text"), ("warning", "never_fires", V, f"{SOURCE}.triggers[0].type")),
-    (derived(agent=None), ("error", "missing_field", V, f"{SOURCE}.triggers[0].agent")),
-    (derived(match={}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match")),
-    (derived(match={"equals": "a", "contains": "b"}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match")),
-    (derived(match={"regex": "("}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match.regex")),
-    (derived(match={"regex": "a{99999999999}"}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match.regex")),
+    (make_derived(type="user_text"), ("warning", "never_fires", V, f"{SOURCE}.triggers[0].type")),
+    (make_derived(agent=None), ("error", "missing_field", V, f"{SOURCE}.triggers[0].agent")),
+    (make_derived(match={}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match")),
+    (make_derived(match={"equals": "a", "contains": "b"}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match")),
+    (make_derived(match={"regex": "("}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match.regex")),
+    (make_derived(match={"regex": "a{99999999999}"}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match.regex")),
     (variable(type="state", transitions=[{"from": "a", "to": "b", "trigger": {"type": "agent_text", "agent": "A", "match": {"equals": "x"}}}]), ("warning", "orphan_state", V, "definitions.v.source.transitions[0]")),
     ({"context_variables": {"definitions": {}, "agents": 5}}, ("error", "wrong_type", V, "agents")),
     ({"context_variables": {"definitions": {}, "agents": {"A": "v"}}}, ("error", "wrong_type", V, "agents.A")),
@@ -226,7 +226,7 @@ UNKNOWN_FIELDS: list[tuple[dict[str, Any], str]] = [
     *((variable(**each, **ODD), f"{SOURCE}.colour") for each in (DB, {"type": "state"}, {"type": "computed"})),
     *((variable(type=each, env_var="X", **ODD), f"{SOURCE}.colour") for each in ("config", "static", "runtime")),
     (variable(type="external", url="https://example.org", **ODD), f"{SOURCE}.colour"),
-    (derived(**ODD), f"{SOURCE}.triggers[0].colour"),
+    (make_derived(**ODD), f"{SOURCE}.triggers[0].colour"),
     (handoff(**ODD), "handoff_rules[0].colour"),
     (tool(**ODD), "tools[0].colour"),
     ({"tools": {"tools": [], "lifecycle_tools": [{**LIFECYCLE, **ODD}]}}, "lifecycle_tools[0].colour"),

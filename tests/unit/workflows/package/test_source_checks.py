@@ -30,7 +30,7 @@ def database(**query: Any) -> DatabaseSource:
     return DatabaseSource("d", "c", query, ("f",))
 
 
-def computed(**inputs: str) -> ComputedSource:
+def make_computed(**inputs: str) -> ComputedSource:
     return ComputedSource("x", inputs)
 
 
@@ -58,8 +58,8 @@ def target(search_by: str) -> WriteTarget:
         ),
         (package_with_source(EntitySource("d", "c", "no", ("f",))), ("warning", "unknown_placeholder", *AT_V)),
         (package_with_source(ComputedSource(persist_to=target("no"))), ("warning", "unknown_placeholder", *AT_V)),
-        (package_with_source(computed(a="no")), ("warning", "undefined_variable", *AT_V)),
-        (package_with_source(computed(a="v")), ("error", "computed_cycle", *AT_V)),
+        (package_with_source(make_computed(a="no")), ("warning", "undefined_variable", *AT_V)),
+        (package_with_source(make_computed(a="v")), ("error", "computed_cycle", *AT_V)),
         (package_with_source(EnvSource("X"), required=True), ("info", "required_in_production", *AT_V)),
     ],
 )
@@ -88,8 +88,8 @@ def test_a_bare_name_that_nothing_has_may_be_meant_as_a_function(computation: st
         package_with_source(ComputedSource(persist_to=target("key")), orchestrator={"inputs": {"key": {}}}),
         package_with_source(ComputedSource(persist_to=target("r")), others=variables(r=RuntimeSource())),
         package_with_source(database(app_id="{{app_id}}", x="{{r.key}}"), others=variables(r=RuntimeSource())),
-        package_with_source(computed(a="w", b="app_id"), others=states("w")),
-        package_with_source(computed(a="w"), others={**variables(w=computed(a="u")), **states("u")}),
+        package_with_source(make_computed(a="w", b="app_id"), others=states("w")),
+        package_with_source(make_computed(a="w"), others={**variables(w=make_computed(a="u")), **states("u")}),
         package_with_source(ComputedSource(None, {"a": "v"})),  # a tool writes it: nothing is computed
         package_with_source(EnvSource("X")),
     ],
@@ -106,7 +106,9 @@ def test_the_tenant_key_finding_explains_its_absence() -> None:
 
 def test_a_circle_of_computed_variables_is_named_once() -> None:
     checked = package(
-        variables={**variables(a=computed(x="b"), b=computed(x="c"), c=computed(x="a"), d=computed(x="a"))}
+        variables={
+            **variables(a=make_computed(x="b"), b=make_computed(x="c"), c=make_computed(x="a"), d=make_computed(x="a"))
+        }
     )
 
     assert findings_of(checked) == [("error", "computed_cycle", V, "definitions.a")]

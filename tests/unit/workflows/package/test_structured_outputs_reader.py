@@ -310,7 +310,7 @@ def test_an_agent_that_must_answer_with_a_model_needs_one() -> None:
     assert "missing_model" not in {finding.code for finding in read(body, required=frozenset({"A"}))[1]}
 
 
-def nested(depth: int) -> dict[str, Any]:
+def make_nested(depth: int) -> dict[str, Any]:
     kind: dict[str, Any] = {"type": "str"}
     for _ in range(depth):
         kind = {"type": "list", "items": kind}
@@ -318,8 +318,8 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def test_types_are_nested_to_a_depth_and_no_deeper() -> None:
-    assert read(models(M=nested(MAX_TYPE_DEPTH)))[1] == ()
-    for kind in (nested(MAX_TYPE_DEPTH + 1), nested(300), {"type": "list[" * 60 + "str" + "]" * 60}):
+    assert read(models(M=make_nested(MAX_TYPE_DEPTH)))[1] == ()
+    for kind in (make_nested(MAX_TYPE_DEPTH + 1), make_nested(300), {"type": "list[" * 60 + "str" + "]" * 60}):
         [finding] = read(models(M=kind))[1]
         assert (finding.level, finding.code) == ("error", "nested_too_deeply")
 
