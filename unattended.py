@@ -1,8 +1,7 @@
-"""The `unattended` command, and `run_package` for tests of packages: binds our five packages to their own folder
-before anything else is imported.
+"""The `unattended` command, and `run_package` for tests of packages.
 
-A user may stand in a directory, or have a PYTHONPATH, with folders named `workflows`, `ops` or `workers`
-of their own. Our package names are flat, so they are bound by location here, never searched for.
+Before any other import it binds the five packages to the folders beside this file. Their names are flat, and a user's
+working directory or PYTHONPATH may have folders named `workflows`, `ops` or `workers` too.
 """
 
 import sys
@@ -34,7 +33,7 @@ def bind_packages() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when it is asked for: the command needs none of it."""
+    """Imports `run_package` on first use: the command does not need it."""
     if name not in ("run_package", "run_package_async"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     bind_packages()

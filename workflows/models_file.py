@@ -1,4 +1,7 @@
-"""The models file: alias to provider, model, key and prices. Read without loading any provider's library."""
+"""The models file: alias to provider, model, key and prices.
+
+Reading it loads no provider's library.
+"""
 
 import re
 from collections.abc import Mapping
@@ -20,10 +23,10 @@ from workflows.package.trigger_specs.spec_values import Duration
 _FILE_KEYS = ("models", "prices")
 _REGION = re.compile(r"[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}")
 
-# With more digits, the cost of the largest calls would not be exact.
+# More digits would make the cost of the largest calls inexact.
 _Amount = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6)]
 
-# Where pydantic speaks of its own types; by the beginning of its name for what is wrong.
+# Replaces messages of pydantic that name its own types. A key is the beginning of pydantic's error type.
 PROBLEM_WORDS: Mapping[str, str] = {
     "model_type": 'write a mapping, such as {model: "gpt-5*", input: 1.25, output: 10}',
     "decimal_max_places": "write USD per million tokens with at most 6 decimal places",
@@ -34,7 +37,7 @@ PROBLEM_WORDS: Mapping[str, str] = {
 
 
 class ModelsFileError(ValueError):
-    """The models file cannot be used; the text names file and field."""
+    """The models file is invalid; the text names the file and the field."""
 
 
 class _StrictModel(BaseModel):
@@ -47,7 +50,7 @@ class ScriptModel(_StrictModel):
 
 
 class HostedModel(_StrictModel):
-    """What all models behind a server have in common."""
+    """Fields of every model behind a server."""
 
     model: str = Field(min_length=1)
     base_url: str | None = None
@@ -67,14 +70,14 @@ class HostedModel(_StrictModel):
     @classmethod
     def _check_address(cls, value: str | None) -> str | None:
         if value is not None and not _is_address(value):
-            raise ValueError("write an address like https://models.example.com/v1, without user and password")
+            raise ValueError("write a URL such as https://models.example.com/v1, without user and password")
         return value
 
     @field_validator("timeout")
     @classmethod
     def _check_timeout(cls, value: timedelta | None) -> timedelta | None:
         if value is not None and value <= timedelta(0):
-            raise ValueError("write more than 0s")
+            raise ValueError("must be more than 0s")
         return value
 
 
@@ -87,18 +90,20 @@ def _is_address(text: str) -> bool:
 
 
 class _KeyedModel(HostedModel):
-    """The provider itself answers nobody without a key; a server of one's own may."""
+    """A model that requires a key, unless `base_url` names another server."""
 
     @model_validator(mode="after")
     def _check_provider_key(self) -> "_KeyedModel":
         if self.api_key is None and self.base_url is None:
-            raise ValueError("api_key: write env:NAME or file:PATH; only a server at a base_url may go without")
+            raise ValueError("api_key: is required without base_url; write env:NAME or file:PATH")
         return self
 
 
 class CachedModel(HostedModel):
-    """Of a provider that takes a key of its prompt cache. A server at a `base_url` may refuse an unknown field, so it
-    gets the key only if `prompt_cache_key` is true."""
+    """A model of a provider that accepts a prompt cache key.
+
+    A server at a `base_url` may reject the unknown field, so it gets the key only if `prompt_cache_key` is true.
+    """
 
     prompt_cache_key: bool | None = None
 
@@ -108,26 +113,26 @@ class CachedModel(HostedModel):
 
 
 class OpenAIModel(CachedModel):
-    """Chat completions of OpenAI, or of any server that speaks the same at `base_url`."""
+    """Chat completions of OpenAI, or of a compatible server at `base_url`."""
 
     provider: Literal["openai"]
 
 
 class OpenAIResponsesModel(CachedModel):
-    """The Responses API of OpenAI, or of a server that speaks the same at `base_url`."""
+    """The Responses API of OpenAI, or of a compatible server at `base_url`."""
 
     provider: Literal["openai_responses"]
 
 
 class AnthropicModel(_KeyedModel):
-    """The Messages API of Anthropic, which wants to be told how long an answer may be."""
+    """The Messages API of Anthropic, which requires `max_tokens`."""
 
     provider: Literal["anthropic"]
     max_tokens: int | None = Field(default=4096, gt=0)
 
 
 class GeminiModel(_KeyedModel):
-    """The Gemini API; `base_url` is a gateway in front of it."""
+    """The Gemini API; `base_url` is the address of a gateway in front of it."""
 
     provider: Literal["gemini"]
 
@@ -139,13 +144,16 @@ class MistralModel(_KeyedModel, CachedModel):
 
 
 class XAIModel(_KeyedModel, CachedModel):
-    """Chat completions of xAI, which are OpenAI's but for the way they count."""
+    """Chat completions of xAI: OpenAI's API with another way to count tokens."""
 
     provider: Literal["xai"]
 
 
 class BedrockModel(HostedModel):
-    """The Converse API of Amazon Bedrock. Without an `api_key` it asks as whoever AWS takes this machine for."""
+    """The Converse API of Amazon Bedrock.
+
+    Without `api_key` it uses the AWS credentials of this machine.
+    """
 
     provider: Literal["bedrock"]
     region: str
@@ -175,7 +183,7 @@ ModelSpec = (
     | XAIModel
     | OllamaModel
 )
-# By the name of the provider; the type of its field says it once.
+# By the provider's name, read from the type of its field.
 _SPEC_BY_PROVIDER: Mapping[str, type[ModelSpec]] = {
     get_args(spec.model_fields["provider"].annotation)[0]: spec for spec in get_args(ModelSpec)
 }
@@ -189,25 +197,28 @@ class ModelsFile:
 
 
 def models_file_schema() -> dict[str, Any]:
-    """From the specs themselves, as a JSON Schema."""
+    """Builds the JSON Schema from the specs themselves."""
     definitions: dict[str, Any] = {}
 
-    def described(kind: Any) -> dict[str, Any]:
+    def build_entry(kind: Any) -> dict[str, Any]:
         schema: dict[str, Any] = TypeAdapter(kind).json_schema(ref_template="#/definitions/{model}")
         definitions.update(schema.pop("$defs", {}))
         return schema
 
-    model = {"anyOf": [described(spec) for spec in _SPEC_BY_PROVIDER.values()]}
+    model = {"anyOf": [build_entry(spec) for spec in _SPEC_BY_PROVIDER.values()]}
     properties = {
         "models": {"type": "object", "additionalProperties": model},
-        "prices": {"type": ["array", "null"], "items": described(PriceEntry)},
+        "prices": {"type": ["array", "null"], "items": build_entry(PriceEntry)},
     }
     shape = {"type": "object", "additionalProperties": False, "required": ["models"]}
     return {**shape, "properties": properties, "definitions": definitions}
 
 
 def find_models_path(configured: Path | None, *, library: Path) -> Path:
-    """What is configured; else ./models.yaml; else the canned answers of the packages we ship."""
+    """Returns the configured file, ./models.yaml, or the canned answers.
+
+    The shipped packages have the canned answers.
+    """
     if configured is not None:
         return configured.absolute()
     own = Path("models.yaml").absolute()
@@ -222,16 +233,16 @@ def read_models_file(path: Path) -> ModelsFile:
     except OSError as error:
         raise ModelsFileError(f"the models file {path} cannot be read: {error.strerror}") from None
     if not isinstance(raw, Mapping) or not isinstance(raw.get("models"), Mapping):
-        raise ModelsFileError(f"{path}: write models: as a mapping from alias to provider and model")
+        raise ModelsFileError(f"{path}: models must be a mapping from alias to provider and model")
     unknown = [str(key) for key in raw if key not in _FILE_KEYS]
-    if unknown:  # prices under another name would be no prices, and a limit in USD none
+    if unknown:  # ignored prices would also disable limits in USD
         raise ModelsFileError(f"{path}: {unknown[0]!r} is not one of {', '.join(_FILE_KEYS)}")
     models = {
         str(alias): _read_model(entry, f"{path}: models.{alias}", path.parent) for alias, entry in raw["models"].items()
     }
     entries = raw.get("prices") or []
     if not isinstance(entries, list):
-        raise ModelsFileError(f"{path}: write prices: as a list, the first match wins")
+        raise ModelsFileError(f"{path}: prices must be a list; the first match wins")
     prices = [_read_price(entry, f"{path}: prices[{index}]") for index, entry in enumerate(entries)]
     return ModelsFile(path, models, PriceTable(prices))
 
@@ -245,7 +256,7 @@ def _read_model(entry: Any, place: str, folder: Path) -> ModelSpec:
         spec: ModelSpec = kind.model_validate(entry)
     except ValidationError as error:
         raise ModelsFileError(_describe_first_problem(error, place)) from None
-    if isinstance(spec, ScriptModel):  # relative to the models file, wherever the process stands
+    if isinstance(spec, ScriptModel):  # relative to the models file, not to the working directory
         spec = spec.model_copy(update={"file": folder / spec.file})
     return spec
 

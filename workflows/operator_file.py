@@ -1,5 +1,7 @@
-"""The operator's file: what is decided for a whole installation and is no single value, such as which databases the
-tools of packages may open. Its entries are all optional, and so is the file."""
+"""The operator's file: structured settings of an installation.
+
+An example are the databases that tools may open. The file and all of its entries are optional.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +22,7 @@ DatabaseName = Annotated[str, StringConstraints(strict=True, pattern=r'^[^/\\. "
 
 
 class OperatorFileError(ValueError):
-    """The operator's file cannot be used; the text names file and key."""
+    """The operator's file is invalid; the text names the file and the key."""
 
 
 class _OperatorEntry(BaseModel):
@@ -28,7 +30,7 @@ class _OperatorEntry(BaseModel):
 
 
 class Compat(_OperatorEntry):
-    """`databases`: what `get_mongo_client` gives to the tools of every package, each as a whole."""
+    """`databases`: those that `get_mongo_client` opens for all tools."""
 
     databases: tuple[DatabaseName, ...] = Field(default=(), max_length=MAX_DATABASES)
 
@@ -38,20 +40,23 @@ class OperatorFile(_OperatorEntry):
 
 
 def operator_file_schema() -> dict[str, Any]:
-    """From the entries themselves, as a JSON Schema."""
+    """Builds the JSON Schema from the entries themselves."""
     schema = OperatorFile.model_json_schema(ref_template="#/definitions/{model}")
     definitions = schema.pop("$defs", {})
     return {**schema, "definitions": definitions}
 
 
 def find_operator_path(configured: Path | None) -> Path | None:
-    """What is configured; else ./unattended.yaml where it exists; else none."""
+    """Returns the configured file; else ./unattended.yaml if it exists; else None."""
     own = (configured or Path(OPERATOR_FILE_NAME)).absolute()
     return own if configured is not None or own.is_file() else None
 
 
 def read_operator_file(path: Path | None, *, own_database: str) -> OperatorFile:
-    """An empty one without a path. `own_database` is Unattended's, which no package may have."""
+    """Reads the file, or returns an empty one without a path.
+
+    `own_database` may not be listed.
+    """
     if path is None:
         return OperatorFile()
     data = _read_data(path)
@@ -63,22 +68,25 @@ def read_operator_file(path: Path | None, *, own_database: str) -> OperatorFile:
         if name.lower() == own_database.lower() or is_system_collection(name, ""):
             owner = "the database server" if is_system_collection(name, "") else "Unattended itself"
             raise OperatorFileError(
-                f"{path}: compat.databases.{index}: {name} belongs to {owner}; no package is given it, so take it out"
+                f"{path}: compat.databases.{index}: {name} belongs to {owner} and no package may open it; remove it"
             )
     return file
 
 
 def _read_data(path: Path) -> Any:
-    """The data of the file. OperatorFileError where it is no file, or holds a key twice."""
+    """Reads the data.
+
+    Raises OperatorFileError if it is not a file, or has a key twice.
+    """
     if path.exists() and not path.is_file():
-        raise OperatorFileError(f"the operator's file {path} is not a file; name one, or none")
+        raise OperatorFileError(f"the operator's file {path} is not a file; name a file, or remove the setting")
     try:
         document = read_document(path)
     except PackageError as error:
         raise OperatorFileError(f"{path}: {error.finding.message}") from None
     except OSError as error:
         raise OperatorFileError(f"the operator's file {path} cannot be read: {error.strerror}") from None
-    if document.notes:  # a key that stands there twice: one of the two would be dropped
+    if document.notes:  # a duplicate key: one of its two values would be dropped
         note = document.notes[0]
         raise OperatorFileError(f"{path}{f':{note.line}' if note.line else ''}: {note.message}")
     return document.data
@@ -90,7 +98,7 @@ def _describe_problem(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         return f"{place} is not a key of the operator's file; docs/operator-file.md lists its keys"
     if first["type"] == "string_pattern_mismatch":
-        return f"{place}: write the name of a database, at most 63 characters, no space and none of {_BAD_CHARACTERS}"
+        return f"{place}: write the name of a database: at most 63 characters, without spaces and {_BAD_CHARACTERS}"
     if not place:
         return "write a mapping, such as compat: {databases: [shop]}"
     words = next((words for kind, words in _PROBLEM_WORDS.items() if first["type"].startswith(kind)), first["msg"])

@@ -1,4 +1,4 @@
-"""Outcomes: the closed set of ways in which a conversation ends."""
+"""Outcomes: the closed set of kinds in which a chat ends, with reason and error."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +25,7 @@ class OutcomeKind(StrEnum):
     WORKER_LOST = "worker_lost"
     NEEDS_HUMAN = "needs_human"
     CANCELLED = "cancelled"
-    HANDED_BACK = "handed_back"  # not an end: this worker shuts down, or a budget lets it wait
+    HANDED_BACK = "handed_back"  # not an end: the worker shuts down, or a budget holds the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,11 @@ class OutcomeError:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`transient`: another attempt may end otherwise. `held_by`: the run is handed back, and waits for this limit.
-    `stranded`: the chat ended after an agent none of whose conditions held in the run."""
+    """How a chat ended.
+
+    `transient`: another attempt may succeed. `held_by`: the run is handed back and waits for this limit.
+    `stranded`: the last agent has conditions, and none of them held.
+    """
 
     kind: OutcomeKind
     reason: str
@@ -54,24 +57,30 @@ class Outcome:
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> "Outcome":
         error = document.get("error")
-        kept = None if error is None else OutcomeError(**error)
+        outcome_error = None if error is None else OutcomeError(**error)
         stranded = document.get("stranded", False)
-        return Outcome(OutcomeKind(document["kind"]), document["reason"], kept, stranded=stranded)
+        return Outcome(OutcomeKind(document["kind"]), document["reason"], outcome_error, stranded=stranded)
 
     def with_texts(self, transform: Callable[[str], str]) -> "Outcome":
-        """The same end in other words: its texts may be those of a package's exception."""
+        """Returns the outcome with transformed texts.
+
+        They may come from a package's exception.
+        """
         error = None if self.error is None else replace(self.error, message=transform(self.error.message))
         return replace(self, reason=transform(self.reason), error=error)
 
     def as_document(self) -> dict[str, Any]:
-        """What any store takes: an error's text may be anything, of any length."""
+        """Returns a document that any store accepts.
+
+        Error texts are made storable and cut.
+        """
         error = None if self.error is None else asdict(self.error)
         if error is not None:
             error["message"] = _storable_text(error["message"])
-            if error["tool"] is None:  # a worker of an older version knows no such field
+            if error["tool"] is None:  # workers of an older version do not accept this field
                 del error["tool"]
         document = {"kind": self.kind.value, "reason": _storable_text(self.reason), "error": error}
-        return {**document, "stranded": True} if self.stranded else document  # absent from what older versions wrote
+        return {**document, "stranded": True} if self.stranded else document  # older versions did not write this field
 
 
 def _storable_text(text: str) -> str:
@@ -83,7 +92,10 @@ CLASSIC_END_KINDS = frozenset({OutcomeKind.MAX_TURNS, OutcomeKind.NO_TRANSITION}
 
 
 def is_success(outcome: Outcome, *, pattern: str) -> bool:
-    """A classic chat simply ends when nobody is next or all turns are taken; an `ag2_network` has failed then."""
+    """Decides whether an outcome is a success.
+
+    A chat without a next speaker, or at its maximum of turns, succeeds in classic patterns and fails in `ag2_network`.
+    """
     ended_well = outcome.kind is OutcomeKind.COMPLETED or (
         outcome.kind in CLASSIC_END_KINDS and pattern != "ag2_network"
     )

@@ -1,10 +1,13 @@
-"""Which optional library a provider of the models file needs, and whether it is installed. Loads none of them."""
+"""Optional libraries of model providers, and whether they are installed.
+
+This module loads none of them.
+"""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-# Provider: the module to import, which the extra of the provider's name installs. OpenAI's comes with AG2 here, and
-# xAI is asked through it.
+# By provider, the module that the extra of the same name installs. OpenAI's library is installed with AG2, and xAI
+# uses it too.
 LIBRARY_MODULES: Mapping[str, str] = {
     "anthropic": "anthropic",
     "bedrock": "aiobotocore",
@@ -15,7 +18,7 @@ LIBRARY_MODULES: Mapping[str, str] = {
 
 
 def describe_missing_library(provider: str) -> str | None:
-    """What to say of a provider whose library is not installed; None when nothing is missing."""
+    """Returns a message if the provider's library is not installed, else None."""
     module = LIBRARY_MODULES.get(provider)
     if module is None or _is_installed(module):
         return None
@@ -30,5 +33,5 @@ def install_command(provider: str) -> str:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ImportError:  # the package around it, such as `google`, is not there
+    except ImportError:  # its parent package, such as `google`, does not exist
         return False

@@ -1,4 +1,4 @@
-"""Spans: what a chat tells of its turns, model calls and tool calls while they last. Traces listen, or nobody does."""
+"""Spans: how a chat reports turns, model calls and tool calls to a tracer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -9,36 +9,39 @@ from accounting.usage import ModelCall
 from workflows.outcome import Outcome
 
 Messages = Sequence[Mapping[str, Any]]
-"""As the GenAI conventions write them: a role and its parts."""
+"""Messages in the form of the GenAI conventions: a role and its parts."""
 
 
 class TurnSpan(Protocol):
-    """Of one turn, while it lasts. What is raised out of it says enough."""
+    """The open span of one turn. An exception that leaves it is recorded as its error."""
 
     def record_commit(self, handoff: str | None) -> None: ...
 
     def record_chat_end(self, outcome: Outcome) -> None:
-        """Instead of being committed."""
+        """Records that the chat ended in this turn instead of a commit."""
 
 
 class CallSpan(Protocol):
-    """Of one model call, from when it is made."""
+    """The open span of one model call."""
 
     def end(self, call: ModelCall, *, model: str | None, reply: Callable[[], Messages]) -> None:
-        """`model` is who answered, by its own name; `said` is asked for only where content is wanted."""
+        """Ends the span.
+
+        `model` is the name that the provider returned; `reply` is called only to record content.
+        """
 
 
 class ToolSpan(Protocol):
-    """Of one tool call, while it lasts."""
+    """The open span of one tool call."""
 
     def record_result(self, text: str) -> None: ...
 
     def record_error(self, error: str) -> None:
-        """`error` is a type, never a text."""
+        """Records a failed call. `error` is the name of a type, never a text."""
 
 
 class Spans(Protocol):
-    """Of one run under one owner."""
+    """Opens the spans of one run under one owner."""
 
     def turn(self, agent: str, number: int) -> AbstractContextManager[TurnSpan]: ...
 
@@ -48,7 +51,7 @@ class Spans(Protocol):
 
 
 class _NullSpans:
-    """One for all: it holds nothing."""
+    """Records nothing. One stateless object stands for all spans."""
 
     def turn(self, agent: str, number: int) -> AbstractContextManager[TurnSpan]:  # noqa: ARG002 -- the protocol's
         return _NULL_TURN

@@ -1,4 +1,4 @@
-"""What the tools of a package import: the context that they are given, its values, and how to ask a person."""
+"""The API for tools of packages: the context, and questions to a person."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
@@ -10,40 +10,39 @@ __all__ = ["ContextVariables", "UIToolError", "get_context_variable", "set_conte
 
 
 def get_context_variable(context: Mapping[str, Any], name: str, default: Any = None) -> Any:
-    """The value of a context variable; `default` where the context has none of that name.
+    """Returns the value of a context variable, or `default` if it is absent.
 
-    `context`: the context variables that the function was given, or any mapping. TypeError for anything else.
+    `context`: the context variables that the function received, or any mapping. Raises TypeError for anything else.
     """
     _check_context(context)
     return context.get(name, default)
 
 
 def set_context_variable(context: MutableMapping[str, Any], name: str, value: Any) -> None:
-    """Sets a context variable in the run that the function was given the context of."""
+    """Sets a context variable in the run of the given context."""
     _check_context(context)
     context[name] = value
 
 
 def _check_context(context: Any) -> None:
     if not (hasattr(context, "get") and hasattr(context, "__setitem__")) and not isinstance(context, Mapping):
-        raise TypeError(
-            f"context: give the context variables that the function was given, not {type(context).__name__}"
-        )
+        raise TypeError(f"context: pass the context variables that the function received, not {type(context).__name__}")
 
 
 async def use_ui_tool(
     tool_id: str, payload: Any = None, *, title: str | None = None, choices: Sequence[str] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """What is answered to this question: by the trigger, under `ui_responses`, or by a person later.
+    """Returns the answer to a question, from the trigger or from a person.
 
-    The answer belongs to this call with these arguments and this payload; another call asks anew. Without an answer
-    the run rests here as needs_human, whatever the function does about it, and shows `title`, the function's arguments
-    and `payload`. With `choices` the person picks one of these texts. UIToolError outside of a run.
+    The trigger answers by `ui_responses`. The answer belongs to this call with these arguments and this payload;
+    another call asks again. Without an answer the run stops here as needs_human, even if the function catches the
+    exception, and shows `title`, the function's arguments and `payload`. With `choices` the person picks one of these
+    texts. Raises UIToolError outside of a run.
     """
     del more
     call = current_call()
     if not str(tool_id).strip():
-        raise UIToolError("tool_id: give a name, such as 'Approve'; an answer names what it is for")
+        raise UIToolError("tool_id: pass a name, such as 'Approve'; answers refer to it")
     title = None if title is None else str(title)
     answer = call.ask(str(tool_id), payload, title=title, choices=check_choices(choices))
     unrecorded = await call.record_standing_answers()

@@ -32,7 +32,7 @@ NOT_STARTED: Mapping[str, tuple[frozenset[str], str] | None] = {
     "ExistingAppDiscovery": (FOREIGN, "mozaiksai.core.app_context.intelligence"),
     "RuntimeContextExpressionTaskBatchSmoke": (FOREIGN | BATCHES, "factory_app.workflows.RuntimeTaskBatchSmoke.tools"),
     "RuntimeSmoke": None,
-    "RuntimeTaskBatchSmoke": (BATCHES, "batches of tasks are not executed yet"),
+    "RuntimeTaskBatchSmoke": (BATCHES, "task batches are not executed yet"),
     "RuntimeToolCallSmoke": (FOREIGN, "mozaiksai.core.workflow.generator_support.connector_request"),
     "RuntimeUIPrimitiveSmoke": None,
     "SecurityReadiness": (FOREIGN, "mozaiksai.core.runtime.app.auth_contract"),

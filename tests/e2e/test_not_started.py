@@ -30,7 +30,7 @@ def test_enqueue_reports_why_a_package_is_not_started(tmp_path: Path) -> None:
     assert {name: each.returncode for name, each in said.items()} == {"Broken": 1, "Blocked": 1, "Absent": 2}
     assert one_line(said["Broken"].stderr) == (
         "unattended: Broken is not started: error: orchestrator.yaml: initial_agent: C is not an agent of this package;"
-        f" name one of agents [unknown_agent]; see `unattended validate {broken}`"
+        f" name one [unknown_agent]; see `unattended validate {broken}`"
     )
     assert "Blocked is not started: warning: " in one_line(said["Blocked"].stderr)
     assert "[task_batches]" in said["Blocked"].stderr

@@ -1,4 +1,4 @@
-"""The context's class, under the name of the library that the other runtime takes it from."""
+"""`ContextVariables` under the module name of the other runtime."""
 
 from workflows.context.context_variables import ContextVariables
 

@@ -1,4 +1,7 @@
-"""Core configuration: the client of the databases that the operator's file allows, and nothing else of it."""
+"""Core configuration: only the client of the allowed databases.
+
+The operator's file lists them.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +10,13 @@ from workflows.compat.databases import Databases
 
 
 def make_client_function(databases: Databases) -> Callable[[], Any]:
-    """`get_mongo_client` as the tools of one package have it."""
+    """Returns the `get_mongo_client` that the tools of one package import."""
 
     def get_mongo_client() -> Any:
-        """The databases that the operator's file allows under `compat`; DatabaseNotAllowedError for any other."""
+        """Returns a client for the databases that the operator allows.
+
+        Raises DatabaseNotAllowedError for any other database.
+        """
         return databases.open_client()
 
     return get_mongo_client

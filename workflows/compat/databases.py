@@ -1,19 +1,28 @@
-"""Databases of tools: what `get_mongo_client` gives is the operator's decision, and none without one."""
+"""Databases that the tools of packages may open.
+
+The operator's file lists them; the default is none.
+"""
 
 from typing import Any, Protocol
 
 
 class DatabaseNotAllowedError(Exception):
-    """Access to MongoDB that packages are not given; the text names the reason, and what the operator may change."""
+    """A package may not open this database.
+
+    The text names the reason and the setting to change.
+    """
 
 
 class Databases(Protocol):
     def open_client(self) -> Any:
-        """The client that the tools of a package are given. DatabaseNotAllowedError when no database is allowed."""
+        """Returns the client for tools.
+
+        Raises DatabaseNotAllowedError when no database is allowed.
+        """
 
 
 class NoDatabases:
-    """Where no process gives any, such as where a package is only loaded."""
+    """Refuses every client, such as in a process that only loads packages."""
 
     def open_client(self) -> Any:
         raise DatabaseNotAllowedError("get_mongo_client works in a worker and in `unattended run` only")

@@ -1,4 +1,4 @@
-"""Frozen: copies of context values that share nothing with the context they were taken from."""
+"""Frozen values: deep copies that share nothing with the context."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -10,10 +10,10 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def detach(value: Any) -> Any:
-    """A deep copy as plain data: mappings as dicts, lists, tuples and sets as lists.
+    """Copies a value deeply as plain data.
 
-    ValueError for a value that contains itself. TypeError for an object of a class that can be changed and is neither a
-    Pydantic model nor a dataclass.
+    Mappings become dicts; lists, tuples and sets become lists. Raises ValueError for a value that contains itself, and
+    TypeError for a mutable object that is neither a Pydantic model nor a dataclass.
     """
     return _detach(value, ())
 
@@ -30,11 +30,11 @@ def _detach(value: Any, ancestors: tuple[int, ...]) -> Any:
 
 
 def _value_parts(value: Any) -> Mapping[Any, Any] | list[Any] | None:
-    """What the value consists of; None for one that cannot be changed."""
+    """Returns the parts of a value; None for an immutable one."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return value
     if isinstance(value, list | tuple):

@@ -1,4 +1,7 @@
-"""Loggers by the names that the other runtime has for them; their lines go into the log of the process."""
+"""Loggers under the names of the other runtime.
+
+Their lines go to the log of the process.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -13,7 +16,7 @@ _OPTIONS = ("exc_info", "stack_info", "stacklevel")
 
 
 class ContextLogger:
-    """A logger whose methods take fields as keywords, and that adds fields of its own to each line."""
+    """Takes fields as keyword arguments and adds its own fields to each line."""
 
     def __init__(self, base: logging.Logger, ctx: Mapping[str, Any]) -> None:
         self._base = base
@@ -21,8 +24,8 @@ class ContextLogger:
 
     def log(self, level: int, msg: object, *args: Any, **fields: Any) -> None:
         options = {name: fields.pop(name) for name in _OPTIONS if fields.get(name) is not None}
-        given = fields.pop("extra", None)
-        extra = given if isinstance(given, Mapping) else {}
+        extra_fields = fields.pop("extra", None)
+        extra = extra_fields if isinstance(extra_fields, Mapping) else {}
         self._base.log(level, msg, *args, extra=log_fields({**self._fields, **fields, **extra}), **options)
 
     def debug(self, msg: object, *args: Any, **fields: Any) -> None:
@@ -48,7 +51,7 @@ class ContextLogger:
 
 
 def log_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields as a log record takes them: without its own names, and with secrets hidden by their names."""
+    """Drops reserved names, and masks fields with names of secrets."""
     return {
         str(name): "***" if any(word in str(name).lower() for word in _SENSITIVE_WORDS) else value
         for name, value in fields.items()
@@ -105,7 +108,7 @@ def get_core_config_logger() -> logging.Logger:
 def log_operation(
     logger: ContextLogger | logging.Logger, operation_name: str, **context: Any
 ) -> Iterator[ContextLogger | logging.Logger]:
-    """Logs when the operation begins, and that it ended or failed after so many seconds."""
+    """Logs start, end and failure of an operation, with its duration."""
     lines = logger if isinstance(logger, ContextLogger) else ContextLogger(logger, {})
     lines = lines.with_context(operation=operation_name, **context)
     begun = perf_counter()

@@ -1,4 +1,7 @@
-"""The served modules of one package: made for it alone, so that what it changes in them is changed for no other."""
+"""The served modules of one package.
+
+Each package gets its own, so its changes do not affect other packages.
+"""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -11,7 +14,7 @@ from workflows.compat.served_names import SERVED, ServedModule, is_served_within
 
 
 class ServedModules:
-    """Answers the imports of served names; each module is made when it is first imported."""
+    """Resolves imports of served names, and creates each module on its first import."""
 
     def __init__(self, databases: Databases) -> None:
         self._modules: dict[str, ModuleType] = {}
@@ -19,13 +22,16 @@ class ServedModules:
         self._provided = {"get_mongo_client": make_client_function(databases)}
 
     def import_module(self, name: str, names: Sequence[str]) -> ModuleType | None:
-        """What an import statement binds, or takes `names` from; None for what is not served."""
+        """Returns the module that an import statement binds or takes `names` from.
+
+        Returns None if it is not served.
+        """
         if name in SERVED and (names or SERVED[name].is_whole):
             module = self._get_module(name)
             return module if names else self._attach_to_parents(name, module)
-        if names and all(is_served_within(name, each) for each in names):
-            for each in names:
-                self._attach_to_parents(f"{name}.{each}", self._get_module(f"{name}.{each}"))
+        if names and all(is_served_within(name, child) for child in names):
+            for child in names:
+                self._attach_to_parents(f"{name}.{child}", self._get_module(f"{name}.{child}"))
             return self._folders[name]
         return None
 
@@ -42,7 +48,7 @@ class ServedModules:
         return {**names, "__all__": sorted(names)}
 
     def _attach_to_parents(self, name: str, module: ModuleType) -> ModuleType:
-        """The module of the first part of the name, from which the others lead to `module`."""
+        """Attaches `module` to its parent modules, and returns the topmost."""
         folder, _, last = name.rpartition(".")
         if not folder:
             return module

@@ -1,18 +1,21 @@
-"""The served names: which module of another runtime is served by which of ours, and what each one has.
+"""Served names: modules of another runtime, and their replacements here.
 
-Read by the checks too, which import neither a package nor these modules.
+The checks read this table too. They import neither a package nor the modules in it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-FOREIGN_WORKFLOWS = "factory_app.workflows"  # the other runtime's folder of packages, as its wheel names it
+FOREIGN_WORKFLOWS = "factory_app.workflows"  # the folder of packages in the other runtime's wheel
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModule:
-    """`module` is ours, in this package. `is_whole`: a name that it lacks is a mistake in that name; of the others only
-    the names are served, and everything else of them is another runtime."""
+    """A module of `workflows.compat`, and the names that it serves.
+
+    `is_whole`: it replaces the whole foreign module, so an unknown name is a misspelt name. Otherwise an unknown name
+    belongs to the other runtime.
+    """
 
     module: str
     names: frozenset[str]
@@ -61,6 +64,6 @@ ROOTS = frozenset(name.partition(".")[0] for name in SERVED)
 
 
 def is_served_within(folder: str, name: str) -> bool:
-    """Whether `from folder import name` takes a served module, such as `from core import core_config`."""
+    """Returns whether `from folder import name` imports a served module."""
     module = SERVED.get(f"{folder}.{name}")
     return module is not None and module.is_whole

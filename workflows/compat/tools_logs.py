@@ -1,4 +1,7 @@
-"""Loggers of single tools: each line carries the tool's name and further fields of the call."""
+"""Loggers of single tools.
+
+Each line carries the tool's name and further fields of the call.
+"""
 
 import logging
 from collections.abc import Mapping, MutableMapping
@@ -8,11 +11,11 @@ from workflows.compat.logging_config import LOGGER, log_fields
 
 
 class ToolLoggerAdapter(logging.LoggerAdapter[logging.Logger]):
-    """Adds the tool's fields to those of a line."""
+    """Adds the tool's fields to the fields of a line."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        given = kwargs.get("extra")
-        fields = {**(self.extra or {}), **(given if isinstance(given, Mapping) else {})}
+        extra = kwargs.get("extra")
+        fields = {**(self.extra or {}), **(extra if isinstance(extra, Mapping) else {})}
         return msg, {**kwargs, "extra": log_fields(fields)}
 
 

@@ -1,4 +1,7 @@
-"""UI tools headless: questions go the way of `workflows.tools`, and what is only shown is noted in the log."""
+"""UI tools without a user interface: questions go to `workflows.tools`.
+
+Displays are only logged.
+"""
 
 import logging
 from typing import Any
@@ -25,23 +28,23 @@ async def emit_ui_surface(
     display: str | None = None,
     agent_name: str | None = None,
 ) -> str:
-    """Logs that a surface was to be shown, and returns the id that showing it would have had.
+    """Logs that a surface was not shown, and returns the id that it would have had.
 
-    No person sees it and none is asked, so that the function goes on. The same call gives the same id again, so that a
-    tool which puts it into a question asks the same question when it is repeated. UIToolError outside of a run.
+    The function continues, since it asks no person. A repeated call returns the same id, so a tool that puts the id
+    into a question repeats the same question. Raises UIToolError outside of a run.
     """
     del chat_id, workflow_name, agent_name  # the run has its own
     name = str(tool_id).strip()
     if not name:
         raise UIToolError("tool_id: give a name, such as 'StatusCard'")
     call = current_call("emit_ui_surface")
-    made_of = [_call_place(call), call.position, call.function, name, plain_copy(payload)]
+    identity = [_call_place(call), call.position, call.function, name, plain_copy(payload)]
     log.info("ui_surface_not_shown", extra={"tool": name[:MAX_NAME_CHARACTERS], "display": display or "inline"})
-    return f"{name}_{digest(made_of)[:8]}"
+    return f"{name}_{digest(identity)[:8]}"
 
 
 def _call_place(call: PackageCall) -> str:
-    """The turn, else the run, in a form that is the same when the call is made again."""
+    """Returns the key of the turn, else of the run. A repeated call gets the same key."""
     try:
         return str(live_turn().idempotency_key)
     except LookupError:  # before the first turn, or after the last one

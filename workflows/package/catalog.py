@@ -1,7 +1,7 @@
-"""The catalog: the packages of some directories, re-read when a file changes.
+"""The catalog: packages of several directories, read again after changes.
 
-A package that changed on disk is used by the next run; a run in progress keeps the one it holds. A broken
-edit keeps the last good version and is reported once.
+The next run uses a changed package; a run in progress keeps its version. After a broken edit the catalog keeps the
+last good version and logs the findings once.
 """
 
 import logging
@@ -21,43 +21,51 @@ if TYPE_CHECKING:
     from workflows.package.normal_form.package_model import Package
 
 log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # a command sets up no log: it says itself what it finds refused
+log.addHandler(logging.NullHandler())  # commands configure no log: they print refusals themselves
 
 LIBRARY = Path(__file__).resolve().parent.parent / "library"
 CHECK_INTERVAL_S = 1.0
 SETTLE_S = 0.5
-MAX_VERSIONS = 256  # a package in normal form is small; runs in progress may still go by an old one
+MAX_VERSIONS = 256  # a package in normal form is small; runs in progress may need an old version
 
 Fingerprint = tuple[Stamp, ...]
 
 
 def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
-    """What is configured; else ./workflows if it holds a package; else the packages we ship."""
+    """Returns the configured directories, ./workflows, or the shipped packages.
+
+    ./workflows is used only if it has a package.
+    """
     if configured:
-        return tuple(each.absolute() for each in configured)
-    own = Path("workflows").absolute()  # code of packages may move the working directory
+        return tuple(path.absolute() for path in configured)
+    own = Path("workflows").absolute()  # package code may change the working directory
     if own.is_dir() and own.resolve() != LIBRARY.parent and any(map(is_package, own.iterdir())):
         return (own,)
     return (LIBRARY,)
 
 
 def find_package_folders(directory: Path) -> list[Path]:
-    """A directory may be a package itself or hold packages; a broken package is one too."""
+    """Returns the packages in a directory, or the directory itself if it is one.
+
+    Includes broken ones.
+    """
     if is_package(directory):
         return [directory]
-    held = [each for each in sorted(directory.iterdir()) if looks_like_package(each)] if directory.is_dir() else []
-    return held or ([directory] if looks_like_package(directory) else [])
+    folders = (
+        [entry for entry in sorted(directory.iterdir()) if looks_like_package(entry)] if directory.is_dir() else []
+    )
+    return folders or ([directory] if looks_like_package(directory) else [])
 
 
 def list_package_folders(directories: Sequence[Path]) -> list[Path]:
-    """Of all directories, each once. Resolved, as packages know their own folders."""
+    """Returns the package folders of all directories as resolved paths, each once."""
     return list(
         dict.fromkeys(folder.resolve() for directory in directories for folder in find_package_folders(directory))
     )
 
 
 def name_taken_finding(name: str, holder: Path, *, file: str) -> Finding:
-    message = f"the name {name} is taken by {holder}, so that no run of this one is started; rename one of them"
+    message = f"the workflow name {name} is already used by {holder}, so this package starts no runs; rename one"
     return Finding("warning", "name_taken", file, "workflow_name", message, is_blocking=True)
 
 
@@ -67,8 +75,8 @@ def _is_young(written_ns: int, settle_s: float = SETTLE_S) -> bool:
 
 def _log_refusal(inspection: "Inspection") -> None:
     event = "package_refused" if inspection.verdict == "refused" else "package_not_started"
-    said = [str(each) for each in inspection.obstacles]
-    log.error(event, extra={"workflow": inspection.name, "folder": str(inspection.folder), "findings": said})
+    findings = [str(obstacle) for obstacle in inspection.obstacles]
+    log.error(event, extra={"workflow": inspection.name, "folder": str(inspection.folder), "findings": findings})
 
 
 class Catalog:
@@ -84,14 +92,14 @@ class Catalog:
         self._packages: dict[str, Package] = {}
         self._versions: dict[tuple[str, str], Package] = {}
         self._inspections: dict[Path, Inspection] = {}
-        self._wanted_names: dict[Path, str] = {}  # a name that another folder holds, by the folder that wants it
-        self._unsettled: set[Path] = set()  # changed so lately that they are read at the next look
+        self._wanted_names: dict[Path, str] = {}  # by folder, its workflow name if another folder has it already
+        self._unsettled: set[Path] = set()  # changed a moment ago; read at the next check
         self._skip_settling = False
         self._checked_at = float("-inf")
-        self._lock = threading.Lock()  # a worker asks from many threads
+        self._lock = threading.Lock()  # workers call the catalog from many threads
 
     def packages(self) -> "Mapping[str, Package]":
-        """Usable packages by workflow name, at most a second old."""
+        """Returns the usable packages by workflow name, at most one check interval old."""
         with self._lock:
             if not self._is_fresh():
                 self._refresh()
@@ -99,7 +107,7 @@ class Catalog:
             return self._packages
 
     def cached_packages(self) -> "Mapping[str, Package] | None":
-        """The same without waiting for a disk; None when that takes a look."""
+        """Returns the usable packages without reading the disk; None if a check is due."""
         return self._packages if self._is_fresh() else None
 
     def _is_fresh(self) -> bool:
@@ -107,13 +115,16 @@ class Catalog:
         return time.monotonic() - self._checked_at < interval_s
 
     def invalidate(self) -> None:
-        """The next question reads the directories, however recent the last look or an edit."""
+        """Makes the next call read the directories, even after a recent check or edit."""
         with self._lock:
             self._skip_settling = True
             self._checked_at = float("-inf")
 
     def get(self, workflow: str, *, version: str | None = None) -> "Package | None":
-        """The version a run has pinned while this process still holds it, else the one on disk."""
+        """Returns the version that a run has pinned, else the current one.
+
+        A version is available while this process keeps it.
+        """
         return self.find_version(self.packages(), workflow, version)
 
     def find_version(self, packages: "Mapping[str, Package]", workflow: str, version: str | None) -> "Package | None":
@@ -122,22 +133,33 @@ class Catalog:
 
     @property
     def refusals(self) -> Mapping[str, tuple[Finding, ...]]:
-        """Why a folder is not used, by its path; a name that is also in `packages()` keeps its last good version."""
-        return {str(each.folder): each.obstacles for each in self.inspections() if each.obstacles}
+        """Returns the findings that block a folder, by its path.
+
+        `packages()` may keep its last good version.
+        """
+        return {
+            str(inspection.folder): inspection.obstacles for inspection in self.inspections() if inspection.obstacles
+        }
 
     def inspections(self) -> "Sequence[Inspection]":
-        """Every package folder as it is on disk now, usable or not."""
+        """Returns every package folder as it is on disk now, usable or not."""
         self.packages()
         return tuple(self._inspections.values())
 
     def explain_refusal(self, workflow: str) -> str | None:
-        """What to tell somebody who wants a workflow that is here, but not in `packages()`."""
-        found = next((each for each in self.inspections() if each.name == workflow and each.obstacles), None)
-        if found is None:
+        """Returns why a workflow in these directories is not in `packages()`.
+
+        Returns None for any other.
+        """
+        refused = next(
+            (inspection for inspection in self.inspections() if inspection.name == workflow and inspection.obstacles),
+            None,
+        )
+        if refused is None:
             return None
-        first, more = found.obstacles[0], len(found.obstacles) - 1
-        rest = f" (and {more} more)" if more else ""
-        return f"{workflow} is not started: {first}{rest}; see `unattended validate {found.folder}`"
+        first, others = refused.obstacles[0], len(refused.obstacles) - 1
+        rest = f" (and {others} more)" if others else ""
+        return f"{workflow} is not started: {first}{rest}; see `unattended validate {refused.folder}`"
 
     def _refresh(self) -> None:
         folders = list_package_folders(self.directories)
@@ -145,34 +167,39 @@ class Catalog:
             del self._fingerprints[gone]
             self._wanted_names.pop(gone, None)
             self._unsettled.discard(gone)
-            self._inspections = {folder: each for folder, each in self._inspections.items() if folder != gone}
-            self._packages = {name: each for name, each in self._packages.items() if each.folder != gone}
+            self._inspections = {
+                folder: inspection for folder, inspection in self._inspections.items() if folder != gone
+            }
+            self._packages = {name: package for name, package in self._packages.items() if package.folder != gone}
         for folder in folders:
-            seen = read_tree(folder).fingerprint
-            changed = self._fingerprints.get(folder) != seen and self._is_settled(folder, seen)
+            fingerprint = read_tree(folder).fingerprint
+            changed = self._fingerprints.get(folder) != fingerprint and self._is_settled(folder, fingerprint)
             if changed or self._is_name_free(folder):
-                self._fingerprints[folder] = seen
+                self._fingerprints[folder] = fingerprint
                 self._reload(folder)
         self._skip_settling = False
 
     def _is_settled(self, folder: Path, fingerprint: Fingerprint) -> bool:
-        """A file that was written this very moment may be half of what its author means: it waits for the next look."""
+        """Delays a change to the next check if a file is younger than `SETTLE_S`.
+
+        Such a file may be half written.
+        """
         before = self._fingerprints.get(folder)
         if before is None or self._skip_settling or folder in self._unsettled:
             self._unsettled.discard(folder)
             return True
-        changed = set(fingerprint) - set(before)  # empty when a file is gone, which nobody knows the time of
+        changed = set(fingerprint) - set(before)  # empty after a deletion, which has no time
         if changed and not _is_young(max(ctime_ns for _, _, ctime_ns, _ in changed), self._settle_s):
             return True
         self._unsettled.add(folder)
         return False
 
     def _is_name_free(self, folder: Path) -> bool:
-        """The folder that held the name this one wants is gone or has another name now."""
+        """Returns whether the workflow name that this folder waits for is free now."""
         return folder in self._wanted_names and self._wanted_names[folder] not in self._packages
 
     def _reload(self, folder: Path) -> None:
-        from workflows.package.loader import inspect_package  # costs more than all that is asked of directories alone
+        from workflows.package.loader import inspect_package  # slow import: callers that only list directories skip it
 
         self._wanted_names.pop(folder, None)
         inspection = inspect_package(folder)
@@ -186,7 +213,7 @@ class Catalog:
         if package is None or inspection.obstacles:
             _log_refusal(inspection)
             return
-        stale = {name: each for name, each in self._packages.items() if each.folder != folder}
+        stale = {name: package for name, package in self._packages.items() if package.folder != folder}
         self._packages = {**stale, package.name: package}
         self._remember_version(package)
         log.info("package_loaded", extra={"workflow": package.name, "version": package.version})

@@ -1,4 +1,4 @@
-"""Findings: what a package's author should know, from a note to the reason why it is refused."""
+"""Findings: remarks about a package for its author, from info to error."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Level = Literal["info", "warning", "error"]
-_MAX_SUGGESTIONS = 50  # looking for near names takes time; the first ones teach enough
-_MAX_NAME_CHARACTERS = 100
 
 MAX_FINDINGS = 1_000
-MAX_MESSAGE_CHARACTERS = 600  # characters; messages repeat what an author wrote
+MAX_MESSAGE_CHARACTERS = 600  # messages quote what an author wrote
 MAX_PATH_CHARACTERS = 300
+_MAX_SUGGESTIONS = 50  # searching similar names is slow
+_MAX_NAME_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`path` is where in the file, as agents[2].name; `message` says what is wrong and what to do.
+    """One remark about a place in a package file.
 
-    `blocks`: the package is read, but not started, since a run would leave out what the author counts on.
+    `path` is the place, as agents[2].name; `message` has the problem and the remedy. `is_blocking`: the package is read
+    but starts no runs, since a run would lack something that its author expects.
     """
 
     level: Level
@@ -36,7 +37,7 @@ class Finding:
 
 
 class PackageError(Exception):
-    """A package that cannot be used at all; the text names file and place."""
+    """The package cannot be used; the text names file and place."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(str(finding))
@@ -44,7 +45,7 @@ class PackageError(Exception):
 
 
 class Findings:
-    """Collects while one file is read; errors are collected too, so that an author sees all of them at once."""
+    """Collects findings, errors too, so that an author sees all of them at once."""
 
     def __init__(self) -> None:
         self._all: list[Finding] = []
@@ -57,21 +58,33 @@ class Findings:
         self._all.append(finding)
 
     def add_ignored(self, file: str, path: str, why: str) -> None:
-        """A field that is accepted but not executed: always said, never dropped in silence."""
+        """Reports a field that is read without effect. No such field is dropped silently."""
         self.add("warning", "not_executed", file, path, why)
 
     def add_blocking(self, code: str, file: str, path: str, message: str) -> None:
-        """What is read but would be missing from a run so much that none is started."""
+        """Reports a part that runs depend on and that is not executed.
+
+        The package starts no runs.
+        """
         self._all.append(
-            Finding("warning", code, file, path, f"{message}; runs of it are not started", is_blocking=True)
+            Finding("warning", code, file, path, f"{message}; the package starts no runs", is_blocking=True)
         )
 
+    def has_errors_in(self, *files: str) -> bool:
+        """Returns whether a file has an error.
+
+        Its unread parts would look missing to other checks.
+        """
+        return any(finding.level == "error" and finding.file in files for finding in self._all)
+
     def suggest_name(self, name: str, known: Iterable[str]) -> str | None:
-        """The known name that an author may have meant."""
+        """Returns the known name that is most similar, or None."""
         if self._suggestions_left == 0 or len(name) > _MAX_NAME_CHARACTERS:
             return None
         self._suggestions_left -= 1
-        by_word = {str(each).lower(): str(each) for each in known}  # YAML has keys that are no text
+        by_word = {
+            str(candidate).lower(): str(candidate) for candidate in known
+        }  # YAML keys may be other values than text
         close = difflib.get_close_matches(name.lower(), by_word, n=1, cutoff=0.75)
         return by_word[close[0]] if close else None
 
@@ -81,14 +94,17 @@ class Findings:
 
 
 def limit_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Errors are kept before all else; what is left out is counted."""
-    kept = findings
+    """Keeps the most severe findings up to the limit.
+
+    Adds a count of the others, and cuts long texts.
+    """
+    limited = findings
     if len(findings) > MAX_FINDINGS:
         by_weight = sorted(findings, key=_severity_rank)[:MAX_FINDINGS]
         rest = len(findings) - MAX_FINDINGS
-        message = f"{rest} more findings are left out; correct these first"
-        kept = [*by_weight, Finding("warning", "more_findings", by_weight[0].file, "", message)]
-    return tuple(_shorten(each) for each in kept)
+        message = f"{rest} more findings are not shown; correct these first"
+        limited = [*by_weight, Finding("warning", "more_findings", by_weight[0].file, "", message)]
+    return tuple(_shorten(finding) for finding in limited)
 
 
 def _severity_rank(finding: Finding) -> int:

@@ -1,4 +1,4 @@
-"""What is wrong with a JMESPath expression, in one sentence: its syntax, or a call that no function answers."""
+"""Problems of a JMESPath expression: syntax and unknown functions."""
 
 import difflib
 import re
@@ -10,17 +10,17 @@ from jmespath.exceptions import EmptyExpressionError, IncompleteExpressionError,
 from jmespath.functions import Functions
 
 MAX_CHARACTERS = 2_000
-MAX_DEPTH = 100  # the parser takes more, and then no event could be looked at: each level costs calls inside calls
+MAX_DEPTH = 100  # the parser accepts more, but evaluation recurses once per level
 _TOO_DEEP = "is nested too deeply"
 _NOT_JMESPATH = "is not a JMESPath expression"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])", re.ASCII)
-_MAX_BARE_NUMBERS = 20  # that are put into backticks; each parses the expression once more
-_MAX_SUGGESTION_CHARACTERS = 200  # characters
+_MAX_BARE_NUMBERS = 20  # quoted in backticks; each one parses the expression again
+_MAX_SUGGESTION_CHARACTERS = 200
 
 
 def find_jmespath_problem(text: str) -> str | None:
     if len(text) > MAX_CHARACTERS:
-        return f"has more than {MAX_CHARACTERS} characters; let a tool compute it"
+        return f"has more than {MAX_CHARACTERS} characters; compute it in a tool"
     try:
         tree = jmespath.compile(text).parsed
     except (JMESPathError, ValueError) as error:
@@ -29,11 +29,12 @@ def find_jmespath_problem(text: str) -> str | None:
         return _TOO_DEEP
     if _is_deeper(tree, MAX_DEPTH):
         return _TOO_DEEP
-    return next((problem for name, given in _iter_calls(tree) if (problem := _find_call_problem(name, given))), None)
+    problems = (_find_call_problem(name, argument_count) for name, argument_count in _iter_calls(tree))
+    return next(filter(None, problems), None)
 
 
 def _explain_bare_number(text: str, error: Exception) -> str | None:
-    """A literal needs backticks, which expressions of other languages do not have: shows it with them."""
+    """Suggests backticks if the fault is a bare number, as other languages write it."""
     number = _number_at_fault(text, error)
     if number is None:
         return None
@@ -47,9 +48,9 @@ def _explain_bare_number(text: str, error: Exception) -> str | None:
                 f"write numbers in backticks: {corrected}" if len(corrected) <= _MAX_SUGGESTION_CHARACTERS else advice
             )
         if _fault_position(fault, corrected) < behind:
-            return None  # a number has no place there, with backticks or without
+            return None  # no number is allowed there, even with backticks
         number = _number_at_fault(corrected, fault)
-        if number is None:  # something else is wrong behind it
+        if number is None:  # another fault follows
             break
     return advice
 
@@ -72,24 +73,27 @@ def _number_at_fault(text: str, error: Exception) -> "re.Match[str] | None":
 
 
 def _fault_position(error: Exception, text: str) -> int:
-    """Where the parser stopped; behind all of `text` where that is at its end."""
+    """Returns the position at which the parser stopped, or the text's length."""
     position = getattr(error, "lex_position", None)
     return position if isinstance(position, int) else len(text)
 
 
 def _explain_syntax(error: Exception) -> str:
-    """In place of the parser's own text, which names its tokens and shows the expression in three lines."""
+    """Explains a syntax error in one sentence.
+
+    The parser's own text names its tokens and repeats the expression in three lines.
+    """
     token = getattr(error, "token_value", None)
     if isinstance(error, EmptyExpressionError):
         return "it is empty"
     if isinstance(error, IncompleteExpressionError) or token == "":
-        return "something is missing at its end"
+        return "its end is missing"
     position = getattr(error, "lex_position", None)
     if token is None or not isinstance(position, int):
         return "it cannot be read"
     if str(getattr(error, "message", "")).startswith("Unclosed"):
         return f"the quote at character {position + 1} is not closed"
-    return f"{str(token)[:40]!r} at character {position + 1} does not belong there"
+    return f"unexpected {str(token)[:40]!r} at character {position + 1}"
 
 
 def _is_deeper(tree: Mapping[str, Any], max_depth: int) -> bool:
@@ -100,14 +104,14 @@ def _is_deeper(tree: Mapping[str, Any], max_depth: int) -> bool:
 
 
 def _iter_calls(tree: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Every function that is called, with the number of its arguments."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
+    """Yields every called function with the number of its arguments."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
         children = node.get("children", [])
         if node["type"] == "function_expression":
             yield node["value"], len(children)
-        waiting.extend(child for child in reversed(children) if isinstance(child, dict))
+        pending.extend(child for child in reversed(children) if isinstance(child, dict))
 
 
 def _find_call_problem(name: str, argument_count: int) -> str | None:
@@ -115,12 +119,10 @@ def _find_call_problem(name: str, argument_count: int) -> str | None:
     if name not in known:
         close = difflib.get_close_matches(name[:100], known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(sorted(known))}"
-        return f"{_NOT_JMESPATH}: there is no function {name[:100]}; {hint}"
+        return f"{_NOT_JMESPATH}: the function {name[:100]} does not exist; {hint}"
     signature = known[name]["signature"]
     variadic = bool(signature) and bool(signature[-1].get("variadic"))
     if argument_count == len(signature) or (variadic and argument_count > len(signature)):
         return None
     needed = f"{'at least ' if variadic else ''}{len(signature)}"
-    return (
-        f"{_NOT_JMESPATH}: {name} takes {needed} argument{'' if len(signature) == 1 else 's'}, and has {argument_count}"
-    )
+    return f"{_NOT_JMESPATH}: {name} takes {needed} argument{'' if len(signature) == 1 else 's'}, not {argument_count}"

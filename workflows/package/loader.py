@@ -1,4 +1,7 @@
-"""Loads a package: raw files, then normal form, then what does not fit together. Nothing of it is executed."""
+"""The package loader: raw files, then normal form, then checks across files.
+
+It executes no package code.
+"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +32,10 @@ Verdict = Literal["ready", "findings", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """`package` is None when the folder holds none that could be read; `findings` say why."""
+    """The result of reading a folder.
+
+    `package` is None if it could not be read; `findings` have the reason.
+    """
 
     name: str
     folder: Path
@@ -39,26 +45,32 @@ class Inspection:
 
     @property
     def verdict(self) -> Verdict:
-        if self.package is None or any(each.level == "error" for each in self.findings):
+        if self.package is None or any(finding.level == "error" for finding in self.findings):
             return "refused"
         return "findings" if self.findings else "ready"
 
     @property
     def obstacles(self) -> tuple[Finding, ...]:
-        """Why no run of it is started; empty when it is offered to whoever starts runs."""
-        return tuple(each for each in self.findings if each.level == "error" or each.is_blocking)
+        """The findings because of which the package starts no runs."""
+        return tuple(finding for finding in self.findings if finding.level == "error" or finding.is_blocking)
 
 
 def inspect_package(folder: Path, *, production: bool = False) -> Inspection:
-    """Whatever lies there: what is wrong with it is a finding, of one file or of several."""
+    """Reads and checks a folder.
+
+    Every problem becomes a finding, also a folder that is not a package.
+    """
     try:
         return _inspect(folder.resolve(), production=production)
-    except (OSError, RuntimeError) as error:  # links in a circle; what a reader did not expect of a file
+    except (OSError, RuntimeError) as error:  # circular links, or a file that no reader expects
         return _failed_inspection(folder, "unreadable", f"cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
 def load_package(folder: Path) -> Package:
-    """PackageError when there is no package at all; errors in one are findings of the package."""
+    """Returns a package; its errors are findings.
+
+    Raises PackageError if the folder is not a package.
+    """
     inspection = inspect_package(folder)
     if inspection.package is None:
         raise PackageError(inspection.findings[0])
@@ -67,23 +79,23 @@ def load_package(folder: Path) -> Package:
 
 def _inspect(folder: Path, *, production: bool) -> Inspection:
     if is_first_era(folder):
-        message = "is a package of the first era, whose agents stand in Python; write orchestrator.yaml and agents.yaml"
+        message = "is a package of the first format, with agents in Python; write orchestrator.yaml and agents.yaml"
         return _failed_inspection(folder, "unsupported_era", message, file=f"{FIRST_ERA}.json")
     if not looks_like_package(folder):
         message = "is not a package: it needs an orchestrator and an agents file (.yaml, .yml or .json)"
         return _failed_inspection(folder, "not_a_package", message)
     findings = Findings()
     tree = read_tree(folder)
-    version, problems = _compute_version(tree)  # before the files: an edit in between is seen at the next look
+    version, problems = _compute_version(tree)  # before the files: an edit in between is seen at the next check
     files = read_package_files(folder, findings)
     _add_tree_problems(problems, findings)
-    assembly = PackageReader(folder, files, findings)
-    package = assembly.read_package(version)
+    reader = PackageReader(folder, files, findings)
+    package = reader.read_package(version)
     report_task_batches(folder, findings, agents=package.agents.keys())
-    if assembly.is_complete:  # else what could not be read would look wrong where it is named
+    if reader.is_complete:  # else references to unread parts would look wrong
         check_package(package, findings, production=production)
-    told = limit_findings(findings.all)
-    return Inspection(package.name, folder, count_entries(assembly.files), told, replace(package, findings=told))
+    limited = limit_findings(findings.all)
+    return Inspection(package.name, folder, count_entries(reader.files), limited, replace(package, findings=limited))
 
 
 def _failed_inspection(folder: Path, code: str, message: str, *, file: str | None = None) -> Inspection:
@@ -92,8 +104,11 @@ def _failed_inspection(folder: Path, code: str, message: str, *, file: str | Non
 
 
 def _compute_version(tree: PackageTree) -> tuple[str, tuple[Finding, ...]]:
-    """Empty when there is more than can be read; what is too large is not hashed to find that out."""
-    if any(each.level == "error" for each in tree.problems) or any(_is_too_large(each) for each in tree.files):
+    """Returns the version and the problems of the files.
+
+    The version is empty if a file is unreadable or too large.
+    """
+    if any(problem.level == "error" for problem in tree.problems) or any(_is_too_large(file) for file in tree.files):
         return "", tree.problems
     try:
         return compute_version(tree), tree.problems
@@ -108,7 +123,7 @@ def _is_too_large(file: PackageTreeFile) -> bool:
 
 
 def _add_tree_problems(problems: tuple[Finding, ...], findings: Findings) -> None:
-    told = {each.file for each in findings.all}
-    for each in problems:
-        if each.file not in told:
-            findings.add_finding(each)
+    reported_files = {finding.file for finding in findings.all}
+    for problem in problems:
+        if problem.file not in reported_files:
+            findings.add_finding(problem)

@@ -41,8 +41,7 @@ async def test_a_run_without_it_fails_before_its_first_model_call_and_names_it(s
     assert (run["state"], outcome["kind"], run["attempt"], run["turn"]) == ("failed", "package_error", 1, 0)
     assert outcome["reason"] == (
         "the environment variable POSTING_HOOK_URL is not set, and Posting requires it (requires.env of its "
-        "orchestrator file); set it in the environment that the worker processes are started with, start them again, "
-        "and replay the run"
+        "orchestrator file); set it in the environment of the worker processes, restart them, and replay the run"
     )
     assert await stage.usage_rows(run["_id"]) == []
     assert other["state"] == "succeeded"

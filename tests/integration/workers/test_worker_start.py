@@ -47,5 +47,5 @@ async def test_a_mistake_in_the_operators_file_ends_a_start_with_one_line(stage:
     output, _ = await asyncio.wait_for(process.communicate(), 30)
 
     assert process.returncode == 2
-    said = f"{file}: compat.databases.0: admin belongs to the database server; no package is given it, so take it out"
+    said = f"{file}: compat.databases.0: admin belongs to the database server and no package may open it; remove it"
     assert output.decode() == f"unattended: {said}\n"

@@ -1,4 +1,4 @@
-"""What the shipped packages do outside: their tools against a real server, on the path that a run takes."""
+"""The shipped packages: their tools against a real server, in a run."""
 
 import runpy
 from collections.abc import Iterator

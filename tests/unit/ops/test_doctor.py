@@ -222,7 +222,7 @@ async def test_a_chain_behind_a_workflow_of_no_package_is_a_warning(tmp_path: Pa
 
     check = by_name(checks)["package OrderFollowUp"]
     assert check.level == "warning"
-    assert "which no package here has; did you mean DailyDigest? [unknown_workflow]" in check.found
+    assert "which is not a workflow here; did you mean DailyDigest? [unknown_workflow]" in check.found
 
 
 async def test_a_refused_package_is_a_problem_that_names_file_and_place(tmp_path: Path) -> None:

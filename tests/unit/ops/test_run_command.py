@@ -268,7 +268,7 @@ def test_what_is_not_json_is_still_printed_as_json(tmp_path: Path) -> None:
         (["--ui-responses", '{"approve": "yes"}'], "ui_responses"),
         (
             ["--ui-responses", '{"approve": [{"when": "amount", "answer": {}}]}'],
-            "ui_responses: approve[0].when: looks at",
+            "ui_responses: approve[0].when: uses",
         ),
         (["--script", "/nowhere.yaml"], "/nowhere.yaml cannot be read"),
         (["--script", "a.yaml", "--models", "b.yaml"], "leave --models out"),

@@ -52,14 +52,14 @@ def test_json_has_exactly_this_shape(tmp_path: Path) -> None:
                     "code": "ui_only",
                     "file": "ui_config.yaml",
                     "path": "",
-                    "message": "describes a user interface; there is none here, and nothing of it is used",
+                    "message": "describes a user interface, which does not exist here; the file is not used",
                 },
                 {
                     "level": "error",
                     "code": "unknown_agent",
                     "file": "tools.yaml",
                     "path": "tools[0].agent",
-                    "message": "B is not an agent of this package; name one of agents, or add it there",
+                    "message": "B is not an agent of this package; correct it, or add the agent",
                 },
             ],
         }
@@ -210,13 +210,13 @@ def test_a_chain_behind_a_workflow_that_no_package_here_has_is_a_warning(tmp_pat
             "warning",
             "unknown_workflow",
             "triggers[0].workflow",
-            "after waits for runs of Digests, which no package here has; did you mean Digest?",
+            "after waits for runs of Digests, which is not a workflow here; did you mean Digest?",
         ),
         (
             "warning",
             "unknown_workflow",
             "triggers[1].workflow",
-            "other waits for runs of Lost, which no package here has; correct the name, or add that package",
+            "other waits for runs of Lost, which is not a workflow here; correct the name, or add that package",
         ),
     ]
     assert found["Good"]["verdict"] == "ready"

@@ -37,7 +37,7 @@ async def test_a_package_that_needs_what_is_not_executed_is_not_built(tmp_path: 
     batches.mkdir()
     (batches / "task_batches.yaml").write_text("batches: [{id: one}]")
 
-    assert "runs of it are not started [task_batches]" in await why_not(tmp_path, "Small")
+    assert "the package starts no runs [task_batches]" in await why_not(tmp_path, "Small")
 
 
 async def test_an_unknown_workflow_is_named_with_the_places_that_were_looked_in(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ REQUIRING = {"workflow_name": "Small", "initial_agent": "A", "requires": {"env":
     [
         ({"MAIL_KEY": "s3cr3t"}, "the environment variable SLACK_URL is not set, and Small requires it"),
         ({"MAIL_KEY": "s3cr3t", "SLACK_URL": ""}, "the environment variable SLACK_URL is not set"),
-        ({}, "each of the environment variables SLACK_URL, MAIL_KEY is needed and not set"),
+        ({}, "required environment variables are not set: SLACK_URL, MAIL_KEY"),
     ],
 )
 async def test_a_package_is_not_imported_without_a_variable_that_it_requires(
@@ -69,7 +69,7 @@ async def test_a_package_is_not_imported_without_a_variable_that_it_requires(
         with pytest.raises(PackageDefect) as caught:
             await builds.get("Small", version=None)
         assert str(caught.value).startswith(problem)
-        assert "set it in the environment that the worker processes are started with" in str(caught.value)
+        assert "set it in the environment of the worker processes" in str(caught.value)
         assert "s3cr3t" not in str(caught.value)
         assert not caught.value.outcome().transient
         assert not (tmp_path / "imported").exists()
@@ -83,4 +83,6 @@ def test_of_many_variables_the_first_are_named(tmp_path: Path) -> None:
     error = missing_environment_error(package, {"V0": "x"})
 
     assert error is not None
-    assert error.startswith("each of the environment variables V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, 1 more is")
+    assert error.startswith(
+        "required environment variables are not set: V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, 1 more"
+    )

@@ -1,3 +1,3 @@
-"""Tests of packages and chats. AG2 is imported here as the product does it, without every library it can use."""
+"""Tests of packages and chats. Imports AG2 as the product does, without its optional libraries."""
 
 import workflows.chat  # noqa: F401 -- the import is all there is to do

@@ -1,4 +1,4 @@
-"""Packages in normal form, for tests of checks across files: clean as they are, and changed part by part."""
+"""Packages in normal form for tests of checks across files, without findings by default."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ def agents(*names: str, **prompts: str) -> dict[str, Agent]:
 
 
 def rules(*texts: str, **fields: Any) -> tuple[Rule, ...]:
-    """`A > B if ${x}`; places are handoff_rules[0], [1] …"""
+    """Parses rules such as `A > B if ${x}`; their places are handoff_rules[0], [1] …"""
     return tuple(_rule(text, f"handoff_rules[{index}]", fields) for index, text in enumerate(texts))
 
 
@@ -44,7 +44,7 @@ def tool(function: str, agent: str = "A", **fields: Any) -> Tool:
 
 
 def package(*, orchestrator: Mapping[str, Any] | None = None, **parts: Any) -> Package:
-    """A hands over to B, and B ends the chat, unless the parts say otherwise."""
+    """Returns a package: A hands over to B, and B ends the chat, unless the parts differ."""
     clean = Package(
         name="Small",
         folder=Path("/nowhere"),
@@ -63,19 +63,19 @@ def package(*, orchestrator: Mapping[str, Any] | None = None, **parts: Any) -> P
 
 
 def findings_of(checked: Package, check: Callable[..., None] = check_package, **options: Any) -> list[FindingKey]:
-    return [(each.level, each.code, each.file, each.path) for each in _all(checked, check, options)]
+    return [(finding.level, finding.code, finding.file, finding.path) for finding in _all(checked, check, options)]
 
 
 def findings_after_an_error(checked: Package, file: str) -> list[FindingKey]:
-    """What is said when the reader of this file has refused a part of it."""
+    """Returns the findings after the reader has refused a part of this file."""
     findings = Findings()
     findings.add("error", "wrong_type", file, "", "is wrong")
     check_package(checked, findings)
-    return [(each.level, each.code, each.file, each.path) for each in findings.all[1:]]
+    return [(finding.level, finding.code, finding.file, finding.path) for finding in findings.all[1:]]
 
 
 def messages(checked: Package, code: str, **options: Any) -> list[str]:
-    return [each.message for each in _all(checked, check_package, options) if each.code == code]
+    return [finding.message for finding in _all(checked, check_package, options) if finding.code == code]
 
 
 def _all(checked: Package, check: Callable[..., None], options: Mapping[str, Any]) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""Small packages on disk, for tests: valid as they are, and written file by file."""
+"""Small valid packages on disk, written file by file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +13,13 @@ ORCHESTRATOR: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
 AGENTS: dict[str, Any] = {
     "agents": [{"name": "A", "system_message": "You are A."}, {"name": "B", "system_message": "You are B."}]
 }
-# What is said of the way from agent to agent: small packages give B no part, and most tests are not about that.
+# Findings about routing: small packages do not use B, and most tests are not about that.
 WAYS = frozenset({"unreachable_agent", "no_way_on", "no_fallback", "no_exit", "hands_to_user"})
 TOOL = "def greet(name: str) -> str:\n    return f'hello {name}'\n"
 
 
 def write_package(folder: Path, **files: Any) -> Path:
-    """Stems as keywords: data becomes YAML, text is written as it is. `None` leaves a file out."""
+    """Writes files by stem: data as YAML, text as it is. `None` omits a file."""
     folder.mkdir(parents=True, exist_ok=True)
     for stem, body in {"orchestrator": ORCHESTRATOR, "agents": AGENTS, **files}.items():
         if body is not None:
@@ -44,12 +44,12 @@ def errors(package: Package) -> list[Finding]:
 
 
 def faults(package: Package) -> list[Finding]:
-    """Every finding but those on the way from agent to agent: `== []` says that all of it was read well."""
+    """Returns all findings except those about routing: `== []` means that everything was read."""
     return [finding for finding in package.findings if finding.code not in WAYS]
 
 
 def finding_keys(package: Package) -> set[tuple[str, str, str, str]]:
-    return {(each.level, each.code, each.file, each.path) for each in package.findings}
+    return {(finding.level, finding.code, finding.file, finding.path) for finding in package.findings}
 
 
 def rule(source: str, target: str, condition: str | None = None, **fields: Any) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Served imports: what tools and hooks of another runtime find here, and what stays missing."""
+"""Served imports: modules of another runtime that package code finds here."""
 
 import importlib
 import sys
@@ -28,7 +28,7 @@ def with_tool(folder: Path, source: str) -> Package:
 
 
 def codes(package: Package) -> list[tuple[str, bool]]:
-    return [(each.code, each.is_blocking) for each in package.findings if each.code in CODES]
+    return [(finding.code, finding.is_blocking) for finding in package.findings if finding.code in CODES]
 
 
 def load_greet_module(package: Package) -> ModuleType:
@@ -121,7 +121,7 @@ MISSING_NAMES = [
 def test_a_name_that_is_not_there_blocks(tmp_path: Path, source: str, words: str) -> None:
     package = with_tool(tmp_path, source)
 
-    [finding] = [each for each in package.findings if each.code in CODES]
+    [finding] = [finding for finding in package.findings if finding.code in CODES]
     assert (finding.code, finding.path, finding.is_blocking) == ("missing_name", "tools[0].file", True)
     assert f"greet.py imports {words}" in finding.message
     with pytest.raises(PackageDefect):
@@ -251,13 +251,13 @@ def test_an_installed_package_is_never_shadowed(tmp_path: Path, monkeypatch: pyt
         assert codes(with_tool(tmp_path, source)) in ([], [("ambiguous_import", False)])
         assert load_greet_module(with_tool(tmp_path, source)).found == "installed"
         assert sys.modules[what].__file__ == str(tmp_path / "site" / what / "__init__.py")
-        if what in ("logs", "core"):  # it is the installed one that is asked, also where it has less than ours
+        if what in ("logs", "core"):  # the installed module is used, even if it has fewer names than ours
             lacking = with_tool(tmp_path / "more" / "other", f"import {what}.core_config")
             assert codes(lacking) == [("foreign_import", True)]
             with pytest.raises(PackageDefect):
                 load_greet_module(lacking)
     finally:
-        for each in [each for each in sys.modules if each.partition(".")[0] == what]:
+        for each in [module for module in sys.modules if module.partition(".")[0] == what]:
             del sys.modules[each]
 
 

@@ -1,4 +1,4 @@
-"""Served modules at work: loggers, copies of context values and UI tools, as a tool of a run uses them."""
+"""Served modules in use: loggers, copies of context values and UI tools."""
 
 import json
 import logging
@@ -28,14 +28,14 @@ ONE_CALL = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on
 async def chat(folder: Path, source: str, **tool: Any) -> tuple[Outcome, ChatRecorder, Chat]:
     write_tool(folder, "t.py", source)
     package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t", **tool}])
-    assert not [each for each in package.findings if each.is_blocking or each.level == "error"]
+    assert not [finding for finding in package.findings if finding.is_blocking or finding.level == "error"]
     whole = Chat(build_chat(package, ONE_CALL, folder))
     outcome, kept = await whole.run()
     return outcome, kept, whole
 
 
 def result(recorder: ChatRecorder) -> str:
-    [text] = [each["text"] for event in recorder.turn(1).events for each in event.get("tool_results", ())]
+    [text] = [result["text"] for event in recorder.turn(1).events for result in event.get("tool_results", ())]
     return str(text)
 
 
@@ -62,11 +62,14 @@ async def test_a_tool_of_the_other_runtime_asks_and_gets_its_answer(
     whole.answers[question.id] = {"question": question.as_document(), "responses": {"Approve": {"verdict": "yes"}}}
     outcome, kept = await whole.run(kept)
 
-    assert outcome.kind is OutcomeKind.COMPLETED  # the surface has the same id again: it is the same question
+    assert outcome.kind is OutcomeKind.COMPLETED  # the surface has the same id, so it is the same question
     answer = json.loads(result(kept))
     assert answer["verdict"] == "yes"
     assert answer["shown"].startswith("Card_")
-    lines = [(each.getMessage(), getattr(each, "shown", None), getattr(each, "tool", None)) for each in caplog.records]
+    lines = [
+        (record.getMessage(), getattr(record, "shown", None), getattr(record, "tool", None))
+        for record in caplog.records
+    ]
     assert ("ui_surface_not_shown", None, "Card") in lines
     assert ("asks", answer["shown"], None) in lines
 
@@ -93,7 +96,7 @@ async def test_two_calls_of_one_reply_show_surfaces_of_their_own(tmp_path: Path)
 
     _, kept = await Chat(build_chat(package, twice, tmp_path)).run()
 
-    shown = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
+    shown = [result["text"] for event in kept.turn(1).events for result in event.get("tool_results", ())]
     assert len(set(shown)) == len(shown) == 2
 
 
@@ -166,7 +169,8 @@ def test_what_cannot_be_detached_is_an_error() -> None:
 
 def lines(caplog: pytest.LogCaptureFixture, *names: str) -> list[tuple[Any, ...]]:
     return [
-        (each.levelname, each.getMessage(), *(getattr(each, name, None) for name in names)) for each in caplog.records
+        (record.levelname, record.getMessage(), *(getattr(record, name, None) for name in names))
+        for record in caplog.records
     ]
 
 
@@ -189,7 +193,7 @@ def test_workflow_loggers_take_fields_as_keywords(caplog: pytest.LogCaptureFixtu
         ("ERROR", "broken", "W", "c", 2, None, None),
     ]
     assert caplog.records[-1].exc_info is not None
-    assert {each.name for each in caplog.records} == {"unattended_packages"}
+    assert {record.name for record in caplog.records} == {"unattended_packages"}
 
 
 def test_tool_loggers_name_their_tool(caplog: pytest.LogCaptureFixture) -> None:
@@ -249,7 +253,7 @@ def test_a_variable_that_is_set_counts_as_written_by_the_call() -> None:
 
 @pytest.mark.parametrize("nothing", [None, "context", 5, ["a"]])
 def test_what_is_no_context_is_an_error(nothing: Any) -> None:
-    with pytest.raises(TypeError, match="give the context variables that the function was given"):
+    with pytest.raises(TypeError, match="pass the context variables that the function received"):
         get_context_variable(nothing, "a")
-    with pytest.raises(TypeError, match="give the context variables that the function was given"):
+    with pytest.raises(TypeError, match="pass the context variables that the function received"):
         set_context_variable(nothing, "a", 1)

@@ -1,4 +1,4 @@
-"""The models file: what an alias means, and what is said about one that means nothing."""
+"""The models file: aliases, and messages about invalid entries."""
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -77,11 +77,11 @@ def test_the_shipped_models_file_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("models: [", "line 2, column 1: "),
-        ("[]", "write models: as a mapping"),
-        ("models: 5", "write models: as a mapping"),
+        ("[]", "models must be a mapping"),
+        ("models: 5", "models must be a mapping"),
         (
             "models: {a: x}",
             "models.a.provider: None is not one of anthropic, bedrock, gemini, mistral, ollama, openai,",
@@ -98,30 +98,30 @@ def test_the_shipped_models_file_is_valid() -> None:
         ("models: {a: {provider: openai, model: m, temperature: .nan}}", "models.a.temperature: "),
         ("models: {a: {provider: openai, model: m, temperature: -1}}", "models.a.temperature: "),
         ("models: {a: {provider: openai, model: m, max_tokens: 0}}", "models.a.max_tokens: "),
-        ("models: {a: {provider: openai, model: m, base_url: localhost}}", "models.a.base_url: write an address like"),
+        ("models: {a: {provider: openai, model: m, base_url: localhost}}", "models.a.base_url: write a URL such as"),
         (
             "models: {a: {provider: openai, model: m, base_url: 'file:///x'}}",
-            "models.a.base_url: write an address like",
+            "models.a.base_url: write a URL such as",
         ),
         (
             "models: {a: {provider: openai, model: m, base_url: 'http://[x'}}",
-            "models.a.base_url: write an address like",
+            "models.a.base_url: write a URL such as",
         ),
         (
             "models: {a: {provider: anthropic, model: m}}",
-            "models.a: api_key: write env:NAME or file:PATH; only a server",
+            "models.a: api_key: is required without base_url",
         ),
-        ("models: {a: {provider: gemini, model: m}}", "models.a: api_key: write env:NAME or file:PATH; only a server"),
+        ("models: {a: {provider: gemini, model: m}}", "models.a: api_key: is required without base_url"),
         ("models: {a: {provider: ollama}}", "models.a.model: Field required"),
         ("models: {a: {provider: script, file: f, model: m}}", "models.a.model: Extra inputs are not permitted"),
         ("models: {a: {provider: script}}", "models.a.file: Field required"),
-        ("{models: {}, prices: 5}", "write prices: as a list"),
-        ("{models: {}, prices: {input: 1}}", "write prices: as a list"),
+        ("{models: {}, prices: 5}", "prices must be a list"),
+        ("{models: {}, prices: {input: 1}}", "prices must be a list"),
         (
             "models: {a: {provider: mistral, model: m}}",
-            "models.a: api_key: write env:NAME or file:PATH; only a server",
+            "models.a: api_key: is required without base_url",
         ),
-        ("models: {a: {provider: xai, model: m}}", "models.a: api_key: write env:NAME or file:PATH; only a server"),
+        ("models: {a: {provider: xai, model: m}}", "models.a: api_key: is required without base_url"),
         ("models: {a: {provider: bedrock, model: m}}", "models.a.region: Field required"),
         (
             "models: {a: {provider: bedrock, model: m, region: Frankfurt}}",
@@ -156,26 +156,28 @@ def test_the_shipped_models_file_is_valid() -> None:
         ),
     ],
 )
-def test_an_unusable_entry_is_reported_with_its_place(tmp_path: Path, text: str, said: str) -> None:
-    assert problem(tmp_path, text).startswith(said)
+def test_an_unusable_entry_is_reported_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    assert problem(tmp_path, text).startswith(message)
 
 
 def test_a_key_in_clear_text_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    said = problem(tmp_path, "models: {a: {provider: openai, model: m, api_key: sk-canary}}")
+    message = problem(tmp_path, "models: {a: {provider: openai, model: m, api_key: sk-canary}}")
 
-    assert said == "models.a: api_key: write env:NAME or file:PATH, never the key itself"
+    assert message == "models.a: api_key: write env:NAME or file:PATH, never the key itself"
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    said = problem(tmp_path, "models: {a: {provider: ollama, model: m, base_url: 'http://me:canary@127.0.0.1'}}")
+    message = problem(tmp_path, "models: {a: {provider: ollama, model: m, base_url: 'http://me:canary@127.0.0.1'}}")
 
-    assert said == "models.a.base_url: write an address like https://models.example.com/v1, without user and password"
+    assert message == "models.a.base_url: write a URL such as https://models.example.com/v1, without user and password"
 
 
 def test_every_provider_takes_what_its_users_expect(tmp_path: Path) -> None:
     common = "model: m, api_key: env:KEY, stream: true, temperature: 0.2, max_tokens: 100, timeout: 5m"
     providers = ("anthropic", "gemini", "mistral", "ollama", "openai", "openai_responses", "xai")
-    text = "\n".join(f"  {each}: {{provider: {each}, base_url: 'https://x.example', {common}}}" for each in providers)
+    text = "\n".join(
+        f"  {provider}: {{provider: {provider}, base_url: 'https://x.example', {common}}}" for provider in providers
+    )
     text += f"\n  bedrock: {{provider: bedrock, region: us-gov-west-1, base_url: 'https://x.example', {common}}}"
 
     models = read_models_file(write(tmp_path, f"models:\n{text}")).models

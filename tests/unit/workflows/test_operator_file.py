@@ -1,4 +1,4 @@
-"""The operator's file: optional, strict, and never a reason for a traceback."""
+"""The operator's file: optional, strict, and without tracebacks."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_databases_are_read(tmp_path: Path, name: str, text: str) -> None:
     assert read_operator_file(write(tmp_path, text, name), own_database="x").compat.databases == ("shop", "kb")
 
 
-NAME = "write the name of a database, at most 63 characters, no space and none of / \\ ."
+NAME = "write the name of a database: at most 63 characters, without spaces and / \\ ."
 FAULTS = [
     ("compat: {databases: [shop]}\npublic_url: https://x", "public_url is not a key of the operator's file; docs/"),
     ("destinations: {}", "destinations is not a key of the operator's file"),
@@ -48,14 +48,14 @@ FAULTS = [
     ("compat: {databases: ['']}", f"compat.databases.0: {NAME}"),
     ("compat: {databases: ['shop\n']}", f"compat.databases.0: {NAME}"),
     ("compat: {databases: [a.b]}", f"compat.databases.0: {NAME}"),
-    ("compat: {databases: [shop, admin]}", "compat.databases.1: admin belongs to the database server; no package"),
+    ("compat: {databases: [shop, admin]}", "compat.databases.1: admin belongs to the database server and no package"),
     ("compat: {databases: [Local]}", "compat.databases.0: Local belongs to the database server"),
     ("compat: {databases: [config]}", "compat.databases.0: config belongs to the database server"),
-    ("compat: {databases: [own]}", "compat.databases.0: own belongs to Unattended itself; no package is given it"),
+    ("compat: {databases: [own]}", "compat.databases.0: own belongs to Unattended itself and no package may open it"),
     ("compat: {databases: [OWN]}", "compat.databases.0: OWN belongs to Unattended itself"),
     ("- compat", "write a mapping, such as compat: {databases: [shop]}"),
     ("compat: {", "did not find expected node content"),
-    ("compat: {databases: [a]}\ncompat: {databases: [b]}", ":2: compat stands here twice"),
+    ("compat: {databases: [a]}\ncompat: {databases: [b]}", ":2: compat is a duplicate key"),
 ]
 
 
@@ -85,7 +85,7 @@ def test_the_file_of_the_current_directory_is_the_default(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
 
     assert find_operator_path(None) is None
-    assert find_operator_path(Path("o.yaml")) == tmp_path / "o.yaml"  # named, so that its absence is said
+    assert find_operator_path(Path("o.yaml")) == tmp_path / "o.yaml"  # configured, so its absence is reported
     write(tmp_path, "{}")
     assert find_operator_path(None) == tmp_path / "unattended.yaml"
 

@@ -1,4 +1,4 @@
-"""What tools import: the context's class, and `use_ui_tool`, which ends a run unless its trigger has answered."""
+"""The API for tools: the context's class, and `use_ui_tool`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,12 +44,12 @@ async def chat(
     entry = {"agent": "A", "file": "t.py", "function": "t", **tool}
     package = load(folder, tools=[entry], context_variables=VARIABLES)
     assert not package.is_refused, package.findings
-    assert not [each for each in package.findings if each.is_blocking]
+    assert not [finding for finding in package.findings if finding.is_blocking]
     return await Chat(build_chat(package, TWICE, folder), ui_responses=ui_responses or {}).run()
 
 
 def result(recorder: ChatRecorder) -> str:
-    [text] = [each["text"] for event in recorder.turn(1).events for each in event.get("tool_results", ())]
+    [text] = [result["text"] for event in recorder.turn(1).events for result in event.get("tool_results", ())]
     return str(text)
 
 
@@ -72,7 +72,7 @@ async def test_a_tool_that_asks_a_person_ends_the_run(tmp_path: Path, source: st
     assert outcome.reason.startswith("t waits for a person (Card): its trigger has no ui_responses for this call")
     assert outcome.error is not None
     assert (outcome.error.agent, outcome.error.turn) == ("A", 1)
-    assert kept.saved == []  # the turn is taken again when somebody has answered
+    assert kept.saved == []  # the turn is repeated after the answer
 
 
 @pytest.mark.parametrize("kind", ["UI_Tool", "UI_Surface"])

@@ -215,7 +215,7 @@ def test_an_ambiguous_pair_is_reported_once_with_both_ends(tmp_path: Path) -> No
     found = [each for each in package(tmp_path, three).findings if each.code == "ambiguous_transitions"]
 
     assert [each.path for each in found] == [f"{PLACE}[1]", f"{PLACE}[2]"]
-    assert "leads gate to 'b' on an event that leads it to 'a' as well" in found[0].message
+    assert "sets gate to 'b' on an event that also sets it to 'a'" in found[0].message
     assert f"({PLACE}[0])" in found[0].message
 
 

@@ -1,4 +1,4 @@
-"""Directed graphs: what can be reached from where, and which nodes go round in a circle."""
+"""Directed graphs: reachable nodes and cycles."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -6,28 +6,30 @@ Graph = Mapping[str, Collection[str]]
 
 
 def reachable_nodes(graph: Graph, starts: Iterable[str]) -> set[str]:
-    """The starts themselves included."""
+    """Returns all nodes that can be reached from the starts, which are included."""
     seen: set[str] = set()
-    waiting = list(starts)
-    while waiting:
-        node = waiting.pop()
+    pending = list(starts)
+    while pending:
+        node = pending.pop()
         if node not in seen:
             seen.add(node)
-            waiting.extend(graph.get(node, ()))
+            pending.extend(graph.get(node, ()))
     return seen
 
 
 def reverse_graph(graph: Graph) -> dict[str, list[str]]:
-    turned: dict[str, list[str]] = {}
+    reversed_graph: dict[str, list[str]] = {}
     for node, others in graph.items():
         for other in others:
-            turned.setdefault(other, []).append(node)
-    return turned
+            reversed_graph.setdefault(other, []).append(node)
+    return reversed_graph
 
 
 def find_cycles(graph: Graph) -> Iterator[tuple[str, ...]]:
-    """Each largest set of nodes that all lead to each other, in the order of the graph; a node that leads only
-    to itself is one. Kosaraju's algorithm without recursion: a package may chain thousands of names."""
+    """Yields each strongly connected component with a cycle, in graph order.
+
+    Kosaraju's algorithm without recursion, since a package may chain thousands of names.
+    """
     position = {node: index for index, node in enumerate(graph)}
     backwards = reverse_graph(graph)
     placed: set[str] = set()
@@ -40,19 +42,19 @@ def find_cycles(graph: Graph) -> Iterator[tuple[str, ...]]:
 
 
 def _collect_unplaced(graph: Graph, start: str, placed: set[str]) -> set[str]:
-    found: set[str] = set()
-    waiting = [start]
-    while waiting:
-        node = waiting.pop()
+    component: set[str] = set()
+    pending = [start]
+    while pending:
+        node = pending.pop()
         if node not in placed:
             placed.add(node)
-            found.add(node)
-            waiting.extend(graph.get(node, ()))
-    return found
+            component.add(node)
+            pending.extend(graph.get(node, ()))
+    return component
 
 
 def _finish_order(graph: Graph) -> list[str]:
-    """Nodes in the order in which a depth-first walk is done with them."""
+    """Returns the nodes in the postorder of a depth-first walk."""
     order: list[str] = []
     seen: set[str] = set()
     for start in graph:

@@ -1,21 +1,19 @@
-"""Checks of names: exposures of what does not exist, and an explanation that nobody can give."""
+"""Checks of names: exposures and the failure message name existing values."""
 
-from workflows.package.checks.finding_places import (
-    agents_file,
-    exposure_place,
-    known_names,
-    orchestrator_file,
-    variables_file,
-)
+from workflows.package.checks.file_places import agents_file, exposure_place, orchestrator_file, variables_file
+from workflows.package.checks.known_names import known_names
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import MANAGER, Package
 
 
 def check_manager_name(package: Package, findings: Findings) -> None:
-    """Its model calls are told apart from those of agents by name."""
+    """Reports an agent with the manager's name.
+
+    The ledger identifies the manager's model calls by that name.
+    """
     if package.orchestrator.pattern == "AutoPattern" and MANAGER in package.agents:
         place = package.agents[MANAGER].place
-        message = f"{MANAGER} is the name of who chooses the next speaker in an AutoPattern; call this agent otherwise"
+        message = f"{MANAGER} is reserved for the manager of an AutoPattern; rename this agent"
         findings.add("error", "name_taken", agents_file(package), place, message)
 
 
@@ -23,7 +21,7 @@ def check_exposures(package: Package, findings: Findings) -> None:
     known = known_names(package)
     key = package.orchestrator.failure_message_key
     if key is not None and key not in known:
-        message = f"is {key}, which is neither a variable nor an input, so it explains no failed run; define it"
+        message = f"names {key}, which is neither a variable nor an input, so it has no effect; define it"
         findings.add("warning", "undefined_variable", orchestrator_file(package), "failure_message_key", message)
     file = variables_file(package)
     for agent, names in package.exposures.items():

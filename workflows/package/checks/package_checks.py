@@ -1,4 +1,4 @@
-"""Every check across files, in the order in which an author reads its findings."""
+"""All checks across files, in the order of their findings."""
 
 from workflows.package.checks.automatic_tool_checks import check_automatic_tools
 from workflows.package.checks.name_checks import check_exposures, check_manager_name
@@ -23,14 +23,14 @@ def check_package(package: Package, findings: Findings, *, production: bool = Fa
     check_manager_name(package, findings)
     check_exposures(package, findings)
     check_sources(package, findings, production=production)
-    waiting = find_unsatisfiable_rules(package, findings)
-    check_unset_variables(package, findings, reported_names=waiting.names())
-    check_states(package, findings, unsatisfiable=waiting.reasons)
+    unsatisfiable = find_unsatisfiable_rules(package, findings)
+    check_unset_variables(package, findings, reported_names=unsatisfiable.names())
+    check_states(package, findings, unsatisfiable=unsatisfiable.reasons)
     check_ambiguous_transitions(package, findings)
     check_unreachable_transitions(package, findings)
     check_routing(package, findings, production=production)
-    check_unsatisfiable_rules(waiting, findings)
-    check_conditions(package, findings, production=production, reported_names=waiting.exclusive_names())
+    check_unsatisfiable_rules(unsatisfiable, findings)
+    check_conditions(package, findings, production=production, reported_names=unsatisfiable.exclusive_names())
     check_judged_rules(package, findings, production=production)
     check_automatic_tools(package, findings)
     check_people(package, findings)

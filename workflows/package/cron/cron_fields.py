@@ -1,8 +1,8 @@
-"""Cron fields: croniter reads them, and this says which wall-clock times they name.
+"""Cron fields: the wall-clock times that an expression names.
 
-Nothing here knows of zones. Where croniter reads a field otherwise than Vixie cron does, it is put right here: `5-5`
-is 5 and not the whole range, and a day counts when either of two restricted day fields names it, unless one of them
-begins with `*`.
+croniter parses the fields; time zones do not matter here. Two differences between croniter and Vixie cron are
+corrected: `5-5` is 5 and not the whole range, and of two restricted day fields either one selects a day, unless one of
+them begins with `*`.
 """
 
 import re
@@ -25,7 +25,7 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-MAX_BARREN_MONTHS = 41 * 12  # a 29 February that is a Sunday comes after 40 years at the latest
+MAX_BARREN_MONTHS = 41 * 12  # a 29 February on a Sunday comes after 40 years at the latest
 LAST = "l"
 
 _WILD = ("*", "?")
@@ -44,7 +44,7 @@ _NEAREST_WEEKDAY = re.compile(r"^(\d+w|w\d+)$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CronPattern:
-    """All the times of a wall clock that a cron expression names, each set in order."""
+    """The wall-clock times that a cron expression names, in ascending order."""
 
     seconds: Sequence[int]
     minutes: Sequence[int]
@@ -53,12 +53,15 @@ class CronPattern:
     includes_last_day: bool
     months: frozenset[int]
     weekdays: frozenset[int]  # 0 is Sunday
-    nth_weekdays: frozenset[tuple[int, int | str]]  # of a weekday: its number in the month, or the last one
+    nth_weekdays: frozenset[tuple[int, int | str]]  # weekday, and its number in the month or the last one
     matches_either_day: bool
     follows_the_clock: bool  # minute or hour begins with `*`: Debian cron's rule for when the clocks change
 
     def iter_times_from(self, start: datetime) -> Iterator[datetime]:
-        """`start` is a whole second without a zone, and may be the first of them. Ends when none ever comes."""
+        """Yields the times at and after `start`, a whole second without a zone.
+
+        Ends if no further one exists.
+        """
         for day in self._iter_days_from(start.date()):
             yield from self._times_of(day, start if day == start.date() else datetime(day.year, day.month, day.day))  # noqa: DTZ001 -- a wall clock's
 
@@ -103,21 +106,23 @@ class CronPattern:
 
 @lru_cache(maxsize=20_000)
 def parse_cron(expression: str) -> CronPattern:
-    """Raises ValueError that says what is wrong."""
+    """Parses an expression. Raises ValueError with a message for its author."""
     fields = MACROS.get(expression.strip().lower(), expression).split()
     if len(fields) not in (5, 6):
         raise ValueError("cron has 5 fields (minute hour day month weekday), or 6 with seconds first, or a @macro")
     parts = [part for field in fields for part in field.split(",")]
     if any(_RANDOM.match(part) for part in parts):
-        raise ValueError("cron fields with R or H mean a random time; write the time")
+        raise ValueError("cron fields with R or H stand for a random time; write the time")
     if any(_NEAREST_WEEKDAY.match(part) for part in parts):
-        raise ValueError("a cron day with W means the nearest weekday, which is not read here; name days or weekdays")
+        raise ValueError("cron days with W (nearest weekday) are not supported; name days or weekdays")
     plain = " ".join(",".join(_collapse_range(part) for part in field.split(",")) for field in fields)
     try:
         values, nth = croniter.expand(plain, second_at_beginning=len(fields) == 6)
     except (CroniterError, KeyError, TypeError) as error:
         raise ValueError(f"cron {expression!r} cannot be read: {error}") from None
-    named: frozenset[tuple[int, int | str]] = frozenset((int(day), each) for day, some in nth.items() for each in some)
+    named: frozenset[tuple[int, int | str]] = frozenset(
+        (int(day), number) for day, numbers in nth.items() for number in numbers
+    )
     return _build_pattern(values, named, fields)
 
 
@@ -132,7 +137,7 @@ def _build_pattern(
         days=frozenset(_field_numbers(values[2], 1, 31)),
         includes_last_day=LAST in values[2],
         months=frozenset(_field_numbers(values[3], 1, 12)),
-        weekdays=frozenset(_field_numbers(values[4], 0, 6)) - {each for each, _ in nth},
+        weekdays=frozenset(_field_numbers(values[4], 0, 6)) - {weekday_number for weekday_number, _ in nth},
         nth_weekdays=nth,
         matches_either_day=not day.startswith(_WILD) and not weekday.startswith(_WILD),
         follows_the_clock=minute.startswith("*") or hour.startswith("*"),
@@ -140,7 +145,7 @@ def _build_pattern(
 
 
 def _collapse_range(part: str) -> str:
-    """A range of one value, as `5-05` and `mon-1` are, is that value."""
+    """Replaces a range of one value, such as `5-05` or `mon-1`, by the value."""
     bounds = _RANGE.match(part)
     return bounds[1] if bounds is not None and _field_value(bounds[1]) == _field_value(bounds[2]) else part
 

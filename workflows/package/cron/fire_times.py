@@ -1,8 +1,8 @@
-"""Cron times: croniter for the fields, our own rule for daylight saving.
+"""Cron fire times, with the daylight saving rules of Debian cron.
 
-Fixed-time jobs follow Debian cron: a time in the spring gap fires at the first valid instant after it, a time in the
-autumn fold fires once, at its first occurrence. Jobs whose minute or hour begins with `*` follow elapsed time: they
-fire whenever the clock on the wall shows a time of theirs, so in both passes through the fold and not in the gap.
+Fixed-time jobs: a time in the spring gap fires at the first valid instant after it, a time in the autumn fold fires
+once, at its first occurrence. Jobs whose minute or hour begins with `*` follow elapsed time: they fire whenever the
+wall clock shows one of their times, so twice in the fold and not in the gap.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ _SECOND = timedelta(seconds=1)
 
 
 def check_cron(expression: str, timezone: str) -> None:
-    """Raises ValueError that says what is wrong; an expression that can never fire is refused as well."""
+    """Raises ValueError for an invalid expression, and for one that can never fire."""
     if next_fire(expression, timezone, datetime(2024, 1, 1, tzinfo=UTC)) is None:
-        raise ValueError(f"cron {expression!r} can never fire: no date is like that")
+        raise ValueError(f"cron {expression!r} can never fire: no date matches it")
 
 
 def next_fire(expression: str, timezone: str, after: datetime) -> datetime | None:
-    """The first nominal time after `after`, in UTC."""
+    """Returns the first nominal time after `after`, in UTC."""
     return next(iter_fires_after(expression, timezone, after), None)
 
 
 def iter_fires_after(expression: str, timezone: str, after: datetime) -> Iterator[datetime]:
-    """All nominal times later than `after`, in order, until the calendar ends."""
+    """Yields all nominal times after `after`, in order, until the calendar ends."""
     pattern = parse_cron(expression)
     fires = _iter_by_elapsed_time if pattern.follows_the_clock else _iter_by_wall_time
     try:
@@ -39,15 +39,15 @@ def iter_fires_after(expression: str, timezone: str, after: datetime) -> Iterato
 def _iter_by_elapsed_time(pattern: CronPattern, timezone: str, after: datetime) -> Iterator[datetime]:
     start = after.replace(microsecond=0) + _SECOND
     while True:
-        stretch = find_offset_period(timezone, start)
-        for time in pattern.iter_times_from((start + stretch.offset).replace(tzinfo=None)):
-            instant = time.replace(tzinfo=UTC) - stretch.offset
-            if instant >= stretch.end:
+        period = find_offset_period(timezone, start)
+        for time in pattern.iter_times_from((start + period.offset).replace(tzinfo=None)):
+            instant = time.replace(tzinfo=UTC) - period.offset
+            if instant >= period.end:
                 break
             yield instant
         else:
             return
-        start = stretch.end  # where the clock may show again what it showed before
+        start = period.end  # from here the clock may repeat times
 
 
 def _iter_by_wall_time(pattern: CronPattern, timezone: str, after: datetime) -> Iterator[datetime]:

@@ -1,4 +1,7 @@
-"""Reads one data file, JSON or YAML, within bounds, with what its syntax would drop in silence."""
+"""Data files of a package: JSON and YAML, read within bounds.
+
+Notes tell what their syntax drops.
+"""
 
 import json
 from collections import Counter
@@ -11,25 +14,28 @@ from workflows.package.files.yaml_reader import MAX_DEPTH, MAX_NODES, DataDocume
 from workflows.package.findings import Finding, PackageError
 
 MAX_FILE_BYTES = 5 * 1024 * 1024
-_JSON_HINT = "JSON has double quotes only, no comments, and no comma before a closing bracket"
-_YAML_HINT = "look at the indentation, and put text in quotes that begins with a sign or has a colon, { or [ in it"
-_TAB_HINT = "indent with spaces: YAML takes no tabs"
+_JSON_HINT = "use double quotes, no comments, and no comma before a closing bracket"
+_YAML_HINT = "check the indentation, and quote text that begins with a sign or contains a colon, { or ["
+_TAB_HINT = "indent with spaces: YAML does not allow tabs"
 
 
 class UnreadableError(Exception):
-    """Why a text is no data."""
+    """A text that cannot be read as data; the message names line, column and reason."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(f"line {line}, column {column}: {message}" if line else message)
 
 
 def read_data_file(path: Path) -> Any:
-    """The file's data, `{}` when it is empty; PackageError with line and column when it cannot be read."""
+    """Returns the data, `{}` for an empty file.
+
+    Raises PackageError with line and column.
+    """
     return read_document(path).data
 
 
 def read_document(path: Path) -> DataDocument:
-    """As read_data_file, with the notes of the reader."""
+    """Returns the data of a file with the notes of its reader."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise _package_error(
             "file_too_large", path, f"is larger than {MAX_FILE_BYTES // 1024 // 1024} MB; make it smaller"
@@ -50,8 +56,8 @@ def parse_document(text: str, *, is_json: bool) -> DataDocument:
         raise _yaml_error(error, text) from None
     except RecursionError:
         raise UnreadableError("is nested too deeply") from None
-    except ValueError as error:  # a number of 5 000 digits
-        raise UnreadableError(f"holds a value that cannot be read: {error}") from None
+    except ValueError as error:  # such as a number of 5,000 digits
+        raise UnreadableError(f"has a value that cannot be read: {error}") from None
 
 
 def _decode(raw: bytes) -> str:
@@ -77,13 +83,13 @@ def _parse_json(text: str) -> DataDocument:
 
 
 def _find_duplicate_keys(names: list[str], text: str) -> tuple[ReaderNote, ...]:
-    """JSON is nearly always YAML too, whose reader knows where things stand."""
+    """Locates the keys with the YAML reader: JSON is nearly always valid YAML too."""
     try:
         notes = read_yaml(text).notes
     except (yaml.YAMLError, ValueError):
         notes = ()
-    found = tuple(each for each in notes if each.code == "duplicate_key")
-    message = "stands here twice; the last one counts: remove one"
+    found = tuple(note for note in notes if note.code == "duplicate_key")
+    message = "is a duplicate key; the last value is used: remove one"
     return found or tuple(ReaderNote("duplicate_key", name, 0, f"{name} {message}") for name in names)
 
 
@@ -95,9 +101,9 @@ def _check_bounds(data: Any) -> None:
             raise UnreadableError(f"holds too much: more than {MAX_NODES} values")
         level = [
             item
-            for each in level
-            if isinstance(each, dict | list)
-            for item in (each.values() if isinstance(each, dict) else each)
+            for node in level
+            if isinstance(node, dict | list)
+            for item in (node.values() if isinstance(node, dict) else node)
         ]
         if not level:
             return

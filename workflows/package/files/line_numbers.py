@@ -1,4 +1,4 @@
-"""Lines: where in its file a finding stands. Looked up only for people, by composing the file once more."""
+"""Line numbers of findings, looked up only for display, by parsing the file again."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,26 +18,32 @@ NodeLocation = tuple[int, yaml.Node]
 
 
 def locate_findings(findings: Iterable[Finding], folder: Path) -> tuple[Finding, ...]:
-    """Each with the line that its path leads to, or of what comes nearest to it."""
+    """Adds to each finding the line of its path.
+
+    If the path does not exist, its nearest existing part is used.
+    """
     places: dict[str, LineIndex | None] = {}
     located = []
-    for each in findings:
-        if each.line is None and each.path:
-            if each.file not in places:
-                places[each.file] = _read_line_index(folder / each.file)
-            found = places[each.file]
-            located.append(each if found is None else replace(each, line=found.find_line(each.path)))
+    for finding in findings:
+        if finding.line is None and finding.path:
+            if finding.file not in places:
+                places[finding.file] = _read_line_index(folder / finding.file)
+            found = places[finding.file]
+            located.append(finding if found is None else replace(finding, line=found.find_line(finding.path)))
         else:
-            located.append(each)
+            located.append(finding)
     return tuple(located)
 
 
 def _read_line_index(path: Path) -> "LineIndex | None":
-    """None for what is no data file of this package. JSON is read as the YAML that it nearly always is."""
+    """Returns None unless the path is a data file.
+
+    JSON is parsed as YAML, which it nearly always is.
+    """
     try:
         if path.suffix not in (".yaml", ".yml", ".json") or not path.is_file():
             return None
-        read_document(path)  # composing recurses without a guard: only what is known to be bounded gets there
+        read_document(path)  # checks the bounds first: composing recurses without a limit
         root = yaml.compose(path.read_bytes().decode("utf-8-sig"), yaml.CSafeLoader)
     except (OSError, ValueError, PackageError, yaml.YAMLError):
         return None
@@ -51,7 +57,10 @@ class LineIndex:
         self._steps: dict[int, Mapping[str, NodeLocation]] = {}
 
     def find_line(self, path: str) -> int | None:
-        """`path` as in findings: agents[2].name; names may have dots, entries of a list may be named."""
+        """Returns the line of a finding's path.
+
+        Names may contain dots, and named list entries are found by name.
+        """
         steps = self._steps_of(self._root)
         wrapped = [steps[key][1] for key in WRAPPERS.get(self._stem, (self._stem,)) if key in steps]
         starts = [self._root, *wrapped]
@@ -62,7 +71,10 @@ class LineIndex:
         return line
 
     def _walk(self, node: yaml.Node, path: str) -> tuple[int | None, int]:
-        """The line of the deepest node on this path, and how much of the path is left there."""
+        """Returns the line of the deepest node on this path.
+
+        The second value is the length of the rest of the path.
+        """
         line: int | None = None
         while path:
             index = _INDEX.match(path)

@@ -1,6 +1,6 @@
-"""The files of a package on disk: what a run may use, within bounds, and the version that their content is.
+"""The file tree of a package, within bounds, and the version of its content.
 
-Links are followed inside a package, as a mounted ConfigMap needs it, and into `../_shared`; never elsewhere.
+Links are followed inside a package, as mounted ConfigMaps require, and into `../_shared`, never elsewhere.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from workflows.package.findings import Finding
 MAX_FILES = 5_000
 MAX_FOLDER_DEPTH = 30
 MAX_TREE_BYTES = 256 * 1024 * 1024
-# No run uses them. Folders that begin with two dots are skipped too: a mounted ConfigMap links into them.
+# Not used by runs. Folders that begin with two dots are skipped too: a mounted ConfigMap links into them.
 SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", ".venv", "node_modules"})
-_MIN_SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system in use
+_MIN_SETTLED_NS = 2_000_000_000  # the coarsest file system clock in use
 _MAX_DIGESTS = 50_000
 
 Stamp = tuple[str, int, int, int]
@@ -28,7 +28,10 @@ Stamp = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PackageTreeFile:
-    """`name` does not depend on where the package lies."""
+    """A file.
+
+    `name` is relative to the package, so it does not depend on the package's location.
+    """
 
     name: str
     path: Path
@@ -38,23 +41,26 @@ class PackageTreeFile:
 
     @property
     def stamp(self) -> Stamp:
-        return (self.name, self.mtime_ns, self.ctime_ns, self.size)  # ctime: a file may become readable, nothing else
+        return (self.name, self.mtime_ns, self.ctime_ns, self.size)  # ctime changes alone when a file becomes readable
 
 
 @dataclass(frozen=True, slots=True)
 class PackageTree:
-    """`problems` is not empty when the files are not all there is."""
+    """The files of a package. If `problems` is not empty, files are missing."""
 
     files: tuple[PackageTreeFile, ...]
     problems: tuple[Finding, ...] = ()
 
     @property
     def fingerprint(self) -> tuple[Stamp, ...]:
-        return (*(each.stamp for each in self.files), *((str(each), 0, 0, 0) for each in self.problems))
+        return (*(file.stamp for file in self.files), *((str(problem), 0, 0, 0) for problem in self.problems))
 
 
 def read_tree(folder: Path) -> PackageTree:
-    """The package and what it shares with its neighbours; a link that leaves them is a problem, not a file."""
+    """Lists the files of the package and of `../_shared`.
+
+    A link out of both is a problem.
+    """
     root = folder.resolve()
     shared = root.parent / SHARED_FOLDER
     walk = _TreeWalk((root, shared))
@@ -64,17 +70,20 @@ def read_tree(folder: Path) -> PackageTree:
     ]
     problem = None
     if len(files) > MAX_FILES or walk.has_too_many:
-        problem = ("too_many_files", f"holds more than {MAX_FILES} files and folders")
-    elif sum(each.size for each in files) > MAX_TREE_BYTES:
+        problem = ("too_many_files", f"has more than {MAX_FILES} files and folders")
+    elif sum(file.size for file in files) > MAX_TREE_BYTES:
         problem = ("package_too_large", f"is larger than {MAX_TREE_BYTES >> 20} MB")
     if problem is not None:
-        message = f"{problem[1]}, with {SHARED_FOLDER} beside it; keep elsewhere what no run needs"
+        message = f"{problem[1]}, {SHARED_FOLDER} beside it included; move files elsewhere that no run uses"
         return PackageTree((), (Finding("error", problem[0], root.name, "", message),))
     return PackageTree(tuple(files), tuple(walk.problems))
 
 
 class _TreeWalk:
-    """Each folder once, however many links lead to it; no more entries than a package may have."""
+    """Walks a tree.
+
+    Visits each folder once, even if several links lead to it, and stops at the limit of entries.
+    """
 
     def __init__(self, roots: tuple[Path, ...], *, count: int = 0) -> None:
         self.roots = roots
@@ -86,8 +95,8 @@ class _TreeWalk:
         return self.count > MAX_FILES
 
     def collect_files(self, root: Path, prefix: str) -> list[PackageTreeFile]:
-        found: list[PackageTreeFile] = []
-        seen = _root_identity(root)  # links may lead round in circles
+        files: list[PackageTreeFile] = []
+        seen = _root_identity(root)  # links may be circular
         folders = [(root, prefix)]
         while folders and not self.has_too_many:
             folder, prefix = folders.pop()
@@ -101,15 +110,18 @@ class _TreeWalk:
                         seen.add(identity)
                 elif facts is not None and stat.S_ISREG(facts.st_mode):
                     times = (facts.st_mtime_ns, facts.st_ctime_ns)
-                    found.append(PackageTreeFile(name, Path(entry.path), facts.st_size, *times))
-        return sorted(found, key=lambda each: each.name)
+                    files.append(PackageTreeFile(name, Path(entry.path), facts.st_size, *times))
+        return sorted(files, key=lambda file: file.name)
 
     def _scan_folder(self, folder: Path, prefix: str) -> list[os.DirEntry[str]]:
-        """In the order of their names: of two ways to one folder, the same one names its files every time."""
+        """Lists entries sorted by name.
+
+        So of two links to one folder the same one is always used.
+        """
         try:
             with os.scandir(folder) as listed:
                 entries = sorted(islice(listed, MAX_FILES + 1 - self.count), key=lambda entry: entry.name)
-        except FileNotFoundError:  # there is no _shared, or it is gone since
+        except FileNotFoundError:  # _shared does not exist, or was just deleted
             return []
         except OSError as error:
             message = f"cannot be read: {error.strerror or error}"
@@ -119,12 +131,15 @@ class _TreeWalk:
         return entries
 
     def _stat_entry(self, entry: os.DirEntry[str], name: str) -> os.stat_result | None:
-        """None for what is no part of the package, and for links to nowhere: whoever needs the file says so."""
+        """Returns None for links out of the package and for broken links.
+
+        The reader of a file reports a broken link.
+        """
         try:
             if entry.is_symlink() and not self._is_inside(Path(entry.path).resolve(strict=True), name):
                 return None
             return entry.stat()
-        except (OSError, RuntimeError):  # gone since, or links in a circle
+        except (OSError, RuntimeError):  # just deleted, or circular links
             return None
 
     def _should_enter(self, folder: str, name: str) -> bool:
@@ -132,14 +147,14 @@ class _TreeWalk:
             return False
         if name.count("/") < MAX_FOLDER_DEPTH:
             return True
-        message = f"lies more than {MAX_FOLDER_DEPTH} folders deep; keep elsewhere what no run needs"
+        message = f"is more than {MAX_FOLDER_DEPTH} folders deep; move files elsewhere that no run uses"
         self.problems.append(Finding("error", "too_many_files", name, "", message))
         return False
 
     def _is_inside(self, target: Path, name: str) -> bool:
         if any(target.is_relative_to(root) for root in self.roots):
             return True
-        message = "is a link out of the package and not followed; copy what it names into the package"
+        message = "is a link out of the package and is not followed; copy its target into the package"
         self.problems.append(Finding("error", "leaves_package", name, "", message))
         return False
 
@@ -147,28 +162,28 @@ class _TreeWalk:
 def _root_identity(folder: Path) -> set[tuple[int, int]]:
     try:
         facts = folder.stat()
-    except OSError:  # there is no such folder
+    except OSError:  # the folder does not exist
         return set()
     return {(facts.st_dev, facts.st_ino)}
 
 
 def compute_content_version(folder: Path) -> str:
-    """Empty, as no version is, when there is more than can be read."""
+    """Returns the version of a folder's content; empty if a file cannot be read."""
     tree = read_tree(folder)
-    return "" if any(each.level == "error" for each in tree.problems) else compute_version(tree)
+    return "" if any(problem.level == "error" for problem in tree.problems) else compute_version(tree)
 
 
 def compute_version(tree: PackageTree) -> str:
-    """OSError when a file cannot be read."""
+    """Hashes names and contents. Raises OSError if a file cannot be read."""
     digest = hashlib.sha256()
-    for each in tree.files:
-        digest.update(each.name.encode(errors="surrogateescape") + b"\0")
-        digest.update(_digests.digest_of(each))
+    for file in tree.files:
+        digest.update(file.name.encode(errors="surrogateescape") + b"\0")
+        digest.update(_digests.digest_of(file))
     return digest.hexdigest()[:16]
 
 
 class _DigestCache:
-    """What each file hashed to, as long as nothing touched it."""
+    """Caches the digest of each file until its stamp changes."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[Stamp, bytes]] = {}
@@ -181,7 +196,7 @@ class _DigestCache:
             return digest
         with file.path.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").digest()
-        # A file written a moment ago may be written again without its times moving on.
+        # A file written a moment ago may be written again within one tick of the clock, with equal times.
         if time.time_ns() - file.ctime_ns > _MIN_SETTLED_NS:
             self._remember(file, digest)
         return digest

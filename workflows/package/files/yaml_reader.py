@@ -1,6 +1,7 @@
-"""Reads YAML from parser events into plain data: bounded while it reads, and aware of what YAML drops in silence.
+"""A YAML reader from parser events to plain data.
 
-The composing loaders recurse in C, without a guard: a file of brackets would end the process.
+It enforces bounds and notes what YAML drops silently. The composing loaders recurse in C without a limit: a file of
+brackets would crash the process.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,15 +11,15 @@ from typing import Any, NamedTuple
 import yaml
 
 MAX_DEPTH = 100
-MAX_NODES = 100_000  # ten times the largest file seen
-MAX_CHARACTERS = 10 * 1024 * 1024  # both once every alias is written out
+MAX_NODES = 100_000  # ten times the largest known file; aliases count as their expansion
+MAX_CHARACTERS = 10 * 1024 * 1024  # aliases count as their expansion
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = object()
 _NO_KEY = object()
 _BOOLEANS = yaml.constructor.SafeConstructor.bool_values
 
-# Dates stay text, as in JSON: a run document has no dates, and `2026-02-30` would not even load.
+# Dates stay text, as in JSON: run documents have no dates, and `2026-02-30` would not load.
 _IMPLICIT_RESOLVERS = {
     first: [(tag.removeprefix(_TAG), pattern) for tag, pattern in resolvers if tag != _TAG + "timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
@@ -27,7 +28,7 @@ _IMPLICIT_RESOLVERS = {
 
 @dataclass(frozen=True, slots=True)
 class ReaderNote:
-    """What an author should know about how the text was read."""
+    """A remark for the author about how the text was read."""
 
     code: str
     path: str
@@ -42,18 +43,21 @@ class DataDocument:
 
 
 class _YamlValue(NamedTuple):
-    """`nodes`, `characters` and `depth` count with every alias written out."""
+    """A value with its size.
+
+    `nodes`, `characters` and `depth` count aliases as their expansion.
+    """
 
     value: Any
     nodes: int = 1
     characters: int = 0
     depth: int = 0
-    written: str | None = None  # of a boolean: the word that stands there
+    boolean_word: str | None = None  # of a boolean: the word in the file
 
 
 @dataclass(slots=True)
 class _OpenCollection:
-    """A collection whose end has not come yet."""
+    """A collection that the reader is inside of."""
 
     value: list[Any] | dict[Any, Any]
     anchor: str | None
@@ -70,7 +74,7 @@ class _YamlReader:
         self.stack = [self.root]
         self.notes: list[ReaderNote] = []
         self.anchors: dict[str, _YamlValue] = {}
-        self.plain_scalars: dict[str, _YamlValue] = {}  # most words of a package stand there many times
+        self.plain_scalars: dict[str, _YamlValue] = {}  # most words of a package are repeated
 
     def read(self, text: str) -> DataDocument:
         for event in yaml.parse(text, yaml.CSafeLoader):
@@ -86,13 +90,13 @@ class _YamlReader:
             elif isinstance(event, yaml.AliasEvent):
                 self._add_value(self._resolve_alias(event), event)
             elif isinstance(event, yaml.DocumentStartEvent) and self.root.value:
-                raise _yaml_error("holds a second document; keep one", event)
+                raise _yaml_error("has a second document; keep one", event)
         return DataDocument(self.root.value[0] if self.root.value else None, tuple(self.notes))
 
     def _open_collection(self, event: Any) -> None:
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", f"{_TAG}map" if is_mapping else f"{_TAG}seq"):
-            raise _yaml_error(f"the tag {event.tag} is not read; write plain values", event)
+            raise _yaml_error(f"the tag {event.tag} is not supported; write plain values", event)
         self.stack.append(_OpenCollection({} if is_mapping else [], event.anchor))
         if len(self.stack) > MAX_DEPTH + 1:
             raise _yaml_error("is nested too deeply", event)
@@ -100,18 +104,20 @@ class _YamlReader:
     def _close_collection(self, event: Any) -> None:
         closed = self.stack.pop()
         value = closed.value
-        if closed.merged_mappings and isinstance(value, dict):  # what stands in the mapping itself wins
-            value = {key: item for each in [*reversed(closed.merged_mappings), value] for key, item in each.items()}
+        if closed.merged_mappings and isinstance(value, dict):  # the mapping's own keys override merged ones
+            value = {
+                key: item for mapping in [*reversed(closed.merged_mappings), value] for key, item in mapping.items()
+            }
         whole = _YamlValue(value, closed.nodes, closed.characters, closed.depth + 1)
         if closed.anchor:
             self.anchors[closed.anchor] = whole
         self._add_value(whole, event)
 
     def _resolve_alias(self, event: Any) -> _YamlValue:
-        if any(event.anchor == each.anchor for each in self.stack):
-            raise _yaml_error(f"the alias {event.anchor} stands inside of what it names", event)
+        if any(event.anchor == collection.anchor for collection in self.stack):
+            raise _yaml_error(f"the alias {event.anchor} refers to a collection that contains it", event)
         if event.anchor not in self.anchors:
-            raise _yaml_error(f"the alias {event.anchor} names nothing above it", event)
+            raise _yaml_error(f"the alias {event.anchor} has no anchor above it", event)
         return self.anchors[event.anchor]
 
     def _add_value(self, value: _YamlValue, event: Any) -> None:
@@ -123,7 +129,7 @@ class _YamlReader:
             raise _yaml_error("is nested too deeply", event)
         if parent.nodes > MAX_NODES or parent.characters > MAX_CHARACTERS:
             limits = f"{MAX_NODES} values or {MAX_CHARACTERS >> 20} MB"
-            raise _yaml_error(f"holds too much: more than {limits} once its aliases are written out", event)
+            raise _yaml_error(f"is too large: more than {limits} with expanded aliases", event)
         if isinstance(parent.value, list):
             parent.value.append(_unmerge(value.value))
         elif parent.key is _NO_KEY:
@@ -135,28 +141,30 @@ class _YamlReader:
     def _read_key(self, value: _YamlValue, parent: _OpenCollection, event: Any) -> Any:
         key = value.value
         if isinstance(key, list | dict):
-            raise _yaml_error("a key must be plain text; put text in quotes that begins with { or [", event)
-        if value.written is not None:
-            key = value.written
-            message = f"the key {key} means {_boolean_word(value.value)} in YAML; it is read as text: put it in quotes"
+            raise _yaml_error("a key must be plain text; quote text that begins with { or [", event)
+        if value.boolean_word is not None:
+            key = value.boolean_word
+            message = (
+                f"the key {key} means {_boolean_word(value.value)} in YAML but is read as text; write it in quotes"
+            )
             self._add_note("boolean_key", key, message, event)
         if key is not _MERGE and key in parent.value:
-            self._add_note("duplicate_key", key, f"{key} stands here twice; the last one counts: remove one", event)
+            self._add_note("duplicate_key", key, f"{key} is a duplicate key; the last value is used: remove one", event)
         return key
 
     def _set_item(self, parent: _OpenCollection, mapping: dict[Any, Any], value: Any, event: Any) -> None:
         if parent.key is not _MERGE:
             mapping[parent.key] = value
             return
-        several = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, dict) for each in several):
-            raise _yaml_error("<< needs a mapping, or a list of them", event)
-        parent.merged_mappings += several
+        merged = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, dict) for item in merged):
+            raise _yaml_error("<< requires a mapping, or a list of mappings", event)
+        parent.merged_mappings += merged
 
     def _add_note(self, code: str, key: Any, message: str, event: Any) -> None:
         path = ""
-        for each in self.stack[1:-1]:
-            path += f"[{len(each.value)}]" if isinstance(each.value, list) else f".{each.key}"
+        for collection in self.stack[1:-1]:
+            path += f"[{len(collection.value)}]" if isinstance(collection.value, list) else f".{collection.key}"
         self.notes.append(ReaderNote(code, f"{path}.{key}".lstrip("."), event.start_mark.line + 1, message))
 
     def _read_scalar(self, event: Any) -> _YamlValue:
@@ -169,12 +177,12 @@ class _YamlReader:
             return known
         kind = event.tag.removeprefix(_TAG)
         if kind not in _TYPES or kind == "merge":
-            raise _yaml_error(f"the tag {event.tag} is not read; write plain values", event)
+            raise _yaml_error(f"the tag {event.tag} is not supported; write plain values", event)
         return _convert_scalar(kind, event)
 
 
 def read_yaml(text: str) -> DataDocument:
-    """yaml.YAMLError with a mark when it cannot be read."""
+    """Reads one document. Raises yaml.YAMLError with a mark if it cannot be read."""
     return _YamlReader().read(text)
 
 
@@ -186,10 +194,10 @@ def _convert_scalar(kind: str, event: Any) -> _YamlValue:
     word = event.value
     try:
         value = _TYPES[kind](word)
-    except (ValueError, KeyError, IndexError):  # `!!int x`, `!!bool x`, numbers of 5 000 digits
+    except (ValueError, KeyError, IndexError):  # `!!int x`, `!!bool x`, numbers of 5,000 digits
         raise _yaml_error(f"{word[:40]!r} cannot be read as {kind}", event) from None
-    written = word if isinstance(value, bool) and event.implicit[0] else None
-    return _YamlValue(value, characters=len(word), written=written)
+    boolean_word = word if isinstance(value, bool) and event.implicit[0] else None
+    return _YamlValue(value, characters=len(word), boolean_word=boolean_word)
 
 
 def _number_constructor(kind: str) -> Callable[[str], Any]:
@@ -210,7 +218,7 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
 
 
 def _unmerge(value: Any) -> Any:
-    """`<<` is a merge only where a key stands."""
+    """Restores the text `<<`, which means a merge only as a key."""
     return "<<" if value is _MERGE else value
 
 

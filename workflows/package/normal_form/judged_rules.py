@@ -1,4 +1,4 @@
-"""Judged rules: which variables the text of a rule names that a model judges."""
+"""Judged rules: the variables that the text of a rule names which a model judges."""
 
 import re
 from collections.abc import Collection
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 
 def find_mentioned_names(text: str, names: Collection[str]) -> frozenset[str]:
-    """Returns the names that stand in a text, as `${name}` or as a word, whatever their case."""
+    """Returns the names that a text contains as `${name}` or as a word, in any case."""
     if not names:
         return frozenset()
     words = _words(text)
@@ -15,5 +15,5 @@ def find_mentioned_names(text: str, names: Collection[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=4_096)
 def _words(text: str) -> frozenset[str]:
-    """Whole identifiers, and the parts of dotted ones: `order.status` names order."""
+    """Returns identifiers and the parts of dotted ones: `order.status` names order."""
     return frozenset(re.findall(r"[a-z_][\w-]*", text.lower())) | frozenset(re.findall(r"[a-z_]\w*", text.lower()))

@@ -1,4 +1,4 @@
-"""A package in normal form: what every dialect is reduced to, small and strict."""
+"""The normal form of a package, to which every dialect is reduced."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ USER = "user"
 TERMINATE = "terminate"
 ALL_AGENTS = "all"
 DEFAULT_MODEL = "default"
-MANAGER = "group_manager"  # who asks a model for the next speaker, in an AutoPattern
+MANAGER = "group_manager"  # the speaker in an AutoPattern whose model chooses the next agent
 
 Pattern = Literal["DefaultPattern", "AutoPattern", "RoundRobinPattern", "RandomPattern", "Pipeline", "ag2_network"]
 StartupMode = Literal["AgentDriven", "UserDriven", "BackendOnly"]
@@ -42,7 +42,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Orchestrator:
-    """`initial_agent` may be `user`: then the rules of `user` choose the first speaker."""
+    """How a chat starts and ends.
+
+    If `initial_agent` is `user`, the rules of `user` choose the first speaker.
+    """
 
     workflow_name: str
     initial_agent: str
@@ -53,7 +56,7 @@ class Orchestrator:
     failure_message_key: str | None = None
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
-    required_environment: tuple[str, ...] = ()  # names of variables that its tools read from the worker's environment
+    required_environment: tuple[str, ...] = ()  # names of variables that tools read from the worker's environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,10 @@ class Agent:
     system_message: str
     model: str = DEFAULT_MODEL
     description: str = ""
-    max_consecutive_auto_reply: int | None = None  # turns in a row; None: as many as other limits allow
+    max_consecutive_auto_reply: int | None = None  # turns in a row; None: no limit of its own
     auto_tool_mode: bool = False
     structured_outputs_required: bool = False
-    place: str = field(default="", compare=False)  # where it stands in its file, as agents[2]; for findings
+    place: str = field(default="", compare=False)  # its place in the file, as agents[2]; for findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Variable:
     default: Any = None
     required: bool = False
     description: str = ""
-    place: str = field(default="", compare=False)  # where it stands in its file, as definitions[2]; for findings
+    place: str = field(default="", compare=False)  # its place in the file, as definitions[2]; for findings
     enum: tuple[Any, ...] = ()
 
     @property
@@ -86,9 +89,11 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A hand-off: always, while the expression `condition` holds, or when a model judges that `judged` does.
+    """A hand-off with its condition.
 
-    `place` is where it stands in its file, for findings."""
+    It holds always, by the expression `condition`, or when a model judges that `judgement` holds. `place` is its place
+    in the file, for findings.
+    """
 
     source: str
     target: str
@@ -102,8 +107,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`bound`: the agent's model may call it. UI tools need a person, who is there when the trigger answers.
-    `on_error`: whether the model is told of a failed call, or the run fails."""
+    """A function that agents call.
+
+    `bound`: the agent's model may call it. UI tools need an answer of a person or of the trigger. `on_error`: a failed
+    call is returned to the model, or fails the run.
+    """
 
     agents: tuple[str, ...]
     file: Path
@@ -114,12 +122,12 @@ class Tool:
     auto_invoke: bool = False
     timeout_s: float | None = None
     on_error: OnError = "tell"
-    has_effects: bool = True  # whether a call may change anything; taken for granted unless the author says none
-    place: str = field(default="", compare=False)  # where it stands in its file, as tools[2]; for findings
+    has_effects: bool = True  # false only if the author declares that calls change nothing
+    place: str = field(default="", compare=False)  # its place in the file, as tools[2]; for findings
 
     @property
     def is_offered(self) -> bool:
-        """Whether the model of its agents sees it."""
+        """Returns whether the models of its agents see the tool."""
         return self.bound
 
 
@@ -133,7 +141,7 @@ class LifecycleTool:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """`agent` is a name or `all`."""
+    """A function that changes prompts or replies. `agent` is a name or `all`."""
 
     kind: HookKind
     agent: str
@@ -143,7 +151,10 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class EntryCounts:
-    """Entries as written in the files that count, before anything is merged, dropped or refused."""
+    """The numbers of entries in the files that are used.
+
+    They count before any entry is merged, dropped or refused.
+    """
 
     agents: int = 0
     tools: int = 0
@@ -171,17 +182,20 @@ class Package:
     lifecycle_tools: tuple[LifecycleTool, ...] = ()
     hooks: tuple[Hook, ...] = ()
     outputs: StructuredOutputs = field(default_factory=StructuredOutputs)
-    # Where the entry of each agent that sees variables stands, as agents[2]; for findings.
+    # By agent, the place of its exposures in the file, as agents[2]; for findings.
     exposure_places: Mapping[str, str] = field(default_factory=dict, compare=False)
     trigger_places: Mapping[str, str] = field(default_factory=dict)  # name -> triggers[1]; for findings
-    # The file that each stem was read from, as tools -> tools.json: what findings of checks across files name.
+    # By stem, the file that was read, as tools -> tools.json; for findings of checks across files.
     file_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def model_aliases(self) -> frozenset[str]:
-        """What a models file must have for it; the manager of an AutoPattern has the default model."""
-        managed = self.orchestrator.pattern == "AutoPattern" and len(self.agents) > 1
-        return frozenset(agent.model for agent in self.agents.values()) | ({DEFAULT_MODEL} if managed else set())
+        """Returns the aliases that a models file must define.
+
+        The manager of an AutoPattern uses the default model.
+        """
+        has_manager = self.orchestrator.pattern == "AutoPattern" and len(self.agents) > 1
+        return frozenset(agent.model for agent in self.agents.values()) | ({DEFAULT_MODEL} if has_manager else set())
 
     @property
     def is_refused(self) -> bool:

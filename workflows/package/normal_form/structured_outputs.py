@@ -1,4 +1,4 @@
-"""Structured outputs in normal form: the models that agents answer with, as the package describes them."""
+"""The normal form of structured outputs: the models of agents' replies."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class UnionOf:
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """A model by name: defined before or after, also one that refers back."""
+    """A reference to a model by name, defined before or after; may be recursive."""
 
     name: str
 
@@ -58,7 +58,7 @@ OutputType = Scalar | Null | LiteralOf | ListOf | UnionOf | ModelRef | InlineMod
 
 @dataclass(frozen=True, slots=True)
 class OutputModel:
-    """`body` is an InlineModel for a model, or the type that a model-level alias stands for."""
+    """A named model. `body` is an InlineModel, or the type that an alias stands for."""
 
     name: str
     body: OutputType
@@ -67,14 +67,14 @@ class OutputModel:
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputs:
-    """`registry` says which agent answers with which model."""
+    """All models of a package. `registry`: the model of each agent's replies."""
 
     models: Mapping[str, OutputModel] = field(default_factory=dict)
     registry: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve_alias(models: Mapping[str, OutputModel], name: str) -> OutputType:
-    """What a name stands for, past other names."""
+    """Follows aliases to the type that a name stands for."""
     body = models[name].body
     while isinstance(body, ModelRef):
         body = models[body.name].body
@@ -82,37 +82,40 @@ def resolve_alias(models: Mapping[str, OutputModel], name: str) -> OutputType:
 
 
 def iter_reachable(models: Mapping[str, OutputModel], name: str) -> Iterator[tuple[str, OutputType]]:
-    """Every type that the model is made of, with the model in which it stands; each model once."""
+    """Yields every type inside a model, with the model that contains it.
+
+    Visits each model once.
+    """
     seen = {name}
-    waiting: list[tuple[str, OutputType]] = [(name, models[name].body)]
-    while waiting:
-        owner, kind = waiting.pop()
+    pending: list[tuple[str, OutputType]] = [(name, models[name].body)]
+    while pending:
+        owner, kind = pending.pop()
         yield owner, kind
         if isinstance(kind, ModelRef) and kind.name not in seen:
             seen.add(kind.name)
-            waiting.append((kind.name, models[kind.name].body))
-        waiting.extend((owner, inner) for inner in iter_parts(kind))
+            pending.append((kind.name, models[kind.name].body))
+        pending.extend((owner, inner) for inner in iter_parts(kind))
 
 
 def iter_parts(kind: OutputType) -> Iterator[OutputType]:
-    """The types that stand in this one."""
+    """Yields the types directly inside this one."""
     match kind:
         case ListOf(items):
             yield items
         case UnionOf(variants):
             yield from variants
         case InlineModel(fields):
-            yield from (each.type for each in fields.values())
+            yield from (field.type for field in fields.values())
 
 
 def is_recursive(models: Mapping[str, OutputModel], name: str) -> bool:
-    """Whether a model in it holds itself, at whatever depth."""
-    refers: dict[str, set[str]] = {name: set()}
+    """Returns whether a model inside it contains itself, at any depth."""
+    references: dict[str, set[str]] = {name: set()}
     for owner, kind in iter_reachable(models, name):
         if isinstance(kind, ModelRef):
-            refers.setdefault(owner, set()).add(kind.name)
+            references.setdefault(owner, set()).add(kind.name)
     try:
-        TopologicalSorter(refers).prepare()
+        TopologicalSorter(references).prepare()
     except CycleError:
         return True
     return False

@@ -1,4 +1,4 @@
-"""Where a context variable gets its value: one small class per source, whatever an author called it."""
+"""The normal form of variable sources: one class for each kind of source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ PersistKey = Literal["none", "user_id", "chat_id"]
 
 @dataclass(frozen=True, slots=True)
 class EnvSource:
-    """Absent in production, whatever a package declares."""
+    """An environment variable of the worker; always absent in production."""
 
     kind: ClassVar[SourceKind] = "env"
     env_var: str
@@ -21,8 +21,11 @@ class EnvSource:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSource:
-    """The newest document that matches, projected to `fields`; one field gives its value, several a mapping.
-    `is_refreshed`: it is read again before each turn of an agent that sees it."""
+    """The newest matching document, projected to `fields`.
+
+    One field gives its value, several a mapping. `is_refreshed`: it is read again before each turn of an agent that
+    sees it.
+    """
 
     kind: ClassVar[SourceKind] = "db"
     database: str
@@ -34,8 +37,11 @@ class DatabaseSource:
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """The document of this tenant whose `search_by` is the run's own value of that name, or what `value` is filled to.
-    Without `field` the variable's mapping is written field by field."""
+    """A document of this app, found by the field `search_by`.
+
+    The field's value is the filled `value`, else the run's value of the same name. Without `field` the variable's
+    mapping is written field by field.
+    """
 
     database: str
     collection: str
@@ -47,8 +53,10 @@ class WriteTarget:
 
 @dataclass(frozen=True, slots=True)
 class EntitySource:
-    """A document that is read at the start and written back; `write` is None when it is only read. `query` finds it
-    where that is not the run's own value of `search_by`."""
+    """A document that is read at the start and written back, unless `write` is None.
+
+    `query` finds it; without one the run's value of `search_by` does.
+    """
 
     kind: ClassVar[SourceKind] = "entity"
     database: str
@@ -68,8 +76,10 @@ class StaticSource:
 
 @dataclass(frozen=True, slots=True)
 class StateSource:
-    """Begins at its default; what a turn shows, or a tool, changes it. `persist_key`: whose value later runs begin
-    with; None where the value ends with its run."""
+    """A state that begins at its default and is changed by transitions and tools.
+
+    `persist_key`: the owner of the value with which later runs begin; None if the value ends with its run.
+    """
 
     kind: ClassVar[SourceKind] = "state"
     transitions: tuple[Transition, ...] = ()
@@ -78,7 +88,10 @@ class StateSource:
 
 @dataclass(frozen=True, slots=True)
 class ComputedSource:
-    """A JMESPath expression over other variables, by the names in `inputs`; without one a tool writes the value."""
+    """A JMESPath expression over the variables in `inputs`.
+
+    Without one a tool writes the value.
+    """
 
     kind: ClassVar[SourceKind] = "computed"
     computation: str | None = None
@@ -88,7 +101,10 @@ class ComputedSource:
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """How a call proves who it is. `secret` is a reference (env:NAME, file:PATH), never the secret itself."""
+    """The credentials of an HTTP call.
+
+    `secret` is a reference (env:NAME, file:PATH), never the secret itself.
+    """
 
     scheme: Literal["bearer", "basic", "header"]
     secret: str
@@ -97,7 +113,10 @@ class Authorization:
 
 @dataclass(frozen=True, slots=True)
 class ExternalSource:
-    """An HTTP GET to a host that the operator allowed. Placeholders stand in path and query, never in the host."""
+    """An HTTP GET to a host that the operator allowed.
+
+    Only path and query may have placeholders.
+    """
 
     kind: ClassVar[SourceKind] = "external"
     url: str
@@ -111,7 +130,10 @@ class ExternalSource:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A file of the package, read when the package is loaded: its content is part of the version."""
+    """A file of the package, read when the package is loaded.
+
+    Its content is part of the version.
+    """
 
     kind: ClassVar[SourceKind] = "file"
     path: str
@@ -120,7 +142,7 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSource:
-    """Supplied by whoever starts the run, under the variable's own name."""
+    """A value from the start of the run, under the variable's own name."""
 
     kind: ClassVar[SourceKind] = "runtime"
 

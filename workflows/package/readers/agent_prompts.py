@@ -1,4 +1,4 @@
-"""Reads the prompt of an agent: its sections in order, or the one text that older packages have."""
+"""The prompt of an agent: its sections, or the one text of older packages."""
 
 import difflib
 import re
@@ -22,11 +22,14 @@ _SECTION_ORDER = (
 _SECTIONS = ("prompt_sections", "prompt_sections_custom")
 _PROMPT_WORDS = tuple(field.replace("_", "") for field in ("system_message", *_SECTIONS))
 _FOREIGN_PROMPT_WORDS = frozenset({"system", "systemmsg", "sysmessage", "message", "messages"})
-_MAX_COMPARED_FIELDS = 100  # fields of one mapping that are compared; comparing takes time
+_MAX_COMPARED_FIELDS = 100  # per mapping; comparing names is slow
 
 
 def read_prompt(section: Section) -> str:
-    """Empty where there is none. A field that was meant to be the prompt is an error then: nothing else would tell."""
+    """Returns the prompt, or an empty text.
+
+    Without a prompt, a misspelt prompt field is an error.
+    """
     parts: list[Section] = []
     texts = [
         text
@@ -36,13 +39,13 @@ def read_prompt(section: Section) -> str:
     ]
     system_message = section.text("system_message") or ""
     if texts and system_message.strip():
-        message = "is not used, since prompt_sections are the prompt; keep one of them"
+        message = "is not used, since prompt_sections take precedence; keep one of them"
         section.warning("two_prompts", "system_message", message)
     prompt = "\n\n".join(texts) or system_message
     if not prompt.strip():
         _report_misspelt(section, parts)
     for part in parts:
-        part.report_unread("is not part of the prompt; write heading and content")
+        part.report_unread("is not part of the prompt; use heading and content")
     return prompt
 
 
@@ -58,8 +61,10 @@ def _report_misspelt(section: Section, parts: Iterable[Section]) -> None:
 
 
 def _report_misspelt_field(section: Section, name: str, intended: str) -> None:
-    section.get(name)  # said once: not also as a field that is not executed
-    section.error("misspelt_prompt", name, f"is not read, and the agent has no other prompt; did you mean {intended}?")
+    section.get(name)  # marks it as read, so that it is not reported as not executed too
+    section.error(
+        "misspelt_prompt", name, f"is not a prompt field, and the agent has no prompt; did you mean {intended}?"
+    )
 
 
 def _find_unread_texts(section: Section, kind: type[Any] | UnionType) -> list[str]:
@@ -68,7 +73,10 @@ def _find_unread_texts(section: Section, kind: type[Any] | UnionType) -> list[st
 
 
 def _looks_like_prompt(name: str) -> bool:
-    """Near to a field's name, or what other frameworks call it."""
+    """Returns whether a name is similar to a prompt field.
+
+    Includes its names in other frameworks.
+    """
     word = re.sub(r"[^a-z]", "", name[:100].lower())
     if "prompt" in word or "instruction" in word or word in _FOREIGN_PROMPT_WORDS:
         return True
@@ -76,7 +84,10 @@ def _looks_like_prompt(name: str) -> bool:
 
 
 def _iter_ordered(section: Section, field: str) -> Iterator[tuple[str, object]]:
-    """Each section with its place. A mapping has a fixed order, whatever the order in the file."""
+    """Yields each section with its place.
+
+    Sections of a mapping come in a fixed order, not in file order.
+    """
     raw = section.get(field)
     if isinstance(raw, list):
         yield from ((f"{field}[{index}]", entry) for index, entry in enumerate(raw))
@@ -89,7 +100,7 @@ def _iter_ordered(section: Section, field: str) -> Iterator[tuple[str, object]]:
 
 
 def _read_part(place: str, entry: object, parts: list[Section], section: Section) -> str:
-    """Adds what is a mapping to `parts`."""
+    """Reads one section, and adds it to `parts` if it is a mapping."""
     if entry is None or isinstance(entry, str):
         return entry or ""
     part = section.child(entry, place)

@@ -1,11 +1,11 @@
-"""Reads durations: `15m`, `60s`, or a number of seconds."""
+"""Durations in package files: `15m`, `60s`, or a number of seconds."""
 
 from workflows.package.readers.section import Section
 from workflows.package.trigger_specs.spec_values import parse_duration
 
 
 def read_duration_s(section: Section, *names: str, default: float, max_s: float | None = None) -> float:
-    """Above zero; the default when there is none, or none that can be read."""
+    """Returns a duration above zero, or the default if it is absent or invalid."""
     value = section.get(*names)
     if value is None:
         return default

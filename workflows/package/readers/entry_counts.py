@@ -1,4 +1,4 @@
-"""Counts: how many entries an author wrote, straight from the raw files, before anything is merged or refused."""
+"""Numbers of entries in the raw files, before any is merged or refused."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -23,7 +23,10 @@ _VARIABLE_LISTS = (
 
 
 def count_entries(files: Mapping[str, PackageFile]) -> EntryCounts:
-    """`files` are the chosen ones: of handoffs and transition_graph only the one that counts."""
+    """Counts the entries of the used files.
+
+    Of handoffs and transition_graph only one is used.
+    """
 
     def body(*stems: str) -> Any:
         return next((files[stem].body for stem in stems if stem in files), {})
@@ -55,23 +58,27 @@ def _count_items(entries: Any) -> int:
 
 
 def _count_agents(body: Any) -> int:
-    """Under `agents`, or bare: then what is no mapping is a field of the file, such as its version."""
+    """Counts agents under `agents` or at the root.
+
+    At the root, other values than mappings are fields such as the version.
+    """
     if isinstance(body, Mapping) and "agents" in body:
         return _count_items(body["agents"])
     entries: Iterable[Any] = body.values() if isinstance(body, Mapping) else ()
-    return sum(isinstance(each, Mapping) or each is None for each in entries)
+    return sum(isinstance(entry, Mapping) or entry is None for entry in entries)
 
 
 def _count_in_lists(body: Any, keys: tuple[str, ...]) -> int:
-    """A list of entries, or a mapping from an agent to its list."""
-    found = (_value_at(body, key) for key in keys)
+    """Counts the entries of lists, and of mappings from an agent to its list."""
+    lists = (_value_at(body, key) for key in keys)
     return sum(
-        sum(map(_count_items, each.values())) if isinstance(each, Mapping) else _count_items(each) for each in found
+        sum(map(_count_items, entries.values())) if isinstance(entries, Mapping) else _count_items(entries)
+        for entries in lists
     )
 
 
 def _count_rules(body: Any) -> int:
-    """The list stands under one of several names, some of them one inside of another."""
+    """Counts rules under any of the root names, which may be nested."""
     if isinstance(body, list):
         return len(body)
     return sum(_count_rules(body[key]) for key in _RULE_LISTS if key in body) if isinstance(body, Mapping) else 0

@@ -1,4 +1,4 @@
-"""Spelling: fields and speakers that authors call by several names."""
+"""Aliases of fields and speakers."""
 
 from workflows.package.normal_form.package_model import TERMINATE, USER
 from workflows.package.readers.section import Section
@@ -8,7 +8,7 @@ _TERMINATE_WORDS = frozenset({TERMINATE, "end", "stop"})
 
 
 def normalize_speaker(name: str) -> str:
-    """The agent's name, or USER and TERMINATE for the words that mean a person and the end."""
+    """Returns USER or TERMINATE for their aliases, else the name itself."""
     word = name.lower()
     if word in _USER_WORDS:
         return USER
@@ -16,10 +16,13 @@ def normalize_speaker(name: str) -> str:
 
 
 def read_optional_name(section: Section, *names: str) -> str | None:
-    """None where it is left out, or blank."""
+    """Returns a name; None if it is absent or blank."""
     return (section.text(*names) or "").strip() or None
 
 
 def used_field_name(section: Section, *names: str) -> str:
-    """The name under which this section has the field, or the first: findings name what the author wrote."""
+    """Returns the alias that the author used, else the first.
+
+    So findings name the right field.
+    """
     return next((name for name in names if section.body.get(name) is not None), names[0])

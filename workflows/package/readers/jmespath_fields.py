@@ -1,4 +1,4 @@
-"""Reads JMESPath expressions, and says which names of its input one looks at."""
+"""JMESPath expressions in package files, and the names of the input that they use."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from workflows.package.jmespath_problems import find_jmespath_problem
 from workflows.package.readers.section import Section
 
 WHOLE_INPUT = "@"
-# Their first part looks at the input, the others at what the first one gave.
+# Only their first part is evaluated over the input; the others are evaluated over its result.
 _STEP_TYPES = frozenset(
     {"subexpression", "pipe", "index_expression", "projection", "value_projection", "filter_projection"}
 )
@@ -27,7 +27,10 @@ def read_expression(section: Section, field: str) -> str | None:
 
 
 def referenced_names(expression: str) -> frozenset[str]:
-    """The top-level names, and `@` where it takes all of its input."""
+    """Returns the top-level names that an expression uses.
+
+    Includes `@` if it uses the whole input.
+    """
     return frozenset(_node_names(jmespath.compile(expression).parsed))
 
 
@@ -37,7 +40,7 @@ def _node_names(node: Mapping[str, Any]) -> set[str]:
         return {node["value"]}
     if kind == "current":
         return {WHOLE_INPUT}
-    if kind == "expref":  # looks at the elements of a list
+    if kind == "expref":  # evaluated over the elements of a list
         return set()
-    looked_at = children[:1] if kind in _STEP_TYPES else children
-    return set().union(*(_node_names(child) for child in looked_at if isinstance(child, Mapping)))
+    over_input = children[:1] if kind in _STEP_TYPES else children
+    return set().union(*(_node_names(child) for child in over_input if isinstance(child, Mapping)))

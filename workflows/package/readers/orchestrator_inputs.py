@@ -1,4 +1,4 @@
-"""Reads the inputs of an orchestrator: what a starter may hand to a run, each described like a JSON schema."""
+"""The inputs of an orchestrator, each described like a JSON Schema."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -8,16 +8,16 @@ from workflows.package.readers.section import Section
 
 
 def read_inputs(section: Section) -> dict[str, Mapping[str, Any]]:
-    """Each spec as written, with `type` in our word for it and `required` as a boolean."""
+    """Returns each spec with normalized `type` and boolean `required`."""
     return _read_specs(section, "inputs")
 
 
 def _read_specs(section: Section, field: str) -> dict[str, Mapping[str, Any]]:
     specs: dict[str, Mapping[str, Any]] = {}
-    written: Mapping[Any, Any] = section.mapping(field)
-    for name, spec in written.items():
+    entries: Mapping[Any, Any] = section.mapping(field)
+    for name, spec in entries.items():
         if not isinstance(name, str):
-            section.error("wrong_type", field, "has a name that is no text; put it in quotes")
+            section.error("wrong_type", field, "has a name that is not text; write it in quotes")
         elif spec is None:
             specs[name] = {}
         elif isinstance(spec, Mapping):
@@ -37,30 +37,33 @@ def _read_spec(section: Section) -> Mapping[str, Any]:
         section.warning("wrong_default", "default", "is not one of the values in `enum`; add it there or change it")
     for field in ("description", "format", "title"):
         section.text(field)
-    read = {**section.body, "required": _read_required(section)}
+    spec = {**section.body, "required": _read_required(section)}
     if kind is not None:
-        read["type"] = kind
+        spec["type"] = kind
     if section.get("properties") is not None:
-        read["properties"] = _read_specs(section, "properties")
+        spec["properties"] = _read_specs(section, "properties")
     _check_items(section)
-    section.report_unread("is not checked for an input; leave it out")
-    return read
+    section.report_unread("is not checked for an input; remove it")
+    return spec
 
 
 def _read_type_name(section: Section) -> ValueType | None:
-    """None when it is absent or not known."""
+    """Returns the type; None if it is absent or unknown."""
     word = section.text("type")
     if word is None:
         return None
     kind = parse_type_name(word)
     if kind is None:
         known = ", ".join(sorted(get_args(ValueType)))
-        section.error("unknown_type", "type", f"{word[:100]} is not known; use one of {known}")
+        section.error("unknown_type", "type", f"{word[:100]} is not a known type; use one of {known}")
     return kind
 
 
 def _check_items(section: Section) -> None:
-    """They are not checked in a run, which is said as of any such field; but a type in them may be misspelled."""
+    """Reports misspelt types inside `items`.
+
+    `items` itself is reported as not checked.
+    """
     items = section.body.get("items")
     if isinstance(items, Mapping):
         inner = section.child(items, "items")
@@ -72,7 +75,10 @@ def _check_items(section: Section) -> None:
 
 
 def _read_required(section: Section) -> bool:
-    """An object may list the names of its properties that are required, as JSON schemas do."""
+    """Reads `required`.
+
+    A list of required properties, as in JSON Schema, is reported and ignored.
+    """
     if isinstance(section.get("required"), list):
         section.report_ignored("required", "is not checked inside an object; write required: true at the input itself")
         return False

@@ -1,4 +1,4 @@
-"""Reads the orchestrator file: how a conversation starts, flows and stops."""
+"""The reader of the orchestrator file: how a chat starts, continues and stops."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,21 +13,21 @@ from workflows.package.trigger_specs.spec_values import NAME_PATTERN
 _PATTERNS: Mapping[str, Pattern] = {name.lower(): name for name in get_args(Pattern)}
 _STARTUP_MODES: Mapping[str, StartupMode] = {name.lower(): name for name in get_args(StartupMode)}
 _NOT_EXECUTED = {
-    "initial_message_to_user": "is a greeting for a user interface; there is none here",
-    "visual_agents": "is for a user interface; there is none here",
+    "initial_message_to_user": "is a greeting for a user interface, which does not exist here",
+    "visual_agents": "is for a user interface, which does not exist here",
     "outputs": "is not checked; the outcome of a run is its final context",
-    "retry": "is not executed yet; a run is retried by the worker's own policy",
-    "on_failure": "is not executed yet; watch the state of runs instead",
+    "retry": "is not executed yet; the worker's own policy retries runs",
+    "on_failure": "is not executed yet; monitor the state of runs instead",
 }
 
 MAX_REQUIRED_NAMES = 100
-MAX_ENVIRONMENT_NAME_CHARACTERS = 200  # characters
+MAX_ENVIRONMENT_NAME_CHARACTERS = 200
 ENVIRONMENT_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_ENVIRONMENT_NAME_CHARACTERS - 1}}}", re.ASCII)
 
 
 def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
-    """`triggers` inside this file is read by the reader of triggers."""
-    section.get("triggers", "metadata", "version", "description")
+    """Reads the file without its `triggers`, which the reader of triggers handles."""
+    section.skip_metadata("triggers", "metadata")
     section.text("schema_version")
     section.flag("entry_point")
     _report_not_executed(section)
@@ -52,31 +52,29 @@ def _read_workflow_name(section: Section, folder_name: str) -> str:
     if section.get("workflow_name") is None:
         section.warning("no_workflow_name", "workflow_name", f"is missing; the directory's name {folder_name} is used")
         name = folder_name
-    if name is not None and not NAME_PATTERN.fullmatch(
-        name
-    ):  # it stands in addresses and in the keys that make runs unique
-        message = "use letters, digits, dots, dashes and underscores, at most 100, a letter or digit first"
+    if name is not None and not NAME_PATTERN.fullmatch(name):  # the name is a part of URLs and of dedupe keys
+        message = "use at most 100 letters, digits, dots, dashes and underscores; begin with a letter or digit"
         section.error("wrong_value", "workflow_name", message)
     return name or folder_name
 
 
 def _read_initial_agent(section: Section) -> str:
     field = used_field_name(section, "initial_agent", "recipient", "initiating_agent")
-    first = normalize_speaker(section.required_text(field))
-    if first == TERMINATE:
+    speaker = normalize_speaker(section.required_text(field))
+    if speaker == TERMINATE:
         section.error("wrong_value", field, "would end the chat before it begins; name an agent, or user")
         return ""
-    return first
+    return speaker
 
 
 def _read_pattern(section: Section) -> Pattern:
     field = "orchestration_pattern"
-    written = section.text(field)
-    if written is None:
+    word = section.text(field)
+    if word is None:
         return "DefaultPattern"
-    pattern = _PATTERNS.get(written.lower())
+    pattern = _PATTERNS.get(word.lower())
     if pattern is None:
-        section.error("unknown_pattern", field, f"{written} is not one of {_join_names(_PATTERNS.values())}")
+        section.error("unknown_pattern", field, f"{word} is not one of {_list_names(_PATTERNS.values())}")
         return "DefaultPattern"
     return pattern
 
@@ -84,18 +82,18 @@ def _read_pattern(section: Section) -> Pattern:
 def _read_startup_mode(section: Section) -> StartupMode:
     modes: dict[str, StartupMode] = {}
     for field in ("startup_mode", "workflow_startup_mode"):
-        written = section.text(field)
-        mode = _STARTUP_MODES.get((written or "").lower())
+        word = section.text(field)
+        mode = _STARTUP_MODES.get((word or "").lower())
         if mode is not None:
             modes[field] = mode
-        elif written is not None:
-            section.error("wrong_value", field, f"{written} is not one of {_join_names(_STARTUP_MODES.values())}")
+        elif word is not None:
+            section.error("wrong_value", field, f"{word} is not one of {_list_names(_STARTUP_MODES.values())}")
     if len(set(modes.values())) > 1:
-        message = "says something else than startup_mode, which means the same; keep one of them"
+        message = "differs from its alias startup_mode; keep one of them"
         section.error("conflicting_fields", "workflow_startup_mode", message)
     if "UserDriven" in modes.values():
         place = section.path_of(next(iter(modes)))
-        message = "waits for a user's first message; here the trigger's message, or initial_message, is the first"
+        message = "waits for a user's first message; here the trigger's message, or initial_message, is used instead"
         section.findings.add("info", "starts_without_user", section.file, place, message)
     return next(iter(modes.values()), "BackendOnly")
 
@@ -103,9 +101,9 @@ def _read_startup_mode(section: Section) -> StartupMode:
 def _read_limits(section: Section) -> Limits:
     limits = section.child(section.mapping("limits"), "limits")
     defaults = Limits()
-    # `max_turns` stands beside `limits` in packages as they exist, and inside it in ours.
+    # Existing packages have `max_turns` beside `limits`; ours have it inside.
     max_turns = section.integer("max_turns", default=defaults.max_turns)
-    read = Limits(
+    result = Limits(
         max_turns=limits.integer("max_turns", default=max_turns),
         wall_clock_s=limits.number("wall_clock_s", default=defaults.wall_clock_s),
         model_calls=limits.integer("model_calls", default=defaults.model_calls),
@@ -113,8 +111,8 @@ def _read_limits(section: Section) -> Limits:
         tokens=limits.integer("tokens", default=0) or None,
         usd=limits.number("usd", default=0) or None,
     )
-    limits.report_unread(f"is not a limit; use one of {_join_names(Limits.__slots__)}")
-    return read
+    limits.report_unread(f"is not a limit; use one of {_list_names(Limits.__slots__)}")
+    return result
 
 
 def _report_not_executed(section: Section) -> None:
@@ -122,34 +120,35 @@ def _report_not_executed(section: Section) -> None:
         if section.get(field):
             section.report_ignored(field, why)
     if section.get("runtime_extensions"):
-        message = "is code for a server; a worker never runs it; start it where that server runs"
+        message = "is code for a server, and workers do not run it; run it on that server"
         section.warning("ignored_in_worker", "runtime_extensions", message)
     fields: list[Any] = list(section.body)
     for field in (name for name in fields if isinstance(name, str) and name.startswith("ui_")):
         if section.get(field):
-            section.report_ignored(field, "is for a user interface; there is none here")
+            section.report_ignored(field, "is for a user interface, which does not exist here")
 
 
-def _join_names(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
 def read_required_environment(section: Section) -> tuple[str, ...]:
-    """An entry that is no name is never repeated: an author may have written the value."""
+    """Reads the names of required variables.
+
+    Findings do not quote an invalid entry: it may be a secret value.
+    """
     if section.get("requires") is None:
         return ()
     requires = section.child(section.mapping("requires"), "requires")
     names: list[str] = []
-    for index, each in enumerate(requires.sequence("env")[: MAX_REQUIRED_NAMES + 1]):
+    for index, entry in enumerate(requires.sequence("env")[: MAX_REQUIRED_NAMES + 1]):
         place = f"env[{index}]"
         if index == MAX_REQUIRED_NAMES:
-            requires.error(
-                "wrong_value", place, f"is one too many; a package may require {MAX_REQUIRED_NAMES} variables"
-            )
-        elif isinstance(each, str) and ENVIRONMENT_NAME.fullmatch(each):
-            names.append(each)
+            requires.error("wrong_value", place, f"is beyond the limit of {MAX_REQUIRED_NAMES} required variables")
+        elif isinstance(entry, str) and ENVIRONMENT_NAME.fullmatch(entry):
+            names.append(entry)
         else:
-            message = "is not the name of an environment variable; write its name only, such as SLACK_WEBHOOK_URL"
+            message = "is not the name of an environment variable; write only the name, such as SLACK_WEBHOOK_URL"
             requires.error("wrong_value", place, message)
-    requires.report_unread("cannot be required; write env: with the names of environment variables")
+    requires.report_unread("is not a supported requirement; write env: with names of environment variables")
     return tuple(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Puts a package together: each file read by its own reader, into one normal form."""
+"""The package reader: calls the reader of each file and builds the normal form."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,10 @@ from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 
 class PackageReader:
-    """`files` are those that count: packages of the transition have both of a pair, and the pattern says which."""
+    """Reads a package.
+
+    `files` become the used ones: of two alternative files the pattern decides.
+    """
 
     def __init__(self, folder: Path, files: Mapping[str, PackageFile], findings: Findings) -> None:
         self._folder = folder
@@ -36,18 +39,18 @@ class PackageReader:
         self._drop_unused_file(self._orchestrator.pattern)
         self._agents = read_agents(self._section("agents"))
         self.is_complete = bool(self._agents) and all(file.is_readable for file in files.values())
-        if not self._agents:  # whoever does not know the agents cannot say that one is unknown
+        if not self._agents:  # without agents every reference to one would look unknown
             self._findings = Findings()
 
     def read_package(self, version: str) -> Package:
         agents = self._agents
         names = frozenset(agents)
         self._check_initial_agent(names)
-        variables, exposed = read_variables(self._section("context_variables"), folder=self._folder)
+        variables, exposures = read_variables(self._section("context_variables"), folder=self._folder)
         rules = self._read_rules(names, self._declared_types(variables))
         triggers = self._read_triggers()
         tools, lifecycle_tools = read_tools(self._section("tools"), folder=self._folder, agents=names)
-        hooks, more_tools = read_hooks(self._section("hooks", "middleware"), folder=self._folder, agents=names)
+        hooks, hook_file_tools = read_hooks(self._section("hooks", "middleware"), folder=self._folder, agents=names)
         package = Package(
             name=self._orchestrator.workflow_name,
             folder=self._folder,
@@ -55,13 +58,13 @@ class PackageReader:
             orchestrator=self._orchestrator,
             agents=agents,
             variables=variables,
-            exposures=exposed,
+            exposures=exposures,
             exposure_places=find_exposure_places(self._section("context_variables")),
             rules=rules,
             tools=tools,
             triggers=tuple(triggers.values()),
             findings=(),
-            lifecycle_tools=(*lifecycle_tools, *more_tools),
+            lifecycle_tools=(*lifecycle_tools, *hook_file_tools),
             outputs=self._read_outputs(agents),
             hooks=hooks,
             trigger_places={spec.name: place for place, spec in triggers.items()},
@@ -76,11 +79,14 @@ class PackageReader:
             used, unused = reversed(pair) if pattern == "ag2_network" else pair
             if used in self.files and unused in self.files:
                 name = self.files.pop(unused).name
-                message = f"is ignored, since {self.files[used].name} is what {pattern} reads; delete one of them"
+                message = f"is ignored, since {pattern} uses {self.files[used].name}; delete one of them"
                 self._findings.add("warning", "ignored_file", name, "", message)
 
     def _section(self, *stems: str) -> Section:
-        """Empty for a file that is not there; what could not be read has been said, and nothing more is."""
+        """Returns a file's section; empty if it is missing.
+
+        Further findings of an unreadable file are dropped.
+        """
         file = next((self.files[stem] for stem in stems if stem in self.files), None)
         findings = self._findings if file is None or file.is_readable else Findings()
         if file is None:
@@ -92,7 +98,7 @@ class PackageReader:
         if first and first not in agents and first != USER:
             section = self._section("orchestrator")
             field = used_field_name(section, "initial_agent", "recipient", "initiating_agent")
-            section.error("unknown_agent", field, f"{first} is not an agent of this package; name one of agents")
+            section.error("unknown_agent", field, f"{first} is not an agent of this package; name one")
 
     def _read_rules(self, agents: frozenset[str], declared_types: DeclaredTypes) -> tuple[Rule, ...]:
         section = self._section("handoffs", "transition_graph")
@@ -101,33 +107,33 @@ class PackageReader:
     def _declared_types(self, variables: Mapping[str, Variable]) -> DeclaredTypes:
         inputs = {name: spec.get("type") for name, spec in self._orchestrator.inputs.items()}
         flags: DeclaredTypes = dict.fromkeys(BASE_FLAGS, "boolean")
-        return {**flags, **inputs, **{name: each.type for name, each in variables.items()}, **FACT_TYPES}
+        return {**flags, **inputs, **{name: variable.type for name, variable in variables.items()}, **FACT_TYPES}
 
     def _read_outputs(self, agents: Mapping[str, Agent]) -> StructuredOutputs:
         required = frozenset(name for name, agent in agents.items() if agent.structured_outputs_required)
         return read_structured_outputs(self._section("structured_outputs"), agents=frozenset(agents), required=required)
 
     def _read_triggers(self) -> dict[str, TriggerSpec]:
-        """`triggers.yaml`, or `triggers:` inside the orchestrator file."""
+        """Reads triggers from their own file, or from the orchestrator file."""
         own, orchestrator = self.files.get("triggers"), self.files["orchestrator"]
         inside = orchestrator.body.get("triggers") if isinstance(orchestrator.body, Mapping) else None
         if own is None or (inside and own.is_readable and not _has_triggers(own.body)):
-            self.files.pop("triggers", None)  # findings name the file that has them
+            self.files.pop("triggers", None)  # so that findings name the orchestrator file
             path = "" if "triggers" in orchestrator.siblings else orchestrator.wrapper
             return read_triggers(inside or [], file=orchestrator.name, findings=self._findings, path=path)
         if inside:
-            message = f"stands in {orchestrator.name} too; keep one place"
+            message = f"are also in {orchestrator.name}; keep them in one file"
             self._findings.add("error", "two_files", own.name, "triggers", message)
         return read_triggers(own.body, file=own.name, findings=self._findings, path=own.wrapper, siblings=own.siblings)
 
     def _include_agent_independent(self) -> None:
-        for each in self._findings.all:
-            if each.code != "unknown_agent":
-                self._all_findings.add_finding(each)
+        for finding in self._findings.all:
+            if finding.code != "unknown_agent":
+                self._all_findings.add_finding(finding)
 
 
 def _has_triggers(body: Any) -> bool:
-    """A file may be empty, or hold an empty list."""
+    """Returns whether a file has triggers. It may be empty, or have an empty list."""
     if isinstance(body, Mapping):
         return any(value not in (None, [], {}) for key, value in body.items() if key not in METADATA_FIELDS)
     return body not in (None, [])

@@ -1,23 +1,30 @@
-"""A section: one raw mapping of a package file, read field by field, with findings that name the place."""
+"""Sections: raw mappings of a package file, read field by field.
+
+Findings name the place of a field.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from workflows.package.files.package_files import METADATA_FIELDS
 from workflows.package.findings import Findings
 
-MAX_NUMBER = 1e9  # of any limit; also keeps infinity and NaN out of clocks
+MAX_NUMBER = 1e9  # the largest value of any limit; also rejects infinity and NaN
 
 _TRUE_WORDS = {"true", "yes", "1", "on"}
 _FALSE_WORDS = {"false", "no", "0", "off"}
 
 
 class Section:
-    """Remembers which fields were read, so that `report_rest()` can name the ones nobody understood."""
+    """Records the fields that were read.
+
+    `report_unread()` reports the others.
+    """
 
     def __init__(
         self, body: Any, *, file: str, path: str, findings: Findings, siblings: Collection[str] = frozenset()
     ) -> None:
-        """`beside`: fields that stand in the file beside what is at `path`, and not in it."""
+        """`siblings`: fields beside `path` in the file, not inside it."""
         self.file = file
         self.path = path
         self.findings = findings
@@ -25,7 +32,7 @@ class Section:
         self._read_fields: set[str] = set()
         self._siblings = siblings
         if not isinstance(body, Mapping):
-            self.error("wrong_type", "", f"is {_type_name(body)}, where a mapping is needed")
+            self.error("wrong_type", "", f"must be a mapping, not {_type_name(body)}")
 
     def error(self, code: str, field: str, message: str) -> None:
         self.findings.add("error", code, self.file, self.path_of(field), message)
@@ -43,7 +50,7 @@ class Section:
         self.findings.add_blocking(code, self.file, self.path_of(field), message)
 
     def child(self, body: Any, field: str) -> "Section":
-        """A part of this section, by its place in it: `source`, `transitions[2]`."""
+        """Returns a part of this section by its place: `source`, `transitions[2]`."""
         return Section(body, file=self.file, path=self.path_of(field), findings=self.findings)
 
     def path_of(self, field: str) -> str:
@@ -52,9 +59,13 @@ class Section:
         return ".".join(part for part in (self.path, field) if part)
 
     def get(self, *names: str) -> Any:
-        """The first of these names (aliases) that is present and not null."""
+        """Returns the value of the first of these aliases that is present and not null."""
         self._read_fields.update(names)
         return next((self.body[name] for name in names if self.body.get(name) is not None), None)
+
+    def skip_metadata(self, *names: str) -> None:
+        """Marks metadata fields and the given ones as read without effect."""
+        self.get(*METADATA_FIELDS, *names)
 
     def text(self, *names: str) -> str | None:
         value: str | None = self._get_typed(names, str, "text")
@@ -63,7 +74,7 @@ class Section:
     def required_text(self, *names: str) -> str:
         value = self.text(*names)
         if value is None or not value.strip():
-            self.error("missing_field", names[0], f"is needed; write {names[0]}: …")
+            self.error("missing_field", names[0], f"is required; write {names[0]}: …")
             return ""
         return value.strip()
 
@@ -101,13 +112,13 @@ class Section:
     def sequence(self, *names: str) -> list[Any]:
         return self._get_typed(names, list, "a list") or []
 
-    def report_unread(self, why: str = "is not executed; check the spelling, or leave it out") -> None:
+    def report_unread(self, why: str = "is not executed; check the spelling, or remove it") -> None:
         for name in self.unread_fields():
-            # YAML has keys that are no text: `on` is true
+            # YAML keys may be other values than text: `on` is true
             self.report_ignored(str(name), self._with_hint(str(name), why))
 
     def unread_fields(self) -> list[Any]:
-        """The names of fields that say something and were not read."""
+        """Returns the names of fields that have a value and were not read."""
         return [name for name, value in self.body.items() if name not in self._read_fields and not _is_empty(value)]
 
     def _with_hint(self, name: str, why: str) -> str:
@@ -118,14 +129,17 @@ class Section:
         value = self.get(*names)
         if value is None or isinstance(value, kind):
             return value
-        self.error("wrong_type", names[0], f"is {_type_name(value)}, where {expected} is needed")
+        self.error("wrong_type", names[0], f"must be {expected}, not {_type_name(value)}")
         return None
 
 
 def _is_empty(value: Any) -> bool:
-    """Generators write out every field of a form: `ui: {component: null, mode: null}`."""
+    """Returns whether a value is empty.
+
+    Generators write every field: `ui: {component: null, mode: null}`.
+    """
     if isinstance(value, Mapping):
-        return all(each is None for each in value.values())
+        return all(item is None for item in value.values())
     return value in (None, [], "", False)
 
 

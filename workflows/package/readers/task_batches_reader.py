@@ -1,4 +1,4 @@
-"""Task batches: agents that work through a list. They are read and reported; this worker does not run them."""
+"""Task batches: checked and reported, since workers do not execute them yet."""
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ _AGENT_FIELDS = ("trigger_agent", "decomposition_agent", "execution_agents")
 
 
 def report_task_batches(folder: Path, findings: Findings, *, agents: Collection[str]) -> None:
-    """Without `agents` nobody knows which ones there are."""
+    """Checks the file. Without `agents` the names of agents are not checked."""
     file = read_task_batches(folder, findings)
     if file is None or not file.is_readable:
         return
@@ -27,7 +27,7 @@ def report_task_batches(folder: Path, findings: Findings, *, agents: Collection[
             if name not in agents:
                 message = f"{name[:100]} is not an agent of this package; correct it, or add the agent"
                 findings.add("warning", "unknown_agent", file.name, place, message)
-    message = "batches of tasks are not executed yet, so what they produce would never be there; route without them"
+    message = "task batches are not executed yet, so their results never exist; remove the file and route without them"
     findings.add_blocking("task_batches", file.name, "", message)
 
 
@@ -43,7 +43,7 @@ def _check_shape(entries: Any, key: str, file: str, findings: Findings) -> None:
 def _iter_named_agents(entries: Any, key: str) -> Iterator[tuple[str, str]]:
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         for field in _AGENT_FIELDS if isinstance(entry, Mapping) else ():
-            named = entry.get(field)
-            several = enumerate(named) if isinstance(named, list) else ()
-            names = [(f"{field}[{number}]", each) for number, each in several] or [(field, named)]
+            value = entry.get(field)
+            listed = enumerate(value) if isinstance(value, list) else ()
+            names = [(f"{field}[{number}]", agent) for number, agent in listed] or [(field, value)]
             yield from ((f"{key}[{index}].{place}", name) for place, name in names if isinstance(name, str))

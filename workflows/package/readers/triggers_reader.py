@@ -1,4 +1,4 @@
-"""Reads triggers: aliases to one type name, then the strict spec with its own checks."""
+"""The reader of triggers: resolves the type, then validates the spec."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,9 +25,12 @@ _ADDRESS_FIELDS = ("endpoint", "path", "method")
 def read_triggers(
     entries: Any, *, file: str, findings: Findings, path: str = "", siblings: frozenset[str] = frozenset()
 ) -> dict[str, TriggerSpec]:
-    """By their places, such as triggers[1]. `entries` are at `path`, or in the mapping there under `triggers`."""
-    written_out = isinstance(entries, Mapping) and not ("type" in entries and "triggers" not in entries)
-    body = entries if written_out else {"triggers": entries}
+    """Returns triggers by their places, such as triggers[1].
+
+    `entries`: a list, or a mapping with `triggers`.
+    """
+    is_root = isinstance(entries, Mapping) and not ("type" in entries and "triggers" not in entries)
+    body = entries if is_root else {"triggers": entries}
     root = Section(body, file=file, path=path, findings=findings, siblings=siblings)
     specs: dict[str, TriggerSpec] = {}
     for index, entry in enumerate(_read_list(root)):
@@ -43,7 +46,7 @@ def read_triggers(
 
 def _read_list(root: Section) -> list[Any]:
     entries = root.get("triggers")
-    root.get("schema_version", "version", "description")
+    root.skip_metadata()
     root.report_unread("is not read here; write a list under triggers")
     if entries is None or isinstance(entries, list):
         return entries or []
@@ -54,11 +57,11 @@ def _read_list(root: Section) -> list[Any]:
 def _read_trigger(section: Section, *, index: int) -> TriggerSpec | None:
     kind = _read_kind(section)
     if kind in CHAT_TYPES:
-        message = f"a {kind} trigger needs a person in the chat; it starts nothing here"
+        message = f"a {kind} trigger requires a person in the chat; it starts no runs here"
         section.findings.add("info", "not_ours", section.file, section.path, message)
         return None
     if kind in UNSUPPORTED_TYPES:
-        section.warning("unsupported_trigger", "", f"{UNSUPPORTED_TYPES[kind]}; as it is, it starts nothing")
+        section.warning("unsupported_trigger", "", f"{kind} triggers start no runs: {UNSUPPORTED_TYPES[kind]}")
         return None
     model = SPEC_BY_TYPE.get(kind)
     if model is None:
@@ -72,48 +75,48 @@ def _read_trigger(section: Section, *, index: int) -> TriggerSpec | None:
 
 
 def _read_kind(section: Section) -> str:
-    """Triggers of domain events and of endpoints may go without a type."""
-    written = section.get("type")
-    if written is None:
-        written = next((field for field in ("event", "endpoint") if section.get(field) is not None), "")
-    if not isinstance(written, str):
-        return "what is no text"
-    kind = written.strip().lower()
-    # An address alone is how other runtimes say what starts by hand; ours have a signature to verify.
+    """Returns the type in lower case. Triggers with `event` or `endpoint` may omit it."""
+    word = section.get("type")
+    if word is None:
+        word = next((field for field in ("event", "endpoint") if section.get(field) is not None), "")
+    if not isinstance(word, str):
+        return "a value that is not text"
+    kind = word.strip().lower()
+    # Other runtimes declare a manual start by an address alone; ours verify a signature.
     return "manual" if kind == "endpoint" and section.get("verify") is None else kind
 
 
 def _validate_spec(section: Section, model: type[TriggerSpec], *, index: int) -> TriggerSpec | None:
     canonical = str(model.model_fields["type"].default)
-    # null is how authors leave out
-    given = {field: value for field, value in section.body.items() if value is not None}
-    cron = _merge_cron_fields(section, given) if model is ScheduleSpec else "cron"
+    # A field with null counts as absent.
+    fields = {field: value for field, value in section.body.items() if value is not None}
+    cron = _merge_cron_fields(section, fields) if model is ScheduleSpec else "cron"
     if model is WebhookSpec:
-        _report_addresses(section, given)
+        _report_addresses(section, fields)
     try:
-        return model.model_validate({"name": f"{canonical}-{index}", **given, "type": canonical})
+        return model.model_validate({"name": f"{canonical}-{index}", **fields, "type": canonical})
     except ValidationError as error:
         _report_validation(error, section, model, cron)
         return None
 
 
 def _merge_cron_fields(section: Section, fields: dict[str, Any]) -> str:
-    """The name that its author gave it."""
-    written = [field for field in CRON_FIELDS if field in fields]
-    for second in written[1:]:
-        if fields[second] != fields[written[0]]:
-            section.error("bad_trigger", second, f"says something else than {written[0]}; keep one of them")
-    values = [fields.pop(field) for field in written]
+    """Moves the value of any alias to `cron`, and returns the used alias."""
+    aliases = [field for field in CRON_FIELDS if field in fields]
+    for second in aliases[1:]:
+        if fields[second] != fields[aliases[0]]:
+            section.error("bad_trigger", second, f"differs from its alias {aliases[0]}; keep one of them")
+    values = [fields.pop(field) for field in aliases]
     if values:
         fields["cron"] = values[0]
-    return written[0] if written else "cron"
+    return aliases[0] if aliases else "cron"
 
 
 def _report_addresses(section: Section, fields: dict[str, Any]) -> None:
     for field in _ADDRESS_FIELDS:
         if field in fields:
             del fields[field]
-            section.report_ignored(field, "every webhook is a POST to /hooks/APP/WORKFLOW/NAME; leave it out")
+            section.report_ignored(field, "is not used: the address is always POST /hooks/APP/WORKFLOW/NAME; remove it")
 
 
 def _report_validation(error: ValidationError, section: Section, model: type[TriggerSpec], cron_field: str) -> None:
@@ -126,9 +129,9 @@ def _report_validation(error: ValidationError, section: Section, model: type[Tri
 
 
 def _report_ineffective(spec: TriggerSpec, section: Section) -> None:
-    needs_apps = not isinstance(spec, RunFinishedSpec)  # the run that has ended has one
+    needs_apps = not isinstance(spec, RunFinishedSpec)  # the ended run has an app
     if needs_apps and not spec.apps and spec.app_id is None:
-        section.warning("inactive_trigger", "", "names no apps, so it starts nothing; add apps: [...]")
+        section.warning("inactive_trigger", "", "names no apps, so it starts no runs; add apps: [...]")
     if isinstance(spec, WebhookSpec):
         _report_dedupe(spec, section)
         _report_unverified(spec, section)
@@ -137,13 +140,11 @@ def _report_ineffective(spec: TriggerSpec, section: Section) -> None:
 def _report_dedupe(spec: WebhookSpec, section: Section) -> None:
     scheme = spec.verify.scheme
     if spec.dedupe is not None and scheme in ("standard", "svix"):
-        message = f"never applies: deliveries of the scheme {scheme} carry an id, and it is used; leave dedupe out"
+        message = f"has no effect: deliveries of the scheme {scheme} have an id, which is used; remove dedupe"
         section.warning("dedupe_never_applies", "dedupe", message)
 
 
 def _report_unverified(spec: WebhookSpec, section: Section) -> None:
     if spec.verify.scheme == "none":
-        again = (
-            "" if spec.verify.even_in_production else "; in production it is refused unless even_in_production: true"
-        )
-        section.warning("unverified", "verify.scheme", f"anybody who knows the address can start runs{again}")
+        advice = "" if spec.verify.even_in_production else "; production requires even_in_production: true for this"
+        section.warning("unverified", "verify.scheme", f"any caller that has the address can start runs{advice}")

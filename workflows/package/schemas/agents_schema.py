@@ -35,20 +35,20 @@ _AGENT_SCHEMA = mapping(
     "An agent",
     {
         "name": text("The agent's name in rules and tools"),
-        "agent_name": text("Another name of name"),
-        "model": nullable_text("An alias of the models file; default `default`"),
-        "description": nullable_text("What it is for"),
+        "agent_name": text("Alias of name"),
+        "model": nullable_text("A model by its alias in the models file; default `default`"),
+        "description": nullable_text("For readers, and for the manager of an AutoPattern"),
         "prompt_sections": ref("sections"),
         "prompt_sections_custom": ref("sections"),
-        "system_message": nullable_text("The system prompt, where there are no sections"),
+        "system_message": nullable_text("The system prompt, if there are no sections"),
         "max_consecutive_auto_reply": whole(
-            "Turns in a row; one more ends the chat. 0: it never speaks; default: no limit", minimum=0
+            "Maximum of turns in a row; one more ends the chat. 0: it never speaks; default: no limit", minimum=0
         ),
         "auto_tool_mode": flag(
-            "It is offered no tools: its auto_invoke tools are called with what its structured reply says"
+            "Its model is offered no tools; its auto_invoke tools are called with its structured reply"
         ),
-        "structured_outputs_required": flag("It answers with its model of structured_outputs"),
-        "human_input_mode": nullable_text("NEVER is used, whatever is written"),
+        "structured_outputs_required": flag("It must have a model in structured_outputs, and replies with it"),
+        "human_input_mode": nullable_text("NEVER is used for every value"),
         **read_only_fields("llm_config_type"),
     },
 )
@@ -62,4 +62,4 @@ def agents_schema() -> Schema:
         "required": ["agents"],
     }
     definitions = {"section": _SECTION_SCHEMA, "sections": _SECTIONS_SCHEMA, "agent": _AGENT_SCHEMA}
-    return {**either(wrapped, listed, named, description="Who speaks"), "definitions": definitions}
+    return {**either(wrapped, listed, named, description="The agents of the workflow"), "definitions": definitions}

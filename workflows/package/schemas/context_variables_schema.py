@@ -34,34 +34,39 @@ _REFERENCE = text("env:NAME or file:PATH, never the secret itself", pattern="^(e
 
 def _trigger_schema() -> Schema:
     match = {
-        "equals": {"description": "The whole reply or answer, without the blanks around it"},
+        "equals": {"description": "The whole reply or answer, without surrounding blanks"},
         "contains": text("A part of the reply"),
-        "regex": text("A pattern found in the reply", format="regex"),
+        "regex": text("A pattern that occurs in the reply", format="regex"),
         "in": {"type": "array", "minItems": 1, "description": "The answers that fire it"},
-        "any": {"enum": [True], "description": "Any answer fires it"},
+        "any": {"enum": [True], "description": "Fires on any answer"},
     }
     return mapping(
-        "What sets the variable",
+        "An event that sets the variable",
         {
-            "type": {"enum": [*_TRIGGER_TYPES, *_EVENT_TYPES], "description": "What it waits for"},
-            "agent": nullable_text("Whose words, turns, calls or moments count"),
-            "event": one_of(tuple(MOMENTS), "Of lifecycle: the moment whose steps are over"),
-            "from": {"description": "Of handoff: the agent that hands over, or user; of others a guard"},
-            "to": {"description": "Of handoff: the agent handed to, user or terminate; of others the new value"},
-            "source_agent": nullable_text("Another name of from, of handoff"),
-            "target_agent": nullable_text("Another name of to, of handoff"),
-            "value": {"description": "The new value, where to is not it"},
+            "type": {"enum": [*_TRIGGER_TYPES, *_EVENT_TYPES], "description": "The event"},
+            "agent": nullable_text("The agent whose replies, turns, calls or moments count"),
+            "event": one_of(tuple(MOMENTS), "Of lifecycle: fires after the steps of this moment"),
+            "from": {
+                "description": "Of handoff: the agent that hands over, or user; of other types: required current value"
+            },
+            "to": {"description": "Of handoff: the next agent, user or terminate; of other types: the new value"},
+            "source_agent": nullable_text("Alias of from, of handoff"),
+            "target_agent": nullable_text("Alias of to, of handoff"),
+            "value": {"description": "The new value, if to is not the value"},
             "match": mapping(
-                "Exactly one: of a reply equals, contains or regex, of an answer equals, in or any. Without case",
+                "Exactly one: for a reply equals, contains or regex, for an answer equals, in or any. Ignores case",
                 match,
                 minProperties=1,
                 maxProperties=1,
             ),
-            "tool": text("Whose call, answer or result counts"),
-            "response_key": text("The key of the answer that is the new value"),
+            "tool": text("The tool whose call, answer or result counts"),
+            "response_key": text("The key in the answer that holds the new value"),
             **{name: whole("Fires at this number of turns") for name in ("count", "turns", "n")},
-            "status": one_of(("success", "error", "any"), "How the tool must have ended; default success"),
-            "after": {"type": ["string", "number"], "description": "Work of the run until it fires, such as 10m"},
+            "status": one_of(("success", "error", "any"), "Result of the tool; default success"),
+            "after": {
+                "type": ["string", "number"],
+                "description": "Working time of the run until it fires, such as 10m",
+            },
             **read_only_fields("ui_hidden"),
         },
         required=["type"],
@@ -72,8 +77,8 @@ def _transition_schema() -> Schema:
     return mapping(
         "A change of state",
         {
-            "from": {"description": "Only while the variable has this value"},
-            "to": {"description": "The new value; absent: the trigger's own; $1: a group of its pattern"},
+            "from": {"description": "Fires only while the variable has this value"},
+            "to": {"description": "The new value; default: the value of the trigger; $1: a group of its pattern"},
             "trigger": ref("trigger"),
         },
         required=["trigger"],
@@ -83,11 +88,12 @@ def _transition_schema() -> Schema:
 def _place_fields() -> dict[str, Schema]:
     return {
         "database_name": text("The database"),
-        "database": text("Another name of database_name"),
+        "database": text("Alias of database_name"),
         "collection": text("The collection"),
-        "search_by": text("The field that must equal the run's value of that name"),
+        "search_by": text("The field that must equal the run's value of the same name"),
         "write_strategy": one_of(
-            ("immediate", "on_success"), "Written back with each turn that changes it, or when the run succeeds"
+            ("immediate", "on_success"),
+            "When the value is written: with each turn that changes it, or when the run succeeds",
         ),
     }
 
@@ -98,15 +104,15 @@ def _authorization_schema() -> Schema:
         "type": schemes,
         "scheme": schemes,
         "secret": _REFERENCE,
-        "header": text("Of the schemes header and api_key"),
+        "header": text("Header name, for the schemes header and api_key"),
     }
     return either(_REFERENCE, mapping("A scheme and a secret", fields, required=["secret"]))
 
 
 def _external_fields() -> dict[str, Schema]:
-    seconds = {"type": ["string", "number", "null"], "description": "Such as 5s; for all attempts together"}
+    seconds = {"type": ["string", "number", "null"], "description": "Such as 5s; limits all attempts together"}
     return {
-        "url": text("http or https; placeholders in path and query only", pattern="^https?://"),
+        "url": text("http or https; placeholders only in path and query", pattern="^https?://"),
         "method": {"enum": ["GET", "get", None]},
         "service": nullable_text("For readers"),
         "operation": nullable_text("For readers"),
@@ -115,41 +121,55 @@ def _external_fields() -> dict[str, Schema]:
         "timeout": seconds,
         "retry": {"type": ["integer", "object", "null"], "description": "A number of attempts, or {attempts: 3}"},
         "cache": {"type": ["string", "number", "object", "null"], "description": "A duration, or {ttl: 60s}"},
-        "select": nullable_text("A JMESPath expression over the answer"),
+        "select": nullable_text("A JMESPath expression over the response"),
+    }
+
+
+def _computed_fields() -> dict[str, Schema]:
+    persist = mapping(
+        "The document that the value is written to", {**_place_fields(), "field": text("The field to set")}
+    )
+    return {
+        "computation": nullable_text("A JMESPath expression over the inputs"),
+        "inputs": either(
+            names("Variables"), by_name({"type": "string"}), description="Variables that the computation sees"
+        ),
+        "persist_to": either({"type": ["string", "null"]}, persist, description="An entity variable, or a document"),
     }
 
 
 def _source_schema() -> Schema:
     query = {"type": ["object", "null"], "description": "With placeholders such as {{runtime.app_id}}"}
-    persist = mapping("Where the value is written", {**_place_fields(), "field": text("The field that is set")})
     return mapping(
-        "Where the value comes from; docs/package-format.md says which fields belong to which type",
+        "The source of the value; docs/package-format.md lists the fields of each type",
         {
             "type": {"enum": list(_SOURCE_TYPES)},
-            "default": {"description": "Without another value"},
-            **{name: {"description": "Another name of default"} for name in ("default_value", "initial")},
+            "default": {"description": "The value if there is no other"},
+            **{name: {"description": "Alias of default"} for name in ("default_value", "initial")},
             "value": {"description": "The constant of a static variable"},
-            "required": flag("No value: the run fails before any model call"),
-            "env_var": text("The environment variable; absent in production"),
+            "required": flag("Without a value the run fails before any model call"),
+            "env_var": text("The environment variable; always absent in production"),
             **_place_fields(),
             **dict.fromkeys(("query_template", "query"), query),
             "db_type": {"enum": ["mongodb", None]},
             "field": text("The field to read"),
-            "fields": names("The fields to read; one gives its value, several a mapping"),
-            "schema": {"type": ["object", "null"], "description": "Fields of the document, or a JSON schema"},
-            "computation": nullable_text("A JMESPath expression over the inputs"),
-            "inputs": either(names("Variables"), by_name({"type": "string"}), description="What it sees"),
-            "persist_to": either({"type": ["string", "null"]}, persist, description="An entity, or a place"),
+            "fields": names("The fields to read; one field gives its value, several a mapping"),
+            "schema": {"type": ["object", "null"], "description": "Fields of the document, or a JSON Schema"},
+            **_computed_fields(),
             **_external_fields(),
             "triggers": items(ref("trigger")),
             "transitions": items(ref("transition")),
             "trigger": either(ref("trigger"), {"type": "null"}),
             "path": text("A file of the package"),
-            "format": one_of(("json", "yaml", "text"), "Default: by the file's suffix"),
+            "format": one_of(("json", "yaml", "text"), "Default: from the file's suffix"),
             "encoding": text("Default utf-8"),
-            "refresh_strategy": text("once, or per_turn: read again before each turn of an agent that sees it"),
-            "persist": flag("Of a state: later runs begin with what the last successful one left"),
-            "persist_key": one_of(get_args(PersistKey), "Whose value it is; default none: one for the whole app"),
+            "refresh_strategy": text(
+                "once (default), or per_turn: read again before each turn of an agent that sees it"
+            ),
+            "persist": flag("Of a state: the next run begins with the value of the last successful run"),
+            "persist_key": one_of(
+                get_args(PersistKey), "Owner of the persisted value; default none: one value for the whole app"
+            ),
         },
         required=["type"],
     )
@@ -160,7 +180,7 @@ def _definition_schema() -> Schema:
     return mapping(
         "A context variable",
         {
-            "name": text("Of an entry of a list"),
+            "name": text("The name, if the entry is in a list"),
             "type": one_of(TYPE_NAMES, "Default string"),
             "description": nullable_text("For readers"),
             "source": ref("source"),
@@ -174,10 +194,10 @@ def _definition_schema() -> Schema:
 def context_variables_schema() -> Schema:
     entries = either(by_name(ref("definition")), items(ref("definition")))
     lists = ("database_variables", "environment_variables", "declarative_variables", "derived_variables")
-    seen = mapping(
-        "Who sees what",
+    exposure = mapping(
+        "The variables that an agent sees",
         {
-            **{name: text("The agent, in a list") for name in ("agent_name", "agent", "name")},
+            **{name: text("The agent, if the entry is in a list") for name in ("agent_name", "agent", "name")},
             "variables": names("Variables"),
             "exposures": {"type": ["array", "null"]},
         },
@@ -185,7 +205,11 @@ def context_variables_schema() -> Schema:
     fields = {
         **VERSION_FIELDS,
         **dict.fromkeys(("definitions", "variables", *lists), entries),
-        "agents": either(by_name(either(names("Variables"), seen)), items(seen), description="Who sees which"),
+        "agents": either(
+            by_name(either(names("Variables"), exposure)),
+            items(exposure),
+            description="The variables that each agent sees",
+        ),
         **read_only_fields("schema_overview"),
         "context_variables": {"type": ["object", "null"], "description": "The same content, wrapped"},
     }
@@ -195,4 +219,7 @@ def context_variables_schema() -> Schema:
         "source": _source_schema(),
         "definition": _definition_schema(),
     }
-    return {**mapping("What a run knows, and which agent sees it", fields), "definitions": definitions}
+    return {
+        **mapping("The context variables of a run, and the agents that see them", fields),
+        "definitions": definitions,
+    }

@@ -1,12 +1,12 @@
-"""The JSON Schemas of all package files, for editors that complete and check while an author writes."""
+"""JSON Schemas of all files, for completion and validation in editors."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from workflows.models_file import models_file_schema as models_file
-from workflows.operator_file import operator_file_schema as operator_file
+from workflows.models_file import models_file_schema
+from workflows.operator_file import operator_file_schema
 from workflows.package.schemas.agents_schema import agents_schema
 from workflows.package.schemas.context_variables_schema import context_variables_schema
 from workflows.package.schemas.orchestrator_schema import orchestrator_schema
@@ -16,7 +16,7 @@ from workflows.package.schemas.structured_outputs_schema import structured_outpu
 from workflows.package.schemas.tools_schema import hooks_schema, middleware_schema, tools_schema
 from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
 
-DRAFT = "http://json-schema.org/draft-07/schema#"  # the one that editors' YAML support knows best
+DRAFT = "http://json-schema.org/draft-07/schema#"  # the draft with the best support in YAML editors
 
 
 def task_batches_schema() -> Schema:
@@ -24,13 +24,13 @@ def task_batches_schema() -> Schema:
         "A batch; not executed yet",
         {
             "id": text("Its name"),
-            "trigger_agent": text("The agent after whom it runs"),
+            "trigger_agent": text("The agent after which it runs"),
             "decomposition_agent": text("The agent that writes the list of tasks"),
-            "execution_agents": names("The agents that work through it"),
+            "execution_agents": names("The agents that execute the tasks"),
             "concurrency": whole("Tasks at once"),
-            "retry_limit": whole("Further attempts of a task", minimum=0),
-            "timeout_seconds": whole("Of a task"),
-            "failure_policy": text("What one failed task means for the batch"),
+            "retry_limit": whole("Retries of a task", minimum=0),
+            "timeout_seconds": whole("Timeout of a task in seconds"),
+            "failure_policy": text("Effect of a failed task on the batch"),
             "require_owned_paths": {"type": ["boolean", "null"]},
         },
         required=["id"],
@@ -40,29 +40,29 @@ def task_batches_schema() -> Schema:
         "version": {"type": ["integer", "string"]},
         **dict.fromkeys(("batches", "conveyors"), items(ref("batch"))),
     }
-    return {**mapping("Agents that work through a list; not executed yet", fields), "definitions": {"batch": entry}}
+    return {**mapping("Batches of tasks for agents; not executed yet", fields), "definitions": {"batch": entry}}
 
 
 def ui_config_schema() -> Schema:
     fields = {**VERSION_FIELDS, "visual_agents": {"type": ["array", "null"], "description": "Not read"}}
-    return mapping("A user interface; there is none here, so that nothing of it is read", fields)
+    return mapping("A user interface, which does not exist here; not read", fields)
 
 
 def triggers_schema() -> Schema:
-    """From the specs themselves, so that it cannot fall behind them."""
+    """Builds the schema from the specs themselves, so both always agree."""
     definitions: dict[str, Any] = {}
     variants = []
     for spec in dict.fromkeys(SPEC_BY_TYPE.values()):
         schema: Schema = TypeAdapter(spec).json_schema(ref_template="#/definitions/{model}")
         definitions |= schema.pop("$defs", {})
         schema["properties"]["type"] = {"enum": [alias for alias, known in SPEC_BY_TYPE.items() if known is spec]}
-        # `name` has a default, `<type>-<index>`, which only the loader knows.
-        schema["required"] = ["type", *(each for each in schema.get("required", ()) if each not in ("type", "name"))]
+        # `name` is optional: the loader computes its default, `<type>-<index>`.
+        schema["required"] = ["type", *(name for name in schema.get("required", ()) if name not in ("type", "name"))]
         definitions[spec.__name__] = schema
         variants.append({"$ref": f"#/definitions/{spec.__name__}"})
     entries = {"type": ["array", "null"], "items": {"anyOf": variants}}
     wrapped = {"type": "object", "properties": {"triggers": entries}}
-    return {"description": "Why it runs", "anyOf": [wrapped, entries], "definitions": definitions}
+    return {"description": "The triggers that start runs", "anyOf": [wrapped, entries], "definitions": definitions}
 
 
 _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
@@ -78,8 +78,8 @@ _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "triggers": triggers_schema,
     "task_batches": task_batches_schema,
     "ui_config": ui_config_schema,
-    "models": models_file,
-    "unattended": operator_file,
+    "models": models_file_schema,
+    "unattended": operator_file_schema,
 }
 SCHEMA_NAMES = tuple(_SCHEMAS)
 

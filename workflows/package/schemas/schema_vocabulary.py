@@ -1,4 +1,4 @@
-"""The words that the schemas of package files are written in."""
+"""Functions that build the parts of JSON Schemas for package files."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,14 +51,17 @@ def ref(name: str) -> Schema:
 
 
 def mapping(description: str, fields: Mapping[str, Schema], **keywords: Any) -> Schema:
-    """Fields that nobody listed are allowed: the loader says what it does not execute."""
+    """Builds an object.
+
+    Unlisted fields are allowed: the loader reports what it does not execute.
+    """
     return {"type": "object", "description": description, "properties": dict(fields), **keywords}
 
 
 VERSION_FIELDS: Mapping[str, Schema] = {
-    "schema_version": text("Version of this file's form; read without effect"),
+    "schema_version": text("Version of the file format; read without effect"),
     "version": {"description": "Version of this file; read without effect"},
-    "$schema": text("Where an editor finds this schema"),
+    "$schema": text("The schema's location, for editors"),
 }
 ANY_VALUE: Schema = {}
 

@@ -22,9 +22,9 @@ def _field_schema() -> Schema:
         "A field of a model",
         {
             "type": text(_TYPE_HELP),
-            "description": nullable_text("What the model is told"),
+            "description": nullable_text("Description for the model"),
             "default": {},
-            "required": flag("false: it may be null"),
+            "required": flag("false: null is allowed"),
             "items": either({"type": ["string", "null"]}, ref("field"), description="Of a list"),
             "values": {"type": ["array", "null"], "description": "Of a literal"},
             "allowed_values": {"type": ["array", "null"], "description": "Of a str: as a literal"},
@@ -42,7 +42,7 @@ def _model_schema() -> Schema:
         {
             "name": text("Of an entry of a list"),
             "type": {"enum": ["model", "literal", "union"]},
-            "description": nullable_text("What the model is told"),
+            "description": nullable_text("Description for the model"),
             "fields": by_name(ref("field")),
             "required": names("The fields that must be there; the others may be null"),
             "values": {"type": ["array", "null"], "description": "Of a literal"},

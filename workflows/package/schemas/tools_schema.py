@@ -23,10 +23,10 @@ from workflows.package.schemas.schema_vocabulary import (
 
 _FILE_HELP = "In the package, its tools folder, or ../_shared beside the package"
 _HOOK_FILE_HELP = "In the package, its tools or hooks folder, or ../_shared beside the package"
-_OWNERS = either({"type": ["string", "null"]}, names("Agents"), description="The agent, or agents, that may call it")
+_OWNERS = either({"type": ["string", "null"]}, names("Agents"), description="The agent or agents that may call it")
 _TIMEOUT = {
     "type": ["number", "string", "null"],
-    "description": "How long a call may take: 30, or 5m; default 300 s. timeout_seconds and timeout are other names",
+    "description": "Maximum duration of a call: 30, or 5m; default 300 s. Aliases: timeout_seconds, timeout",
 }
 _TOOL = mapping(
     "A function an agent may call",
@@ -35,36 +35,37 @@ _TOOL = mapping(
         "agents": _OWNERS,
         "file": text(_FILE_HELP),
         "function": text("A function that the file defines"),
-        "description": nullable_text("What the model is told"),
-        "name": nullable_text("The agent knows a tool by its function's name"),
+        "description": nullable_text("Description for the model"),
+        "name": nullable_text("Must be the function's name, by which the model calls it"),
         "tool_type": one_of(
-            get_args(ToolKind), "UI tools need a person: the run ends there, unless its trigger has ui_responses"
+            get_args(ToolKind),
+            "UI tools need a person: the run stops as needs_human, unless its trigger has ui_responses",
         ),
         "auto_invoke": flag(
             "Called with the agent's structured reply, if the agent is in auto_tool_mode or bind_to_agent is false"
         ),
-        "auto_tool_call": flag("Another name of auto_invoke"),
+        "auto_tool_call": flag("Alias of auto_invoke"),
         "bind_to_agent": flag(
-            "false: not offered to the agent's model; with auto_invoke it is called with the structured reply"
+            "false: not offered to the model; with auto_invoke it is called with the structured reply"
         ),
         "effects": one_of(
-            ("none", "unknown"), "none: a call changes nothing, so that a replay may make it again unasked"
+            ("none", "unknown"), "none: calls change nothing, so a replay may repeat them without confirmation"
         ),
         "timeout_s": _TIMEOUT,
         "timeout_seconds": _TIMEOUT,
         "timeout": _TIMEOUT,
         "on_error": one_of(
             get_args(OnError),
-            "What a failed call does: the model is told, or the run fails as tool_error; default tell",
+            "After a failed call: tell (default) returns the error to the model, fail ends the run as tool_error",
         ),
         **read_only_fields("ui", "ui_contract", "display", "outcome", "constraints", "integration"),
     },
     required=["file", "function"],
 )
 _LIFECYCLE = mapping(
-    "A function that is called at a moment of the run; it takes context_variables and whose run it is",
+    "A function that is called at a moment of the run, with context_variables and the run's ids",
     {
-        "trigger": one_of(tuple(MOMENTS), "When it is called"),
+        "trigger": one_of(tuple(MOMENTS), "The moment of the call"),
         "agent": nullable_text("Of before_agent and after_agent; null: every agent"),
         "file": text(_HOOK_FILE_HELP),
         "function": text("A function that the file defines"),
@@ -76,14 +77,17 @@ _LIFECYCLE = mapping(
 )
 _EARLY_TOOL = mapping(
     "The early form of a tool",
-    {"path": text("workflows.Name.tools.module.function"), "description": nullable_text("What the model is told")},
+    {"path": text("workflows.Name.tools.module.function"), "description": nullable_text("Description for the model")},
 )
-_ABSENT_FIELD = {"type": "null", "description": "Not beside the other: an entry is a hook or a lifecycle tool"}
-_CODE = {"content": {"type": ["string", "null"], "description": "Not executed: the code stands in the file"}}
+_ABSENT_FIELD = {
+    "type": "null",
+    "description": "Not with the other field: an entry is either a hook or a lifecycle tool",
+}
+_CODE = {"content": {"type": ["string", "null"], "description": "Not executed: the code is in the file"}}
 _HOOK = mapping(
-    "A function that changes what an agent is told, or what it says",
+    "A function that changes an agent's prompt or reply",
     {
-        "hook_type": one_of(get_args(HookKind), "When it is called"),
+        "hook_type": one_of(get_args(HookKind), "The step that it changes"),
         "trigger": _ABSENT_FIELD,
         "hook_agent": text("An agent, or all"),
         "filename": nullable_text(_HOOK_FILE_HELP),
@@ -96,12 +100,12 @@ _HOOK = mapping(
 _LIFECYCLE_HOOK = mapping(
     "A lifecycle tool: a function that is called at a moment of the run",
     {
-        "trigger": {"enum": list(MOMENTS), "description": "When it is called"},
+        "trigger": {"enum": list(MOMENTS), "description": "The moment of the call"},
         "hook_type": _ABSENT_FIELD,
         "hook_agent": nullable_text("Of before_agent and after_agent: an agent; absent or all: every agent"),
-        "agent": nullable_text("Another name of hook_agent"),
+        "agent": nullable_text("Alias of hook_agent"),
         "filename": nullable_text(_HOOK_FILE_HELP),
-        "function": nullable_text("A function that the file defines; absent: it is called as the file is"),
+        "function": nullable_text("A function that the file defines; default: the file's name"),
         "files": items(mapping("The early form of filename", {"filename": text("A file of the package")})),
         **_CODE,
         **not_executed_fields("integration"),
@@ -129,15 +133,15 @@ def tools_schema() -> Schema:
         "backend_tools": early,
         "ui_tools": early,
     }
-    body = either({"type": "object", "properties": fields}, listed, description="What agents can do")
+    body = either({"type": "object", "properties": fields}, listed, description="The tools of the agents")
     return {**body, "definitions": {"tool": _TOOL, "lifecycle": _LIFECYCLE, "early": _EARLY_TOOL}}
 
 
 def hooks_schema() -> Schema:
     entries = items(either(ref("hook"), ref("lifecycle")))
     fields = {**VERSION_FIELDS, "hooks": entries, "hook_files": entries, "prompt_middleware": items(ref("middleware"))}
-    described = "Functions around an agent's reply, and at moments of the run"
-    body = either({"type": "object", "properties": fields}, entries, description=described)
+    description = "Functions around an agent's reply, and at moments of the run"
+    body = either({"type": "object", "properties": fields}, entries, description=description)
     return {**body, "definitions": {"hook": _HOOK, "lifecycle": _LIFECYCLE_HOOK, "middleware": _MIDDLEWARE}}
 
 

@@ -1,4 +1,4 @@
-"""What every trigger declares: its name, for whom it runs, and what its event becomes in a run."""
+"""The fields of every trigger: name, apps, and the input of its runs."""
 
 from typing import Any
 
@@ -17,7 +17,9 @@ class BaseTrigger(Spec):
     apps: tuple[Name, ...] = ()
     app_id: MappedValue = None  # a literal app, or =expr over the event
     priority: Priority = Field(default=DEFAULT_PRIORITY, description="9 is most urgent")
-    ui_responses: UIResponses = Field(default_factory=dict, description="What tools that ask a person get: {tool: {…}}")
+    ui_responses: UIResponses = Field(
+        default_factory=dict, description="Answers for tools that ask a person: {tool: {…}}"
+    )
 
     @model_validator(mode="after")
     def _check_apps(self) -> "BaseTrigger":
@@ -27,14 +29,14 @@ class BaseTrigger(Spec):
 
     @property
     def literal_app(self) -> str | None:
-        """The one app that `app_id` names without an expression."""
+        """Returns the app that `app_id` names without an expression, else None."""
         return None if self.app_id is None or is_expression(self.app_id) else str(self.app_id)
 
     @property
     def listed_apps(self) -> tuple[str, ...]:
-        """Those known without an event and without a database."""
-        one = self.literal_app
-        return self.apps if one is None else (one,)
+        """Returns the apps that are known without an event and without a database."""
+        app = self.literal_app
+        return self.apps if app is None else (app,)
 
 
 def is_expression(value: Any) -> bool:

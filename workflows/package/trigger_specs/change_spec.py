@@ -1,4 +1,4 @@
-"""A change in MongoDB as a trigger: where to look, which changes count, and in which order their runs go."""
+"""The spec of change triggers: the changes in MongoDB that start runs."""
 
 import re
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from workflows.context.documents.database_queries import SERVER_CODE
 from workflows.package.trigger_specs.base_trigger import BaseTrigger
 from workflows.package.trigger_specs.spec_values import Duration, Expression, Spec
 
-# What a server lets follow a change stream, less $redact, which could take away what we go on from.
+# The stages that MongoDB allows after a change stream, without $redact, which could remove protected fields.
 ALLOWED_STAGES = ("$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith")
 MAX_STAGES = 20
 MAX_STAGE_DEPTH = 50
-# What the stream is gone on from, and how an event is told from another: no pipeline may take it away or change it.
+# The watcher needs these fields for the resume position and the dedupe key, so no pipeline may change them.
 PROTECTED_FIELDS = ("_id", "operationType", "clusterTime", "wallTime", "ns", "documentKey")
 MAX_DATABASE_BYTES = 63
 _FORBIDDEN_CHARACTERS = re.compile(r'[/\\. "$\x00]')
@@ -23,7 +23,10 @@ Operation = Literal["insert", "update", "replace", "delete"]
 
 
 class LoopGuard(Spec):
-    """More runs of one document than `max` in `per` are a workflow that writes what starts it: the event is skipped."""
+    """A guard against a workflow that triggers itself.
+
+    Skips events after `max` runs of one document in `per`.
+    """
 
     max: int = Field(default=20, ge=1, le=100_000)
     per: Duration = Field(default=timedelta(seconds=60), json_schema_extra={"default": "60s"})
@@ -49,7 +52,7 @@ class ChangeSpec(BaseTrigger):
     @classmethod
     def _check_database_name(cls, name: str) -> str:
         if _FORBIDDEN_CHARACTERS.search(name) or len(name.encode()) > MAX_DATABASE_BYTES:
-            raise ValueError('is no name of a database: without spaces and any of / \\ . " $, at most 63 bytes')
+            raise ValueError('is not a database name: use at most 63 bytes, without spaces and / \\ . " $')
         return name
 
     @field_validator("pipeline")
@@ -69,7 +72,7 @@ def _refuse_code(value: Any, *, depth: int) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             if name in SERVER_CODE or name.startswith("$_"):
-                raise ValueError(f"{name} is not allowed: nothing that a trigger brings is executed")
+                raise ValueError(f"{name} is not allowed: code in a trigger is never executed")
             _refuse_code(inner, depth=depth + 1)
     elif isinstance(value, list):
         for inner in value:
@@ -77,7 +80,10 @@ def _refuse_code(value: Any, *, depth: int) -> None:
 
 
 def _refuse_field_loss(stage: str, body: Any) -> None:
-    """Of a projection that names what to keep, these fields are kept without being named."""
+    """Rejects stages that change a protected field.
+
+    A projection of included fields keeps them by itself.
+    """
     if stage == "$unset":
         touched = [body] if isinstance(body, str) else body if isinstance(body, list) else []
     elif stage in ("$addFields", "$set", "$project") and isinstance(body, Mapping):
@@ -86,9 +92,7 @@ def _refuse_field_loss(stage: str, body: Any) -> None:
         touched = []
     for name in touched:
         if isinstance(name, str) and name.partition(".")[0] in PROTECTED_FIELDS:
-            raise ValueError(
-                f"{stage} must leave {name} as it is: {', '.join(PROTECTED_FIELDS)} tell where the stream goes on"
-            )
+            raise ValueError(f"{stage} must not change {name}: the watcher resumes by {', '.join(PROTECTED_FIELDS)}")
 
 
 def _is_included(value: Any) -> bool:

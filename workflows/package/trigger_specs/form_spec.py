@@ -1,4 +1,4 @@
-"""A form as a trigger: its fields, as they are shown and as they are checked."""
+"""The spec of form triggers: the form's fields, for display and for validation."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from workflows.package.trigger_specs.base_trigger import BaseTrigger
 from workflows.package.trigger_specs.spec_values import Spec, SpecFieldError
 
 DELIVERY_FIELD = "_delivery"  # hidden in each rendered page
-# `_request` is what expressions see beside the fields; a browser writes its character set into `_charset_`.
+# Expressions see `_request` beside the fields; browsers fill `_charset_` with their character set.
 RESERVED_NAMES = (DELIVERY_FIELD, "_request", "_charset_")
 
 
@@ -29,16 +29,16 @@ class FormInput(Spec):
         if self.default is None:
             return self
         if not is_of_type(self.default, self.type):
-            raise SpecFieldError("default", f"default is not of type {self.type}; change the default or the type")
+            raise SpecFieldError("default", f"the default is not of type {self.type}; change the default or the type")
         if self.enum and not is_one_of(self.default, self.enum):
-            raise SpecFieldError("default", "default is not one of the values in enum; add it there or change it")
+            raise SpecFieldError("default", "the default is not one of the values in enum; add it there or change it")
         return self
 
 
 class FormSpec(BaseTrigger):
     type: Literal["form_submit"] = "form_submit"
     description: str = Field(default="", description="Shown on the page, under its title")
-    title: str = Field(default="", description="Of the page; without it the name")
+    title: str = Field(default="", description="Title of the page; default: the name")
     inputs: dict[str, FormInput] = Field(min_length=1)
 
     @field_validator("inputs")
@@ -48,5 +48,5 @@ class FormSpec(BaseTrigger):
             if not name.strip() or not name.isprintable():
                 raise ValueError("a field needs a name of printable characters")
             if name in RESERVED_NAMES:
-                raise ValueError(f"{name} has a meaning of its own; give the field another name")
+                raise ValueError(f"{name} is a reserved name; rename the field")
         return inputs

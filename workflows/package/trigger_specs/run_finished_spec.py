@@ -1,4 +1,4 @@
-"""The end of another run as a trigger: whose, and how it has to end."""
+"""The spec of run_finished triggers: workflow and outcomes of ended runs."""
 
 from typing import Any, Literal
 
@@ -10,14 +10,14 @@ from workflows.package.trigger_specs.spec_values import Expression, Name, SpecFi
 
 STATES = ("succeeded", "failed", "cancelled", "parked")
 ANY_OUTCOME = "any"
-_NON_FINAL_OUTCOME = "needs_human"  # such a run goes on when it is answered
+_NON_FINAL_OUTCOME = "needs_human"  # such a run continues after an answer
 OUTCOMES = tuple(
     dict.fromkeys((*STATES, *(kind.value for kind in OutcomeKind if kind.value != _NON_FINAL_OUTCOME), ANY_OUTCOME))
 )
 
 
 class RunFinishedSpec(BaseTrigger):
-    """A run starts for the app whose run has ended; `apps` narrows it to some of them."""
+    """Starts a run for the app of the ended run; `apps` limits it to these apps."""
 
     type: Literal["run_finished"] = "run_finished"
     workflow: Name
@@ -32,7 +32,7 @@ class RunFinishedSpec(BaseTrigger):
     @field_validator("outcome")
     @classmethod
     def _check_outcomes(cls, outcomes: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [each for each in outcomes if each not in OUTCOMES]
+        unknown = [outcome for outcome in outcomes if outcome not in OUTCOMES]
         if unknown:
             raise ValueError(f"{unknown[0]} is not one of {', '.join(OUTCOMES)}")
         return outcomes
@@ -40,5 +40,5 @@ class RunFinishedSpec(BaseTrigger):
     @model_validator(mode="after")
     def _check_app_id(self) -> "RunFinishedSpec":
         if is_expression(self.app_id):
-            raise SpecFieldError("app_id", "a chain stays in the app of the run that has ended; leave app_id out")
+            raise SpecFieldError("app_id", "the run starts in the app of the ended run; remove app_id")
         return self

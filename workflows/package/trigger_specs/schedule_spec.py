@@ -1,4 +1,7 @@
-"""A clock as a trigger: cron, an interval or one moment, and what happens to ticks that come late or overlap."""
+"""The spec of schedules: cron, interval or one moment.
+
+It also decides about late and overlapping ticks.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -39,7 +42,7 @@ class Misfire(Spec):
 
 
 class AppsOfCollection(Spec):
-    """One run for each document, the app named by one of its fields. Read anew at each tick."""
+    """Selects one app per document, named by a field of it. Read again at each tick."""
 
     collection: str = Field(min_length=1)
     database: str | None = None  # default: the database of Unattended
@@ -73,11 +76,11 @@ class ScheduleSpec(BaseTrigger):
 
     @model_validator(mode="after")
     def _check_clock(self) -> "ScheduleSpec":
-        given = [clock for clock in _CLOCK_FIELDS if getattr(self, clock) is not None]
-        if not given:
+        clocks = [clock for clock in _CLOCK_FIELDS if getattr(self, clock) is not None]
+        if not clocks:
             raise ValueError("give one of cron, every and at")
-        if len(given) > 1:
-            raise SpecFieldError(given[1], "give only one of cron, every and at")
+        if len(clocks) > 1:
+            raise SpecFieldError(clocks[1], "give only one of cron, every and at")
         if self.every is not None and self.every < _MIN_INTERVAL:
             raise SpecFieldError("every", "every must be at least 1s")
         if self.cron is not None:
@@ -89,7 +92,7 @@ class ScheduleSpec(BaseTrigger):
         for field in ("at", "start", "end"):
             moment: datetime | None = getattr(self, field)
             if moment is not None and moment.year not in _YEARS:
-                raise SpecFieldError(field, f"write a time of the years {_YEARS[0]} to {_YEARS[-1]}")
+                raise SpecFieldError(field, f"write a time in the years {_YEARS[0]} to {_YEARS[-1]}")
         return self
 
     @model_validator(mode="after")
@@ -97,14 +100,14 @@ class ScheduleSpec(BaseTrigger):
         if self.starts_at is not None and self.ends_at is not None and self.ends_at <= self.starts_at:
             raise SpecFieldError("end", "end must be after start")
         if self.at_utc is not None and not self._is_in_range(self.at_utc):
-            raise SpecFieldError("at", "this is before start or after end, so that it never fires; leave those out")
+            raise SpecFieldError("at", "is before start or after end, so it never fires; remove start and end")
         if self.misfire.policy == "skip" and self.misfire.grace < _MIN_INTERVAL:
-            # Every tick is seen some milliseconds after its time.
+            # The scheduler sees every tick some milliseconds late.
             raise SpecFieldError(
-                "misfire", "with policy skip the grace must be at least 1s, or no tick would ever fire"
+                "misfire", "with policy skip the grace must be at least 1s; otherwise no tick ever fires"
             )
         if is_expression(self.app_id):
-            raise SpecFieldError("app_id", "a tick brings no event to select an app from; name it, or use apps")
+            raise SpecFieldError("app_id", "must be a name: a tick has no event for an expression; or use apps")
         return self
 
     def _is_in_range(self, time: datetime) -> bool:
@@ -125,7 +128,7 @@ class ScheduleSpec(BaseTrigger):
 
     @property
     def listed_apps(self) -> tuple[str, ...]:
-        one = self.literal_app
-        if one is not None:
-            return (one,)
+        app = self.literal_app
+        if app is not None:
+            return (app,)
         return () if isinstance(self.apps, AppsOfCollection) else self.apps

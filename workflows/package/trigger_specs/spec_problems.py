@@ -1,4 +1,4 @@
-"""Problems of a spec: what is wrong where, in words for whoever wrote it, be it in a package or over HTTP."""
+"""Problems of a trigger spec: place and message for its author."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,19 +18,21 @@ class SpecProblem:
 
 def list_problems(error: ValidationError) -> Sequence[SpecProblem]:
     found = error.errors(include_url=False, include_input=False)
-    inside = {each["loc"][:-1] for each in found}
-    # A list whose items are all refused is not empty as well.
-    said = [each for each in found if each["type"] != "too_short" or each["loc"] not in inside]
+    inside = {detail["loc"][:-1] for detail in found}
+    # A list whose items are all invalid is also reported as too short: drop that.
+    reported = [detail for detail in found if detail["type"] != "too_short" or detail["loc"] not in inside]
     return [
         SpecProblem(
-            _problem_place(each), _problem_message(each), each["type"] == "extra_forbidden" and len(each["loc"]) == 1
+            _problem_place(detail),
+            _problem_message(detail),
+            detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1,
         )
-        for each in said
+        for detail in reported
     ]
 
 
 def _problem_place(error: ErrorDetails) -> str:
-    """What is wrong with several fields at once says itself which one to look at."""
+    """Returns the place of a problem. A problem of several fields names its own."""
     parts = [part for part in error["loc"] if part not in UNION_TAGS]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
     cause = error.get("ctx", {}).get("error")
@@ -38,11 +40,11 @@ def _problem_place(error: ErrorDetails) -> str:
 
 
 def _problem_message(error: ErrorDetails) -> str:
-    """Whatever says itself what to write is left as it is."""
+    """Replaces pydantic's messages; messages of our own validators stay."""
     context = error.get("ctx", {})
     messages = {
-        "extra_forbidden": "is not a field of this trigger; check the spelling or leave it out",
-        "missing": f"is needed; write {error['loc'][-1]}: …" if error["loc"] else "is needed",
+        "extra_forbidden": "is not a field of this trigger; check the spelling or remove it",
+        "missing": f"is required; write {error['loc'][-1]}: …" if error["loc"] else "is required",
         "literal_error": f"must be {context.get('expected')}",
         "tuple_type": "must be a list",
         "dict_type": "must be a mapping",

@@ -1,4 +1,7 @@
-"""Values of trigger specs: durations, moments, expressions and names, each with its own sentence when it is wrong."""
+"""Values of trigger specs: durations, times, expressions and names.
+
+Each has its own error message.
+"""
 
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -12,12 +15,12 @@ from workflows.package.jmespath_problems import find_jmespath_problem
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SECONDS_BY_UNIT = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
 _DURATION = re.compile(r"\s*" + "".join(rf"(?:(\d+(?:\.\d+)?)\s*{unit}\s*)?" for unit in _SECONDS_BY_UNIT))
-UNION_TAGS = ("<list>", "<collection>")  # of values that are written in two ways; no author sees them
+UNION_TAGS = ("<list>", "<collection>")  # of values with two forms; removed from error messages
 MAX_DURATION_S = 3650 * 86400
 
 
 class SpecFieldError(ValueError):
-    """What several fields say together is wrong; `field` is the one that an author looks at first."""
+    """Several fields contradict each other; `field` is the one to report."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -29,7 +32,7 @@ class Spec(BaseModel):
 
 
 def parse_duration(value: object) -> timedelta:
-    """`15m`, `60s`, `1h30m`; a bare number is seconds."""
+    """Parses `15m`, `60s` or `1h30m`; a bare number is seconds."""
     if isinstance(value, timedelta):
         return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -41,24 +44,30 @@ def parse_duration(value: object) -> timedelta:
     else:
         raise ValueError("write a duration such as 30s, 15m or 1h")
     if not 0 <= seconds <= MAX_DURATION_S:
-        raise ValueError("write a duration of at most 3650d, not below zero")
+        raise ValueError("write a duration from 0s to 3650d")
     return timedelta(seconds=seconds)
 
 
 def format_duration(duration: timedelta) -> str:
-    """As people write it, and as it can be read again: `15m`, `1m30s`, `250ms`."""
+    """Formats a duration as `15m`, `1m30s` or `250ms`.
+
+    `parse_duration` reads the same form.
+    """
     if timedelta(0) < duration < timedelta(seconds=1):
         return f"{duration / timedelta(milliseconds=1):g}ms"
     minutes, seconds = divmod(duration, timedelta(minutes=1))
     hours, minutes = divmod(minutes, 60)
     whole = {"d": hours // 24, "h": hours % 24, "m": minutes}
     rest = f"{seconds.total_seconds():.6f}".rstrip("0").rstrip(".")
-    said = [f"{number}{unit}" for unit, number in whole.items() if number] + ([f"{rest}s"] if rest != "0" else [])
-    return "".join(said) or "0s"
+    parts = [f"{number}{unit}" for unit, number in whole.items() if number] + ([f"{rest}s"] if rest != "0" else [])
+    return "".join(parts) or "0s"
 
 
 def parse_datetime(value: object) -> datetime:
-    """A date or a date and time, as text or as YAML reads it; without an offset it is one of the spec's zone."""
+    """Parses a date, or date and time.
+
+    Without an offset the spec's zone applies later.
+    """
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):
@@ -72,7 +81,10 @@ def parse_datetime(value: object) -> datetime:
 
 
 def to_utc(time: datetime, timezone: str) -> datetime:
-    """In UTC. A wall-clock time that the zone skips is the instant that would have been it without the change."""
+    """Converts to UTC.
+
+    A skipped wall-clock time becomes the instant that it would be without the change.
+    """
     if time.tzinfo is None:
         time = time.replace(tzinfo=ZoneInfo(timezone))
     return time.astimezone(UTC)
@@ -86,7 +98,10 @@ def _check_expression(text: str) -> str:
 
 
 def _check_mapped_value(value: Any) -> Any:
-    """A string that begins with `=` is an expression; anything else a literal."""
+    """Checks the expressions in a value: strings that begin with `=`.
+
+    Anything else is a literal.
+    """
     if isinstance(value, str) and value.startswith("="):
         _check_expression(value[1:])
     elif isinstance(value, dict):
@@ -108,7 +123,7 @@ def _check_zone(name: str) -> str:
 
 def _check_name(name: str) -> str:
     if not NAME_PATTERN.fullmatch(name):
-        raise ValueError("use letters, digits, dots, dashes and underscores, at most 100, a letter or digit first")
+        raise ValueError("use at most 100 letters, digits, dots, dashes and underscores; begin with a letter or digit")
     return name
 
 

@@ -1,4 +1,4 @@
-"""The kinds of triggers by the names that authors give them."""
+"""Trigger types: specs by type and alias, and unsupported types."""
 
 from workflows.package.trigger_specs.change_spec import ChangeSpec
 from workflows.package.trigger_specs.form_spec import FormSpec
@@ -26,7 +26,7 @@ SPEC_BY_TYPE: dict[str, type[TriggerSpec]] = {
 CHAT_TYPES = {"chat", "chat_start", "user"}
 CRON_FIELDS = ("cron", "cron_schedule", "schedule", "expression")
 UNSUPPORTED_TYPES = {
-    "manual": "nobody calls its endpoint here: start runs with `unattended enqueue`, or declare a webhook",
-    "event": "events inside of an application do not reach a worker: declare a webhook or a database_condition",
-    "threshold": "nobody measures what its condition names: declare a schedule, or a database_condition",
+    "manual": "its endpoint does not exist here; start runs with `unattended enqueue`, or declare a webhook",
+    "event": "events inside an application do not reach a worker; declare a webhook or a database_condition",
+    "threshold": "its condition is not measured here; declare a schedule, or a database_condition",
 }

@@ -1,35 +1,38 @@
-"""UI responses: what a trigger answers in advance for people, by the tool that asks them."""
+"""UI responses: answers of a trigger to tools that ask a person."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag
-from typing_extensions import TypedDict  # pydantic refuses that of typing before Python 3.12
+from typing_extensions import TypedDict  # pydantic rejects typing.TypedDict before Python 3.12
 
 from workflows.context.state.standing_answers import CONDITION_ROOTS
 from workflows.package.readers.jmespath_fields import WHOLE_INPUT, referenced_names
 from workflows.package.trigger_specs.spec_values import UNION_TAGS, Expression
 
 _LIST_TAG, _KEYS_TAG = UNION_TAGS
-MAX_ANSWERS = 100  # of one tool, each with a condition that is evaluated when the tool asks
+MAX_ANSWERS = 100  # per tool; their conditions are evaluated when the tool asks
 ANSWER_FORMS_HINT = 'write keys and values, or a list of {when: "expression", answer: {…}}'
 
 
 def _check_literal(answers: Any) -> Any:
-    """Known before anything happens, so no part of it can be an expression."""
+    """Rejects expressions: answers are fixed before any event exists."""
     if isinstance(answers, dict | list):
         for item in answers.values() if isinstance(answers, dict) else answers:
             _check_literal(item)
     elif isinstance(answers, str) and answers.startswith("="):
-        raise ValueError("answers are literal values; leave out the = at the beginning")
+        raise ValueError("answers are literal values; remove the = at the beginning")
     return answers
 
 
 def _check_roots(condition: str) -> str:
-    """Another name is null in every call, and `!other` would hold in every call."""
+    """Rejects names that a condition cannot see.
+
+    They are null, so `!other` would hold in every call.
+    """
     unknown = sorted(referenced_names(condition) - {*CONDITION_ROOTS, WHOLE_INPUT})
     if unknown:
-        raise ValueError(f"looks at {unknown[0]}; it sees {', '.join(CONDITION_ROOTS)}, such as arguments.{unknown[0]}")
+        raise ValueError(f"uses {unknown[0]}; available are {', '.join(CONDITION_ROOTS)}: write arguments.{unknown[0]}")
     return condition
 
 
@@ -66,15 +69,21 @@ UIResponses = dict[str, Answers]
 
 
 def guaranteed_keys(answers: Any) -> frozenset[str]:
-    """Returns the keys that every call gets: of a list those in each of its answers, if one of them is certain."""
+    """Returns the keys that every call gets.
+
+    Of a list these are the keys in all answers, if one answer is unconditional.
+    """
     if isinstance(answers, Mapping):
         return frozenset(answers)
-    if not any("when" not in each for each in answers):
+    if not any("when" not in answer for answer in answers):
         return frozenset()
     used = answers[: find_first_unconditional(answers) + 1]
-    return frozenset.intersection(*(frozenset(each["answer"]) for each in used))
+    return frozenset.intersection(*(frozenset(answer["answer"]) for answer in used))
 
 
 def find_first_unconditional(answers: list[ConditionalAnswer]) -> int:
-    """Returns the position of the first answer without a condition, or how many there are: none after it is used."""
-    return next((index for index, each in enumerate(answers) if "when" not in each), len(answers))
+    """Returns the index of the first answer without a condition, else the length.
+
+    Later answers are unused.
+    """
+    return next((index for index, answer in enumerate(answers) if "when" not in answer), len(answers))

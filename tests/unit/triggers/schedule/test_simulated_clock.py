@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.workflows.cron_oracle import CHANGES, MINUTE, at, crons, oracle
+from tests.unit.workflows.package.cron_oracle import CHANGES, MINUTE, at, crons, oracle
 from triggers.schedule.tick_plan import MAX_COUNTED, next_nominal, plan_tick
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 

@@ -1,4 +1,4 @@
-"""Yesterday's numbers of a region. Replace the table with a query of your own."""
+"""Returns yesterday's numbers of a region. Replace the table by your own query."""
 
 from typing import Annotated, Any
 

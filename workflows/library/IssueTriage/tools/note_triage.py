@@ -1,4 +1,4 @@
-"""Notes what the Classifier found."""
+"""Notes the Classifier's result."""
 
 from typing import Any
 

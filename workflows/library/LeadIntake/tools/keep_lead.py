@@ -1,4 +1,4 @@
-"""Keeps what is known of a lead in its document: in `crm.leads`, one for each email."""
+"""Stores a lead in its document in `crm.leads`, one per email."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ GOOD_ENOUGH = 60
 
 
 def keep_score(score: int, why: str, context_variables: Any) -> str:
-    given = {name: context_variables[name] for name in ("name", "company", "story")}
-    context_variables.set("lead", {**given, "score": score, "why": why})
+    lead = {name: context_variables[name] for name in ("name", "company", "story")}
+    context_variables.set("lead", {**lead, "score": score, "why": why})
     context_variables.set("qualified", score >= GOOD_ENOUGH)
     return f"kept: {score}"
 

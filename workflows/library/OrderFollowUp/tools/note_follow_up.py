@@ -1,4 +1,4 @@
-"""Notes which kind of message goes to the customer. Send it from here in a package of your own."""
+"""Notes the kind of message to the customer. In your own package, send it from here."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Rules of which the package alone tells that they always apply, or that they never do."""
+"""Certain rules: the package alone decides that they always or never hold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from workflows.package.normal_form.package_model import USER, Package, Rule
 
 @dataclass(frozen=True, slots=True)
 class CertainRules:
-    """By their index in the package."""
+    """Certain rules, by their index in the package."""
 
     always_hold: frozenset[int]
     never_hold: frozenset[int]
@@ -29,7 +29,7 @@ def find_certain_rules(package: Package, findings: Findings, *, production: bool
         if _always_holds(rule, condition):
             always.add(index)
         elif rule.judgement is not None:
-            # A model judges during its own reply, and a person has none; what names an absent variable is not offered.
+            # User has no model to judge a rule. A rule that names an absent variable is not offered to a model.
             if rule.source == USER or find_mentioned_names(rule.judgement, absent):
                 never.add(index)
         elif condition is not None and _never_holds(condition, absent, fixed):
@@ -44,7 +44,10 @@ def _always_holds(rule: Rule, condition: Condition | None) -> bool:
 
 
 def _never_holds(condition: Condition, absent: frozenset[str], constants: Mapping[str, Any]) -> bool:
-    """A name with dots is a part of the variable that it begins with."""
+    """Returns whether a condition is false in every run.
+
+    A dotted name is a part of its first name.
+    """
     if any(prefix in absent for name in condition.names for prefix in name_prefixes(name)):
         return True
     return all(name_prefixes(name)[-1] in constants for name in condition.names) and not condition.holds(constants)

@@ -1,4 +1,4 @@
-"""Checks of conditions: names that are never set, and values that a route should not depend on."""
+"""Checks of conditions: unset names, and sources unfit for routing."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -7,8 +7,9 @@ from functools import lru_cache
 from workflows.context.expressions.prompt_templates import find_dollar_names
 from workflows.context.expressions.routing_conditions import Condition, ConditionError, compile_condition, name_prefixes
 from workflows.context.reads.supplied_values import BASE_FLAGS
-from workflows.package.checks.finding_places import known_names, routing_file, rule_place
+from workflows.package.checks.file_places import routing_file, rule_place
 from workflows.package.checks.graph import reverse_graph
+from workflows.package.checks.known_names import known_names
 from workflows.package.findings import Findings
 from workflows.package.normal_form.judged_rules import find_mentioned_names
 from workflows.package.normal_form.package_model import USER, Package, Rule, Variable
@@ -21,20 +22,20 @@ _DATABASE_KINDS = frozenset({"db", "entity"})
 def check_conditions(
     package: Package, findings: Findings, *, production: bool, reported_names: AbstractSet[str] = frozenset()
 ) -> None:
-    """`explained`: names of rules that are reported because nothing sets them."""
+    """Reports the names in conditions. `reported_names` have a finding already."""
     known = known_names(package) | reported_names
-    derived = _find_environment_computed(package)
+    origins = _find_environment_computed(package)
     file = routing_file(package)
     for index, rule in enumerate(package.rules):
-        for written in sorted(_referenced_names(rule)):
-            # ${order.total} is a part of order, unless there is a variable of that whole name.
-            name = next((each for each in name_prefixes(written) if each in known), written)
-            told = (
+        for reference in sorted(_referenced_names(rule)):
+            # ${order.total} is a part of order, unless a variable has the whole name.
+            name = next((prefix for prefix in name_prefixes(reference) if prefix in known), reference)
+            faults = (
                 [_undefined_finding(name)]
                 if name not in known
-                else _find_faults(package, name, derived, production=production)
+                else _find_faults(package, name, origins, production=production)
             )
-            for code, message in told:
+            for code, message in faults:
                 findings.add("warning", code, file, rule_place(package, index), message)
 
 
@@ -45,59 +46,66 @@ def _undefined_finding(name: str) -> tuple[str, str]:
 def _find_faults(
     package: Package, name: str, origins: Mapping[str, str], *, production: bool
 ) -> Iterator[tuple[str, str]]:
-    when = describe_production(production=production)
+    checked = production_note(production=production)
     variable = package.variables.get(name)
     kind = variable.kind if variable is not None else None
     if kind in _DATA_KINDS and not _has_few_values(variable):
-        message = f"{name} comes from the {kind} source; route on state or environment"
+        message = f"{name} has the source {kind}; route on state or environment variables"
         if kind in _DATABASE_KINDS:
-            message += ", or declare it as type: boolean or with an enum"
+            message += ", or declare it with type: boolean or an enum"
         yield "routing_on_data", message
     elif kind == "env" or name in BASE_FLAGS:
         yield (
             "vanishes_in_production",
-            f"{name} is an environment variable: {when} this condition is false; route on state instead",
+            f"{name} is an environment variable, which is absent in production{checked}: this condition is false there;"
+            " route on state",
         )
     elif name in origins:
         yield (
             "vanishes_in_production",
-            f"{name} is computed from the environment variable {origins[name]}: {when} that one is absent, and"
-            f" {name} is computed without it; compute it from state or data instead",
+            f"{name} is computed from the environment variable {origins[name]}, which is absent in production{checked}:"
+            f" {name} is computed without it there; compute it from state or data",
         )
 
 
-def describe_production(*, production: bool) -> str:
-    return "this is checked for production, where" if production else "in production"
+def production_note(*, production: bool) -> str:
+    return " (checked for production)" if production else ""
 
 
 def _has_few_values(variable: Variable | None) -> bool:
-    """Whether it comes from a database and has few values, each of which a rule may name."""
+    """Returns whether it is read from a database and has few values.
+
+    A rule may name each of them.
+    """
     if variable is None or variable.kind not in _DATABASE_KINDS:
         return False
     return variable.type == "boolean" or bool(variable.enum)
 
 
 def environment_names(package: Package) -> frozenset[str]:
-    """What no run has in production."""
+    """Returns the names that no run has in production."""
     return frozenset(BASE_FLAGS) | {name for name, variable in package.variables.items() if variable.kind == "env"}
 
 
 def _find_environment_computed(package: Package) -> dict[str, str]:
-    """Each variable that is computed from the environment, however far off, with one name that it comes from."""
+    """Returns variables that are computed from the environment, with an origin.
+
+    Includes indirect ones.
+    """
     inputs = {
         name: tuple(variable.source.inputs.values())
         for name, variable in package.variables.items()
         if isinstance(variable.source, ComputedSource) and variable.source.computation is not None
     }
     users = reverse_graph(inputs)
-    derived: dict[str, str] = {}
-    waiting = [(user, name) for name in sorted(environment_names(package)) for user in users.get(name, ())]
-    while waiting:
-        user, name = waiting.pop()
-        if user not in derived:
-            derived[user] = name
-            waiting.extend((further, name) for further in users.get(user, ()))
-    return derived
+    origins: dict[str, str] = {}
+    pending = [(user, name) for name in sorted(environment_names(package)) for user in users.get(name, ())]
+    while pending:
+        user, name = pending.pop()
+        if user not in origins:
+            origins[user] = name
+            pending.extend((further, name) for further in users.get(user, ()))
+    return origins
 
 
 def referenced_variables(rule: Rule) -> frozenset[str]:
@@ -124,9 +132,7 @@ def _compile(text: str) -> Condition | None:
 def check_judged_rules(package: Package, findings: Findings, *, production: bool) -> None:
     file = routing_file(package)
     for index, rule in enumerate(package.rules):
-        if (
-            rule.judgement is not None and rule.source != USER
-        ):  # of user it is never asked, which is a finding by itself
+        if rule.judgement is not None and rule.source != USER:  # a judged rule of user has a finding of its own
             for code, message in (
                 *_find_unfilled_names(package, rule),
                 *_find_vanishing_names(package, rule, production=production),
@@ -141,11 +147,12 @@ def _find_unfilled_names(package: Package, rule: Rule) -> Iterator[tuple[str, st
             message = f"the condition names {name}, which is neither a variable nor an input; define and expose it"
             yield "undefined_variable", message
         elif name not in exposed:
-            message = f"the condition names {name}, which {rule.source} cannot see, so that it is sent as it is written"
+            message = f"the condition names {name}, which {rule.source} cannot see, so the placeholder is not filled"
             yield "not_exposed", f"{message}; expose it to {rule.source} in context_variables"
 
 
 def _find_vanishing_names(package: Package, rule: Rule, *, production: bool) -> Iterator[tuple[str, str]]:
     for name in sorted(find_mentioned_names(rule.judgement or "", environment_names(package))):
-        message = f"{name} is an environment variable: {describe_production(production=production)}"
-        yield "vanishes_in_production", f"{message} no model is offered this rule; judge by state instead"
+        checked = production_note(production=production)
+        message = f"{name} is an environment variable, which is absent in production{checked}"
+        yield "vanishes_in_production", f"{message}: no model is offered this rule there; judge by state"

@@ -1,4 +1,7 @@
-"""Checks for ambiguous transitions: two of one variable that one event can fire from one state, to different ends."""
+"""Ambiguous transitions: one event sets a variable to two different values.
+
+Both transitions start from the same state.
+"""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -11,12 +14,13 @@ from workflows.context.observers.ui_response import UiResponseTrigger
 from workflows.context.state.answer_values import AnswerMatch
 from workflows.context.state.state_transitions import StateTrigger, Transition, Unset
 from workflows.context.values.value_types import is_same_value, value_key
-from workflows.package.checks.finding_places import display, variable_place, variables_file
+from workflows.package.checks.file_places import variable_place, variables_file
+from workflows.package.checks.message_parts import display
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.variable_sources import StateSource
 
-MAX_COMPARED_TRANSITIONS = 100  # of one variable, for one tool: each is compared with each
+MAX_COMPARED_TRANSITIONS = 100  # per variable and tool; all pairs are compared
 _ANY_ANSWER = AnswerMatch()
 
 
@@ -27,8 +31,8 @@ def check_ambiguous_transitions(package: Package, findings: Findings) -> None:
             continue
         for first, second in _find_ambiguous(variable.source.transitions):
             message = (
-                f"leads {name} to {_target(second)} on an event that leads it to {_target(first)} as well, from the"
-                f" same state{_place_suffix(first)}; tell the two apart by their match or their from, or remove one"
+                f"sets {name} to {_target(second)} on an event that also sets it to {_target(first)} from the"
+                f" same state{_place_suffix(first)}; give them different match or from values, or remove one"
             )
             place = second.place or variable_place(package, name)
             findings.add("error", "ambiguous_transitions", file, place, message)
@@ -39,35 +43,37 @@ def check_ambiguous_transitions(package: Package, findings: Findings) -> None:
 
 
 def _find_ambiguous(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, Transition]]:
-    """Each later one once, with the first that it collides with."""
+    """Yields each later transition once, with the first one that it collides with."""
     yield from _find_same_triggers(transitions)
-    for each in _group_by_tool(transitions).values():
-        found: set[int] = set()
-        for (_, first), (index, second) in combinations(enumerate(each[:MAX_COMPARED_TRANSITIONS]), 2):
-            if index not in found and _can_collide(first, second):
-                found.add(index)
+    for group in _group_by_tool(transitions).values():
+        reported: set[int] = set()
+        for (_, first), (index, second) in combinations(enumerate(group[:MAX_COMPARED_TRANSITIONS]), 2):
+            if index not in reported and _can_collide(first, second):
+                reported.add(index)
                 yield first, second
 
 
 def _find_same_triggers(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, Transition]]:
-    """Of those that wait for no answer only what is written twice, or once for one agent and once for any, is sure to
-    fire together. One without `from` is no ambiguity there: a toggle is written as `to: true`, and `from: true, to:
-    false` after it."""
+    """Yields pairs of transitions without answers that surely fire together.
+
+    Their events are equal, or differ only in that one is for any agent. A missing `from` is not ambiguous here: authors
+    write a toggle as `to: true` followed by `from: true, to: false`.
+    """
     seen: dict[Hashable, dict[str | None, Transition]] = {}
-    for each in transitions:
-        if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger):
+    for transition in transitions:
+        if isinstance(transition.trigger, UiResponseTrigger | ToolResponseTrigger):
             continue
-        event, agent = _event_key(each.trigger)
-        earlier = seen.setdefault((event, value_key(each.from_)), {})
+        event, agent = _event_key(transition.trigger)
+        earlier = seen.setdefault((event, value_key(transition.from_)), {})
         together = [other for name, other in earlier.items() if agent is None or name in (agent, None)]
-        first = next((other for other in together if not is_same_value(other.to, each.to)), None)
+        first = next((other for other in together if not is_same_value(other.to, transition.to)), None)
         if first is not None:
-            yield first, each
-        earlier.setdefault(agent, each)
+            yield first, transition
+        earlier.setdefault(agent, transition)
 
 
 def _event_key(trigger: StateTrigger) -> tuple[Hashable, str | None]:
-    """The event that it waits for, and the agent, if only one counts."""
+    """Returns the event that the trigger waits for, and the agent if only one counts."""
     match trigger:
         case ToolCallTrigger(tool=tool, agent=agent):
             return (trigger.type, tool), agent
@@ -81,29 +87,34 @@ def _event_key(trigger: StateTrigger) -> tuple[Hashable, str | None]:
 
 def _group_by_tool(transitions: Sequence[Transition]) -> Mapping[str, list[Transition]]:
     by_tool: dict[str, list[Transition]] = {}
-    for each in transitions:
-        if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger):
-            by_tool.setdefault(each.trigger.tool, []).append(each)
+    for transition in transitions:
+        if isinstance(transition.trigger, UiResponseTrigger | ToolResponseTrigger):
+            by_tool.setdefault(transition.trigger.tool, []).append(transition)
     return by_tool
 
 
 def _can_collide(first: Transition, second: Transition) -> bool:
-    one, other = first.trigger, second.trigger
-    if not isinstance(one, UiResponseTrigger | ToolResponseTrigger) or not isinstance(
+    trigger, other = first.trigger, second.trigger
+    if not isinstance(trigger, UiResponseTrigger | ToolResponseTrigger) or not isinstance(
         other, UiResponseTrigger | ToolResponseTrigger
     ):
         return False
-    starts_together = any(isinstance(each.from_, Unset) for each in (first, second)) or is_same_value(
+    starts_together = any(isinstance(transition.from_, Unset) for transition in (first, second)) or is_same_value(
         first.from_, second.from_
     )
-    return starts_together and _can_share_event(one, other) and _has_different_targets(first, second)
+    return starts_together and _can_share_event(trigger, other) and _has_different_targets(first, second)
 
 
 def _can_share_event(
     first: UiResponseTrigger | ToolResponseTrigger, second: UiResponseTrigger | ToolResponseTrigger
 ) -> bool:
-    """Two keys may be those of two kinds of answers, so that a package that is right would be refused."""
-    statuses = {each.status if isinstance(each, ToolResponseTrigger) else "success" for each in (first, second)}
+    """Returns whether one event can fire both.
+
+    Different keys may belong to different answers, so they do not.
+    """
+    statuses = {
+        trigger.status if isinstance(trigger, ToolResponseTrigger) else "success" for trigger in (first, second)
+    }
     if statuses == {"success", "error"}:
         return False
     mine, others = first.match or _ANY_ANSWER, second.match or _ANY_ANSWER
@@ -115,23 +126,29 @@ def _can_share_event(
 
 
 def _can_contain(whole_match: AnswerMatch, key: str | None, key_match: AnswerMatch) -> bool:
-    """Whether an answer that fits `whole` can have a key whose value fits `of_key`."""
+    """Returns whether an answer that fits `whole_match` can contain the key.
+
+    The key's value must fit `key_match`.
+    """
     if whole_match.values is None:
         return True
     return any(
-        isinstance(each, Mapping) and key in each and key_match.matches(each[key]) for each in whole_match.values
+        isinstance(value, Mapping) and key in value and key_match.matches(value[key]) for value in whole_match.values
     )
 
 
 def _has_different_targets(first: Transition, second: Transition) -> bool:
-    """Without `to` the answer becomes the value, which is what the other one leads to if it fires on nothing else."""
-    free = [each for each in (first, second) if isinstance(each.to, Unset)]
-    if len(free) != 1:
-        keys = {getattr(each.trigger, "response_key", None) for each in (first, second)}
-        return len(keys) > 1 if free else not is_same_value(first.to, second.to)
-    led = second if free[0] is first else first
-    match: AnswerMatch | None = getattr(led.trigger, "match", None)
-    to = AnswerMatch((led.to,))
+    """Compares the new values.
+
+    Without `to` the answer is the value; it may equal the other transition's match.
+    """
+    unset = [transition for transition in (first, second) if isinstance(transition.to, Unset)]
+    if len(unset) != 1:
+        keys = {getattr(transition.trigger, "response_key", None) for transition in (first, second)}
+        return len(keys) > 1 if unset else not is_same_value(first.to, second.to)
+    other = second if unset[0] is first else first
+    match: AnswerMatch | None = getattr(other.trigger, "match", None)
+    to = AnswerMatch((other.to,))
     return match is None or match.values is None or match.takes_forms or not all(map(to.matches, match.values))
 
 

@@ -1,4 +1,4 @@
-"""Possible values of names in a run, as far as they follow from the package alone."""
+"""Possible values of names in a run, as far as the package alone decides them."""
 
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping
@@ -12,26 +12,21 @@ from workflows.context.observers.lifecycle import LifecycleTrigger
 from workflows.context.state.state_transitions import Transition, Unset, captured_group
 from workflows.context.values.type_coercion import coerce_or_keep
 from workflows.context.values.value_types import parse_type_name, value_key
-from workflows.package.checks.finding_places import (
-    BASE_NAMES,
-    display,
-    has_errors_in,
-    known_names,
-    orchestrator_file,
-    variables_file,
-)
+from workflows.package.checks.file_places import orchestrator_file, variables_file
+from workflows.package.checks.known_names import BASE_NAMES, known_names
+from workflows.package.checks.message_parts import display
 from workflows.package.checks.variables.constant_variables import can_code_set_variables, constant_values
 from workflows.package.findings import Findings
 from workflows.package.normal_form.package_model import Moment, Package, Variable
 from workflows.package.normal_form.variable_sources import StateSource, StaticSource
 
 MAX_SHOWN_VALUES = 5
-END_MOMENTS: tuple[Moment, ...] = ("after_chat", "on_complete", "on_fail")  # when no rule is asked any more
+END_MOMENTS: tuple[Moment, ...] = ("after_chat", "on_complete", "on_fail")  # no rule is evaluated after these
 
 
 @dataclass(frozen=True, slots=True)
 class ValueDomain:
-    """All values that a name may have. `fact`: the same in words. `is_declared`: whether the name is declared."""
+    """All values that a name may have. `fact`: the same in words, for a finding."""
 
     values: tuple[Any, ...]
     fact: str
@@ -40,35 +35,45 @@ class ValueDomain:
 
 @dataclass(frozen=True, slots=True)
 class KnownValues:
-    """`domains` by name: one that is not among them may be anything. `known`: names that the package or the run has.
-    `open`: code may set any other name, or what sets it was refused."""
+    """The domains by name. A known name without a domain may have any value.
+
+    `is_open`: code may set other names too, or the parts that set them were refused.
+    """
 
     domains: Mapping[str, ValueDomain]
     known_names: AbstractSet[str]
     is_open: bool
 
     def find_owner(self, reference: str) -> tuple[str, ValueDomain] | None:
-        """The name that `${a.b}` is looked up by, with what it may be; None where it may be anything."""
+        """Returns the variable that `${a.b}` is read from, with its domain.
+
+        Returns None if any value is possible.
+        """
         names = [name for name in name_prefixes(reference) if name in self.known_names]
         if not names:
             return (
-                None if self.is_open else (reference, ValueDomain((), f"nothing sets {reference}", is_declared=False))
+                None
+                if self.is_open
+                else (reference, ValueDomain((), f"{reference} is not declared", is_declared=False))
             )
         return (names[0], self.domains[names[0]]) if len(names) == 1 and names[0] in self.domains else None
 
 
 class PossibleValues:
-    """Of names whose values the package alone decides. Code may write anything that an `enum` allows."""
+    """Computes the values of names that only the package sets.
+
+    Code may write any value of an `enum`.
+    """
 
     def __init__(self, package: Package, findings: Findings) -> None:
         self._package = package
         self._known = known_names(package)
         self._has_code_writers = can_code_set_variables(package, findings)
-        self._has_read_errors = has_errors_in(findings, variables_file(package), orchestrator_file(package))
+        self._has_read_errors = findings.has_errors_in(variables_file(package), orchestrator_file(package))
         self._constant_domains = {name: self._constant_domain(name) for name in constant_values(package, findings)}
 
     def values_for_speakers(self, speakers: Collection[str]) -> KnownValues:
-        """While these agents may speak, and no other."""
+        """Returns the possible values if only these agents may speak."""
         if self._has_read_errors:
             return KnownValues({}, self._known, is_open=True)
         states = {
@@ -82,17 +87,17 @@ class PossibleValues:
 
     def _constant_domain(self, name: str) -> ValueDomain:
         variable = self._package.variables[name]
-        kept = display(variable.default)
+        default = display(variable.default)
         if isinstance(variable.source, StaticSource):
-            return ValueDomain((variable.default,), f"{name} is always {kept}")
-        return ValueDomain((variable.default,), f"nothing ever sets {name}: it keeps its default {kept}")
+            return ValueDomain((variable.default,), f"{name} is always {default}")
+        return ValueDomain((variable.default,), f"nothing sets {name}, so it keeps its default {default}")
 
     def _input_domains(self) -> Mapping[str, ValueDomain]:
         if self._has_code_writers:
             return {}
         inputs = self._package.orchestrator.inputs
-        only = inputs.keys() - self._package.variables.keys() - BASE_NAMES
-        return {name: domain for name in only if (domain := _input_domain(name, inputs[name])) is not None}
+        names = inputs.keys() - self._package.variables.keys() - BASE_NAMES
+        return {name: domain for name in names if (domain := _input_domain(name, inputs[name])) is not None}
 
     def _state_domain(self, variable: Variable, speakers: Collection[str]) -> ValueDomain | None:
         name, source = variable.name, variable.source
@@ -102,19 +107,22 @@ class PossibleValues:
             values = (*variable.enum, variable.default, None)
             return ValueDomain(values, _enum_fact(name, variable.enum)) if variable.enum else None
         if source.persist_key is not None:
-            return None  # an earlier version of the package may have left another value
-        firing = [each for each in source.transitions if self._can_fire(each, speakers)]
+            return None  # an earlier version of the package may have persisted another value
+        firing = [transition for transition in source.transitions if self._can_fire(transition, speakers)]
         states = _reachable_values(variable, firing)
         if states is None:
             return None
-        fact = f"{name} is only ever {_list_values(states)}"
-        # Any variable may be null for a while, as where its value had to be hidden.
+        fact = f"{name} can only be {_list_values(states)}"
+        # Any variable may be null for a while, such as when its value is hidden.
         return ValueDomain(
             (*states, None), fact if firing else f"{fact}: none of its transitions can fire before the chat ends"
         )
 
     def _can_fire(self, transition: Transition, speakers: Collection[str]) -> bool:
-        """Before a rule is asked. An agent that does not exist is an error of its own."""
+        """Returns whether a transition can fire before a rule is evaluated.
+
+        Unknown agents are errors elsewhere.
+        """
         trigger = transition.trigger
         if trigger.type == "user_text":
             return self._package.orchestrator.human_in_the_loop
@@ -129,38 +137,44 @@ class PossibleValues:
 
 
 def _input_domain(name: str, spec: Mapping[str, Any]) -> ValueDomain | None:
-    """A run is refused whose input is none of the enum, or not of its type."""
+    """Returns the domain of an input.
+
+    A run with a value outside of its enum or type is refused.
+    """
     enum, default = spec.get("enum"), spec.get("default")
     if isinstance(enum, list) and enum:
         return ValueDomain((*enum, default), _enum_fact(name, enum))
     if parse_type_name(spec.get("type")) == "boolean":
-        return ValueDomain((True, False, None), f"the input {name} is only ever true or false")
+        return ValueDomain((True, False, None), f"the input {name} can only be true or false")
     return None
 
 
 def _reachable_values(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:
-    """The default and what transitions lead to from there; None where one takes a part of a reply or an answer."""
-    from_here: dict[Hashable, list[Any]] = {}
-    waiting = deque([variable.default])
-    for each in transitions:
-        if captured_group(each.to) is not None:
+    """Returns the default and all values reachable from it.
+
+    Returns None if a value is part of a reply or an answer.
+    """
+    targets_by_state: dict[Hashable, list[Any]] = {}
+    pending = deque([variable.default])
+    for transition in transitions:
+        if captured_group(transition.to) is not None:
             return None
-        to = each.to
+        to = transition.to
         if isinstance(to, Unset):
-            if getattr(each.trigger, "response_key", None) is not None:
+            if getattr(transition.trigger, "response_key", None) is not None:
                 return None
-            to = coerce_or_keep(True, variable.type)  # the value of a trigger without one
-        if isinstance(each.from_, Unset):
-            waiting.append(to)
+            to = coerce_or_keep(True, variable.type)  # the default value of a trigger
+        if isinstance(transition.from_, Unset):
+            pending.append(to)
         else:
-            from_here.setdefault(value_key(each.from_), []).append(to)
+            targets_by_state.setdefault(value_key(transition.from_), []).append(to)
     entered: dict[Hashable, Any] = {}
-    while waiting:
-        value = waiting.popleft()
+    while pending:
+        value = pending.popleft()
         key = value_key(value)
         if key not in entered:
             entered[key] = value
-            waiting.extend(from_here.get(key, ()))
+            pending.extend(targets_by_state.get(key, ()))
     return list(entered.values())
 
 

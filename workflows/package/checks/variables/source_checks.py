@@ -1,11 +1,13 @@
-"""Checks of sources: values that can never be read, computed in a circle, or not bounded by a tenant."""
+"""Checks of sources: unreadable values, cycles, and queries without an app."""
 
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from workflows.context.documents.database_queries import TENANT_NAMES, find_placeholders
-from workflows.package.checks.finding_places import KEY_FACTS, join_names, known_names, variable_place, variables_file
+from workflows.package.checks.file_places import variable_place, variables_file
 from workflows.package.checks.graph import find_cycles
+from workflows.package.checks.known_names import KEY_FACTS, known_names
+from workflows.package.checks.message_parts import join_names
 from workflows.package.findings import Findings, Level
 from workflows.package.normal_form.package_model import Package, Variable
 from workflows.package.normal_form.variable_sources import ComputedSource, DatabaseSource, EntitySource, ExternalSource
@@ -31,8 +33,8 @@ def _check_tenant(package: Package, variable: Variable, findings: Findings) -> N
     source = variable.source
     if isinstance(source, DatabaseSource) and not find_placeholders(source.query) & TENANT_NAMES:
         message = (
-            "the query names no app; add app_id: '{{runtime.app_id}}':"
-            " documents that do not say whose they are are read by every app"
+            "the query does not name an app; add app_id: '{{runtime.app_id}}':"
+            " documents without an app id are read by every app"
         )
         _add_finding(findings, package, variable.name, "warning", "no_tenant_key", message)
 
@@ -43,7 +45,7 @@ def _check_placeholders(
     for name in sorted(_source_placeholders(variable) - supplied_names):
         level: Level = "error" if variable.required else "warning"
         message = (
-            f"{name} has no value here, so {variable.name} can never be read; use a fact of the run"
+            f"{name} has no value, so {variable.name} cannot be read; use a fact of the run"
             f" ({join_names(KEY_FACTS)}) or declare {name} under `inputs` of the orchestrator"
         )
         _add_finding(findings, package, variable.name, level, "unknown_placeholder", message)
@@ -61,10 +63,13 @@ def _source_placeholders(variable: Variable) -> set[str]:
 def _check_search_key(
     package: Package, variable: Variable, supplied_names: AbstractSet[str], findings: Findings
 ) -> None:
-    """`search_by` is at once a field of the document and the name of the run's own value for it."""
+    """Reports a `search_by` that no run has a value for.
+
+    `search_by` names both the field and the run's value.
+    """
     for name in sorted(_search_keys(variable) - supplied_names):
         message = (
-            f"search_by is {name}, which no run has a value of; use a fact of the run ({join_names(KEY_FACTS)})"
+            f"search_by is {name}, but runs have no value of that name; use a fact of the run ({join_names(KEY_FACTS)})"
             f" or declare {name} under `inputs` of the orchestrator"
         )
         _add_finding(findings, package, variable.name, "warning", "unknown_placeholder", message)
@@ -82,13 +87,18 @@ def _search_keys(variable: Variable) -> set[str]:
 def _check_environment(package: Package, variable: Variable, findings: Findings, *, production: bool) -> None:
     if variable.kind != "env" or not variable.required:
         return
-    message = f"{variable.name} is required, and absent in production like every environment variable"
+    message = f"{variable.name} is required, but environment variables are absent in production"
     if production:
         message += "; make it optional, or supply it as an input"
         _add_finding(findings, package, variable.name, "error", "required_in_production", message)
     else:
         _add_finding(
-            findings, package, variable.name, "info", "required_in_production", f"{message}; a run goes on without it"
+            findings,
+            package,
+            variable.name,
+            "info",
+            "required_in_production",
+            f"{message}; a run continues without it there",
         )
 
 
@@ -100,13 +110,13 @@ def _check_computed_variables(package: Package, findings: Findings) -> None:
             used = dict.fromkeys(variable.source.inputs.values())
             if variable.source.computation is not None:
                 inputs[name] = used.keys()
-            for missing in (each for each in used if each not in known):
+            for missing in (source for source in used if source not in known):
                 message = f"is computed from {missing}, which is neither a variable nor an input; define it"
                 if missing == variable.source.computation:
                     message += f"; {FUNCTION_HINT}"
                 _add_finding(findings, package, name, "warning", "undefined_variable", message)
-    for circle in find_cycles({name: [each for each in used if each in inputs] for name, used in inputs.items()}):
-        message = f"{join_names(circle)} are computed from each other"
-        if len(circle) == 1:
-            message = f"{circle[0]} is computed from itself"
-        _add_finding(findings, package, circle[0], "error", "computed_cycle", f"{message}; remove one of the inputs")
+    for cycle in find_cycles({name: [source for source in used if source in inputs] for name, used in inputs.items()}):
+        message = f"{join_names(cycle)} are computed from each other"
+        if len(cycle) == 1:
+            message = f"{cycle[0]} is computed from itself"
+        _add_finding(findings, package, cycle[0], "error", "computed_cycle", f"{message}; remove one of the inputs")

@@ -1,4 +1,4 @@
-"""Checks of state machines: states nobody enters, and transitions that watch for what does not exist."""
+"""Checks of state machines: unreachable states, unknown agents and tools."""
 
 import ast
 import re
@@ -9,16 +9,15 @@ from typing import Any
 from workflows.context.observers.handoff import HandoffTrigger
 from workflows.context.state.state_transitions import StateTrigger, Transition, Unset, captured_group
 from workflows.context.values.value_types import value_key
-from workflows.package.checks.finding_places import (
+from workflows.package.checks.file_places import (
     agents_file,
-    display,
-    has_errors_in,
     routing_file,
     rule_place,
     tools_file,
     variable_place,
     variables_file,
 )
+from workflows.package.checks.message_parts import display
 from workflows.package.checks.variables.constant_variables import can_code_set_variables, find_unset_variables
 from workflows.package.findings import Findings, Level
 from workflows.package.normal_form.package_model import TERMINATE, USER, Package, Variable
@@ -33,7 +32,7 @@ _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """`place` is empty where the reader gave none."""
+    """A problem of a state machine. An empty `place` stands for the variable's place."""
 
     level: Level
     code: str
@@ -43,8 +42,11 @@ class _Fault:
 
 @dataclass(frozen=True, slots=True)
 class _StateMachine:
-    """`states` are those it takes by its transitions, None when that depends on what is said or answered;
-    `coded`: code may write any value, best one of `enum`, whose keys are `allowed`."""
+    """The states of a variable.
+
+    `states`: reachable by transitions; None if they depend on a reply or an answer. `has_code_writers`: code may write
+    any value of `enum`, whose keys are `enum_keys`.
+    """
 
     transitions: tuple[Transition, ...]
     states: frozenset[Hashable] | None
@@ -55,11 +57,14 @@ class _StateMachine:
 
     @property
     def unreached_values(self) -> list[Any]:
-        """What `enum` allows and nothing leads to; where a transition starts from it, that is said there."""
+        """Returns values of `enum` that no transition leads to.
+
+        Values in a `from` have a finding there.
+        """
         if self.has_code_writers or self.states is None:
             return []
-        told = self.states | {value_key(each.from_) for each in self.transitions}
-        return [value for value in self.enum if value_key(value) not in told]
+        reported = self.states | {value_key(transition.from_) for transition in self.transitions}
+        return [value for value in self.enum if value_key(value) not in reported]
 
     def can_start_from(self, value: Any) -> bool:
         declared = self.has_code_writers and value_key(value) in self.enum_keys
@@ -73,7 +78,10 @@ class _StateMachine:
 
 @dataclass(frozen=True, slots=True)
 class _TriggerTargets:
-    """What transitions may wait for; None where a part was refused. `files`: from a tool's file to its function."""
+    """The agents and tools that transitions may wait for.
+
+    Returns None if that file was refused.
+    """
 
     agents: Collection[str] | None
     tools: Collection[str] | None
@@ -81,23 +89,29 @@ class _TriggerTargets:
 
 
 def check_states(package: Package, findings: Findings, *, unsatisfiable: Collection[int] = ()) -> None:
-    """`waiting`: rules that never hold, which are reported as a whole."""
+    """Reports faults of state machines.
+
+    `unsatisfiable`: rules that have a finding already.
+    """
     machines = _build_machines(package, findings)
-    watched = _trigger_targets(package, findings)
+    targets = _trigger_targets(package, findings)
     file = variables_file(package)
     for name, machine in machines.items():
-        for fault in _find_faults(machine, watched):
+        for fault in _find_faults(machine, targets):
             findings.add(fault.level, fault.code, file, fault.place or variable_place(package, name), fault.message)
     for index, rule in enumerate(package.rules):
         for name, values in find_comparisons(rule.condition or ""):
             if index not in unsatisfiable and name in machines and not any(map(machines[name].can_become, values)):
                 becomes = " or ".join(map(display, values))
-                message = f"{name} never becomes {becomes}; correct the condition, or lead there by a transition"
+                message = f"{name} never becomes {becomes}; correct the condition, or add a transition to this value"
                 findings.add("warning", "orphan_state", routing_file(package), rule_place(package, index), message)
 
 
 def _build_machines(package: Package, findings: Findings) -> dict[str, _StateMachine]:
-    """Those that nothing ever sets have been said as a whole."""
+    """Builds the state machines.
+
+    Skips unset variables, which have a finding already.
+    """
     coded, unset = can_code_set_variables(package, findings), find_unset_variables(package, findings)
     return {
         name: _build_machine(
@@ -112,8 +126,8 @@ def _build_machines(package: Package, findings: Findings) -> dict[str, _StateMac
 
 def _trigger_targets(package: Package, findings: Findings) -> _TriggerTargets:
     return _TriggerTargets(
-        agents=None if has_errors_in(findings, agents_file(package)) else package.agents.keys(),
-        tools=None if has_errors_in(findings, tools_file(package)) else {tool.function for tool in package.tools},
+        agents=None if findings.has_errors_in(agents_file(package)) else package.agents.keys(),
+        tools=None if findings.has_errors_in(tools_file(package)) else {tool.function for tool in package.tools},
         function_by_file={tool.file.stem: tool.function for tool in package.tools},
     )
 
@@ -136,7 +150,7 @@ def _reachable_states(default: Any, transitions: Iterable[Transition]) -> frozen
         if not isinstance(transition.to, Unset):
             states.add(value_key(transition.to))
         elif getattr(transition.trigger, "response_key", None) is None:
-            states.add(value_key(True))  # what a trigger says of itself
+            states.add(value_key(True))  # the default value of a trigger
         else:
             return None
     return frozenset(states)
@@ -147,13 +161,13 @@ def _find_faults(machine: _StateMachine, targets: _TriggerTargets) -> Iterator[_
         yield from _find_trigger_faults(transition, targets)
         if not isinstance(transition.from_, Unset) and not machine.can_start_from(transition.from_):
             message = (
-                f"a transition starts from {display(transition.from_)}, which is neither the default nor where another"
-                " one leads; correct `from`, or add the transition that leads there"
+                f"a transition starts from {display(transition.from_)}, which is neither the default nor the target of"
+                " a transition; correct `from`, or add a transition to it"
             )
             yield _Fault("warning", "orphan_state", message, transition.place)
-    missed = machine.unreached_values
-    if missed:
-        message = f"enum allows {' and '.join(map(display, missed))}, where no transition leads; add one, or remove it"
+    values = machine.unreached_values
+    if values:
+        message = f"no transition leads to {' and '.join(map(display, values))} of enum; add one, or remove the value"
         yield _Fault("warning", "orphan_state", message)
 
 
@@ -178,15 +192,21 @@ def _named_agents(trigger: StateTrigger) -> list[str]:
 
 
 def _unknown_tool_finding(name: str, function: str | None, kind: str) -> tuple[Level, str]:
-    """A user interface may know its parts by names that no function has."""
+    """Describes an unknown tool.
+
+    It is only a warning for user interfaces, whose parts may have other names.
+    """
     if function is not None:
-        return "warning", f"a transition waits for the file {name}; a tool is known by its function, here {function}"
-    message = f"a transition waits for {name}, which is not a tool of this package; write the name of a tool's function"
+        return "warning", f"a transition waits for the file {name}; write the tool's function, {function}"
+    message = f"a transition waits for {name}, which is not a tool of this package; write a tool's function"
     return "warning" if kind == "ui_response" else "error", message
 
 
 def find_comparisons(condition: str) -> Iterator[tuple[str, list[Any]]]:
-    """Each variable with all that one comparison would take; null, which every variable may be, is left alone."""
+    """Yields each compared variable with its values.
+
+    Skips null, which every variable may be.
+    """
     for match in _COMPARISON.finditer(condition):
         values = [_literal_value(text) for text in _LITERALS.findall(match[3] or match[4])]
         if None not in values:
@@ -198,5 +218,5 @@ def _literal_value(text: str) -> Any:
         return _WORDS[text]
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):  # a word that the condition's own grammar refuses, or null
+    except (ValueError, SyntaxError):  # null, or a word that the grammar of conditions rejects
         return None

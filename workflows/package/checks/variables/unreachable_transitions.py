@@ -1,13 +1,12 @@
-"""Checks of triggers that certainly never fire: hand-offs that nothing takes, and tools that no agent can call."""
+"""Unreachable transitions: their hand-off or tool call never happens."""
 
 from collections.abc import Collection, Iterator
 
 from workflows.context.observers.handoff import HandoffTrigger
 from workflows.context.observers.tool_call import ToolCallTrigger
 from workflows.context.state.state_transitions import Transition
-from workflows.package.checks.finding_places import (
+from workflows.package.checks.file_places import (
     agents_file,
-    has_errors_in,
     orchestrator_file,
     routing_file,
     tools_file,
@@ -24,41 +23,46 @@ HandoffEdge = tuple[str, str]
 
 
 def check_unreachable_transitions(package: Package, findings: Findings) -> None:
-    """What was refused may have been the rule or the tool that a trigger waits for: then nothing is certain."""
-    if has_errors_in(findings, agents_file(package), orchestrator_file(package)):
+    """Reports triggers that never fire.
+
+    Skips the check if a refused file may have the awaited rule or tool.
+    """
+    if findings.has_errors_in(agents_file(package), orchestrator_file(package)):
         return
     transitions = [
-        each
+        transition
         for variable in package.variables.values()
         if isinstance(variable.source, StateSource)
-        for each in variable.source.transitions
+        for transition in variable.source.transitions
     ]
-    if not has_errors_in(findings, routing_file(package)):
+    if not findings.has_errors_in(routing_file(package)):
         _check_handoffs(package, transitions, findings)
-    if not has_errors_in(findings, tools_file(package)):
+    if not findings.has_errors_in(tools_file(package)):
         _check_tool_calls(package, transitions, findings)
 
 
 def _check_handoffs(package: Package, transitions: Collection[Transition], findings: Findings) -> None:
-    awaited = [(each, each.trigger) for each in transitions if isinstance(each.trigger, HandoffTrigger)]
-    ways = frozenset(_possible_handoffs(package, findings)) if awaited else frozenset()
-    targets = {target for _, target in ways}
+    awaited = [
+        (transition, transition.trigger) for transition in transitions if isinstance(transition.trigger, HandoffTrigger)
+    ]
+    edges = frozenset(_possible_handoffs(package, findings)) if awaited else frozenset()
+    targets = {target for _, target in edges}
     known = {*package.agents, USER, TERMINATE}
     for transition, trigger in awaited:
         if not {trigger.target, trigger.source or USER} <= known:
-            continue  # an unknown name is an error by itself
+            continue  # an unknown name is an error elsewhere
         if trigger.source is None and trigger.target not in targets:
-            missing = "nothing ever hands over"
-        elif trigger.source is not None and (trigger.source, trigger.target) not in ways:
+            missing = "no agent hands over"
+        elif trigger.source is not None and (trigger.source, trigger.target) not in edges:
             missing = f"{trigger.source} never hands over"
         else:
             continue
-        message = f"{missing} to {trigger.target}, so this never fires; correct it, or add such a rule"
+        message = f"{missing} to {trigger.target}, so this never fires; correct it, or add that rule"
         findings.add("warning", "never_fires", variables_file(package), transition.trigger_place, message)
 
 
 def _possible_handoffs(package: Package, findings: Findings) -> Iterator[HandoffEdge]:
-    """The hand-offs that may be taken, from each source to each target."""
+    """Yields the hand-offs that may happen, as pairs of source and target."""
     certain = find_certain_rules(package, findings, production=False)
     applying = {index: rule for index, rule in enumerate(package.rules) if index not in certain.never_hold}
     asks_people = package.orchestrator.human_in_the_loop
@@ -66,13 +70,15 @@ def _possible_handoffs(package: Package, findings: Findings) -> Iterator[Handoff
         is_asked = rule.source != USER or asks_people or package.orchestrator.initial_agent == USER
         if is_asked and not (rule.scope == "pre" and rule.source == rule.target):
             yield rule.source, rule.target
-    if asks_people:  # an agent that asked goes on by itself
+    if asks_people:  # an agent that asked a person continues itself
         yield from ((USER, name) for name in package.agents)
     by_source = {name: [index for index, rule in applying.items() if rule.source == name] for name in package.agents}
     by_pattern = pattern_targets(package, by_source, certain.always_hold)
     for source, followers in by_pattern.items():
         for target in by_pattern[CHOICE] if CHOICE in followers else followers:
-            if target != TERMINATE or package.orchestrator.pattern == "AutoPattern":  # a pipeline just ends
+            if (
+                target != TERMINATE or package.orchestrator.pattern == "AutoPattern"
+            ):  # the end of a pipeline is not a hand-off
                 yield source, target
 
 
@@ -85,8 +91,8 @@ def _check_tool_calls(package: Package, transitions: Collection[Transition], fin
             continue
         agents = package.agents if trigger.agent is None else (trigger.agent,)
         if not any(_can_call(package, agent, trigger.tool) for agent in agents):
-            missing = "no agent is" if trigger.agent is None else f"{trigger.agent} is not"
-            message = f"{missing} given the tool {trigger.tool}, so this never fires; correct it, or give it the tool"
+            missing = "no agent has" if trigger.agent is None else f"{trigger.agent} does not have"
+            message = f"{missing} the tool {trigger.tool}, so this never fires; correct it, or assign the tool"
             findings.add("warning", "never_fires", variables_file(package), transition.trigger_place, message)
 
 

@@ -1,4 +1,4 @@
-"""Names of variables that a Python file surely writes to the context, read off its syntax tree."""
+"""Context variables that the syntax tree of a Python file certainly writes."""
 
 import ast
 from collections.abc import Iterator
@@ -11,8 +11,11 @@ _SHORT_CONTEXT_NAMES = frozenset({"ctx", "cv"})
 _SETTER_METHODS = frozenset({"set", "setdefault"})
 
 
-def find_names_set_without_asking(file: Path) -> frozenset[str]:
-    """Names that the code writes without asking a person; none of a file that asks, or cannot be parsed."""
+def find_unconditional_writes(file: Path) -> frozenset[str]:
+    """Returns the variables that a file writes without asking a person.
+
+    Returns none if the file asks a person, or cannot be parsed.
+    """
     try:
         with file.open("rb") as source:
             content = source.read(MAX_CODE_BYTES)
@@ -37,16 +40,19 @@ def _iter_set_names(node: ast.AST) -> Iterator[str]:
 
 def _iter_names_set_by_call(method: str, call: ast.Call) -> Iterator[str]:
     if method == "update":
-        given = (key for each in call.args if isinstance(each, ast.Dict) for key in each.keys)
-        yield from (key.value for key in given if isinstance(key, ast.Constant) and isinstance(key.value, str))
-        yield from (each.arg for each in call.keywords if each.arg is not None)
+        keys = (key for arg in call.args if isinstance(arg, ast.Dict) for key in arg.keys)
+        yield from (key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
+        yield from (keyword.arg for keyword in call.keywords if keyword.arg is not None)
     elif method in _SETTER_METHODS and call.args:
         name = getattr(call.args[0], "value", None)
         yield from (name,) if isinstance(name, str) else ()
 
 
 def _is_context(target: ast.expr) -> bool:
-    """By its name: `context_variables`, `ctx`, `self.context` or `context_variables.data`."""
+    """Recognizes the context by name.
+
+    Names are `context_variables`, `ctx`, `self.context` and `context_variables.data`.
+    """
     name: str = getattr(target, "id", "") or getattr(target, "attr", "")
     inner = getattr(target, "value", None)
     if name == "data" and isinstance(inner, ast.expr):

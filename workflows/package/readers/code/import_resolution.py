@@ -1,9 +1,9 @@
-"""Neighbours: the modules of a package that its files mean by a name, for the checks and for whoever loads them.
+"""Import resolution: the package file that an import names.
 
-`from helper import x` looks beside the importing file and then in the package, `_shared.x` and `workflows._shared.x`
-in ../_shared, also as `factory_app.workflows._shared.x`; `from .helper import x` where Python would. What Python or an
-installed library has under the name wins: a file that is called `stripe.py` must not stand in for the library that it
-uses itself.
+The checks and the module finder use it. `from helper import x` is searched beside the importing file and then in the
+package; `_shared.x`, `workflows._shared.x` and `factory_app.workflows._shared.x` in ../_shared; `from .helper import x`
+as in Python. Modules of Python and of installed libraries come first: a file `stripe.py` must not replace the library
+that it imports itself.
 """
 
 import importlib.machinery
@@ -23,8 +23,12 @@ _MAX_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModule:
-    """`place` is the folder in which the first part of the name stands. `file` is None for a folder that is no
-    package, and when the rest of the name leads nowhere, which `exists` tells apart."""
+    """The result of a search.
+
+    `place` is the folder that contains the first part of the name.
+
+    `file` is None for a folder without `__init__.py`, and if the rest of the name does not exist; see `exists`.
+    """
 
     place: Path
     parts: tuple[str, ...]
@@ -33,7 +37,10 @@ class ResolvedModule:
 
 
 def resolve_absolute(name: str, file: Path, root: Path) -> ResolvedModule | None:
-    """What `file` means by the absolute `name`; None when nothing of the package `root` is called so."""
+    """Resolves an absolute name in `file`.
+
+    Returns None if nothing in the package `root` has that name.
+    """
     parts = tuple(name.split("."))
     if not _is_valid_name(name, parts) or parts[0] in sys.stdlib_module_names:
         return None
@@ -44,11 +51,14 @@ def resolve_absolute(name: str, file: Path, root: Path) -> ResolvedModule | None
         return next(_iter_resolved([root.parent], parts[1:], None, root), None) if own else None
     places = [file.parent, root, *([root.parent] if parts[0] == SHARED_FOLDER else [])]
     found = list(_iter_resolved(places, parts, file, root))
-    return next((each for each in found if each.exists), next(iter(found), None))
+    return next((module for module in found if module.exists), next(iter(found), None))
 
 
 def resolve_relative(name: str, file: Path, root: Path) -> ResolvedModule | None:
-    """What `file` means by `.helper` or `..tools.helper`; None when that is nothing of the package."""
+    """Resolves `.helper` or `..tools.helper` in `file`.
+
+    Returns None if nothing in the package has that name.
+    """
     parts = tuple(part for part in name.lstrip(".").split(".") if part)
     above = len(name) - len(name.lstrip(".")) - 1
     if not _is_valid_name(name, parts):
@@ -57,8 +67,10 @@ def resolve_relative(name: str, file: Path, root: Path) -> ResolvedModule | None
 
 
 def is_installed(name: str, root: Path) -> bool:
-    """Whether Python has a module of this name by itself. Looked up, not imported. What is found in the package is
-    found from this directory only, and a folder without `__init__.py` is any folder that lies there by chance."""
+    """Returns whether Python finds a module of this name outside the package.
+
+    It is not imported. Folders without `__init__.py` do not count: they may be in the working directory by chance.
+    """
     top = name.partition(".")[0]
     if top in OUR_PACKAGES or top == OWN_ROOT:
         return False
@@ -70,7 +82,10 @@ def is_installed(name: str, root: Path) -> bool:
 
 
 def has_module(name: str) -> bool:
-    """Whether what is installed has this module. Looked up folder by folder, since Python would import those above."""
+    """Returns whether an installed library has this module.
+
+    Searches by folder: Python would import parents.
+    """
     top, *below = name.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -85,15 +100,18 @@ def has_module(name: str) -> bool:
 
 
 def is_importable(name: str) -> bool:
-    """Whether Python knows the first part of this name, be it only as a folder. Looked up, not imported."""
+    """Returns whether Python finds the first part of this name.
+
+    A plain folder counts too. Nothing is imported.
+    """
     try:
         return importlib.util.find_spec(name.partition(".")[0]) is not None
     except (ImportError, ValueError):
-        return True  # it is there, and says odd things about itself
+        return True  # it exists, with a broken spec
 
 
 def find_parent_packages(file: Path, root: Path) -> Iterator[Path]:
-    """The `__init__.py` of each folder that Python runs before the file."""
+    """Yields the `__init__.py` of each folder, which Python runs before the file."""
     top = root if file.is_relative_to(root) else root.parent / SHARED_FOLDER
     for folder in file.parents:
         if not folder.is_relative_to(top):
@@ -119,7 +137,7 @@ def _is_valid_name(name: str, parts: tuple[str, ...]) -> bool:
 def _iter_resolved(
     places: list[Path], parts: tuple[str, ...], importing_file: Path | None, root: Path
 ) -> Iterator[ResolvedModule]:
-    """One for each place that has something under the first part of the name."""
+    """Yields a result for each place that contains the first part of the name."""
     for place in places:
         first = find_module(place / parts[0], root)
         if first is None or first == importing_file:
@@ -129,9 +147,9 @@ def _iter_resolved(
 
 
 def find_module(path: Path, root: Path) -> Path | None:
-    """The file of the module that this path without a suffix is, or the folder that holds modules."""
-    for each in (path / "__init__.py", path.with_name(f"{path.name}.py")):
-        if each.is_file():
-            file = each.resolve()
+    """Returns the module's file at this path without suffix, or its folder."""
+    for candidate in (path / "__init__.py", path.with_name(f"{path.name}.py")):
+        if candidate.is_file():
+            file = candidate.resolve()
             return file if is_in_package(file, root) else None
     return path if path.is_dir() and is_in_package(path.resolve(), root) else None

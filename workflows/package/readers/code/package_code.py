@@ -1,4 +1,4 @@
-"""The Python file of a tool or hook: found inside the package and parsed, never imported."""
+"""The Python files of tools and hooks: located and parsed, never imported."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,10 @@ from workflows.package.readers.section import Section
 
 
 class PackageCode:
-    """The code that one package file names; each Python file is read once, and what is foreign in it is said once."""
+    """Locates the code that one package file names.
+
+    Parses and reports each Python file once.
+    """
 
     def __init__(self, folder: Path, *, kind: Literal["tool", "hook"]) -> None:
         self._root = folder.resolve()
@@ -19,7 +22,7 @@ class PackageCode:
         self._folders = ("", "tools") if kind == "tool" else ("", "tools", "hooks")
         self._parsed_files: dict[Path, ParsedCode] = {}
         self._checked_files: set[Path] = set()
-        self._reported: dict[Path, bool] = {}  # of what they import, and whether as needed to load a tool
+        self._reported: dict[Path, bool] = {}  # by file, whether it was reported as needed at load
 
     def locate(
         self,
@@ -30,8 +33,12 @@ class PackageCode:
         fields: tuple[str, str],
         extra_folders: tuple[str, ...] = (),
     ) -> Path | None:
-        """The file, once it is found, parsed and searched for `function`; `fields` are where an author wrote both.
-        `also_in`: further folders of the package in which it may lie."""
+        """Returns the file after checking that it defines `function`.
+
+        Returns None if it does not exist.
+
+        `fields` are the fields of both names, for findings. `extra_folders`: further folders to search.
+        """
         file_field, function_field = fields
         file = self._find_file(section, name, file_field, (*self._folders, *extra_folders))
         if file is None:
@@ -43,7 +50,7 @@ class PackageCode:
         return file
 
     def has_file(self, name: str) -> bool:
-        """Whether the package has this file in one of its folders, without saying anything about it."""
+        """Returns whether the package has this file. Adds no findings."""
         try:
             files = [(self._root / folder / name).resolve() for folder in self._folders]
             return any(self._is_allowed(file) and file.is_file() for file in files)
@@ -55,16 +62,16 @@ class PackageCode:
             for folder in folders:
                 file = (self._root / folder / name).resolve()
                 if not self._is_allowed(file):
-                    message = f"{name} is outside the package; only ../{SHARED_FOLDER} is allowed, copy the file there"
+                    message = f"{name} is outside the package; move the file into it, or into ../{SHARED_FOLDER}"
                     section.error("leaves_package", field, message)
                     return None
                 if file.is_file():
                     return file
-        except (OSError, ValueError, RuntimeError):  # NUL, too long, or links in a circle: no file has such a name
+        except (OSError, ValueError, RuntimeError):  # NUL, too long, or circular links
             section.error("wrong_value", field, "is not the name of a file")
             return None
         searched = " or ".join(f"{folder}/" for folder in folders if folder)
-        message = f"{name} is not in the package, nor in its {searched}; add it there, or correct the name"
+        message = f"{name} is neither in the package nor in its {searched}; add it there, or correct the name"
         section.error(f"missing_{self._kind}_file", field, message)
         return None
 

@@ -1,4 +1,7 @@
-"""What a Python file defines and imports, read off its syntax tree; nothing of it is ever imported."""
+"""Definitions and imports of a Python file, from its syntax tree.
+
+The file is never imported.
+"""
 
 import ast
 import hashlib
@@ -13,13 +16,13 @@ from workflows.package.readers.code.plain_functions import find_plain_functions
 
 MAX_CODE_BYTES = 1024 * 1024
 MAX_CACHED_FILES = 2048
-ANY_NAME = "*"  # what `from x import *` defines: known only to who imports it
+ANY_NAME = "*"  # stands for the names of `from x import *`, which are known only after the import
 
 FOREIGN_ROOTS = frozenset({"mozaiks", "mozaiksai", "core", "logs", "factory_app", "autogen"})
-OWN_ROOT = "workflows"  # ours has the same name as the other runtime's folder of packages
-# Importable in a worker, and none of a package's business: its own file of such a name is meant.
+OWN_ROOT = "workflows"  # our package, and also the other runtime's folder of packages
+# Importable in a worker, but not for packages: such a name means the package's own file.
 OUR_PACKAGES = frozenset({"accounting", "ops", "triggers", "unattended", "workers"})
-_FOLDERS = frozenset({OWN_ROOT, FOREIGN_WORKFLOWS})  # modules are taken from these, not names
+_FOLDERS = frozenset({OWN_ROOT, FOREIGN_WORKFLOWS})  # imports from these take modules, not names
 TOOLS_MODULE = "workflows.tools"
 TOOL_MODULES = (TOOLS_MODULE, "workflows.context")
 _OWN_FOLDER = Path(__file__).resolve().parents[3]
@@ -29,9 +32,11 @@ _LITERALS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """`at_load`: without this module the importing file cannot be loaded at all. A relative one keeps its dots.
-    `called`: by `import_module`, which finds only what Python has installed. `names` are taken from it, and the file
-    cannot be loaded without those that are in `names_at_load`."""
+    """An import of a module; a relative one keeps its dots.
+
+    `is_at_load`: the importing file cannot be loaded without the module. `is_by_call`: by `import_module`, which finds
+    only installed modules. `names` are imported from it; loading fails without those in `names_at_load`.
+    """
 
     module: str
     is_at_load: bool
@@ -45,13 +50,16 @@ class Import:
 
     @property
     def is_foreign(self) -> bool:
-        """Of another runtime."""
+        """Returns whether the module belongs to another runtime."""
         root, dot, _ = self.module.partition(".")
         return root in FOREIGN_ROOTS or (root == OWN_ROOT and bool(dot) and not self._is_tool_module)
 
     @property
     def is_missing_here(self) -> bool:
-        """For tools, and no file of ours: asked of the disk, since importing it would run code."""
+        """Returns whether it names a module for tools that does not exist.
+
+        Checks the disk, without importing.
+        """
         if not self._is_tool_module:
             return False
         file = _OWN_FOLDER.joinpath(*self.module.split(".")[1:])
@@ -64,10 +72,13 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCode:
-    """`names` are what the module defines at its top; `fault` says why it cannot be parsed.
+    """The facts about a module. `names`: its top-level definitions.
 
-    `extends_path`: it says itself where else Python looks for modules. `ui_tools`: what it asks people for, as far as
-    the names stand there. `plain`: functions that can never be given the context."""
+    `fault`: why it cannot be parsed.
+
+    `extends_path`: it uses sys.path. `ui_tools`: the literal tool ids with which it asks people. `plain_functions`:
+    functions that never receive the context.
+    """
 
     names: frozenset[str] = frozenset()
     imports: tuple[Import, ...] = ()
@@ -81,7 +92,10 @@ class ParsedCode:
 
 
 class _CodeCache:
-    """By content: packages share files, reload often, and an edit may keep size and time. Safe in threads."""
+    """Caches parsed code by content.
+
+    Packages share files, and an edit may keep size and time. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._code_by_digest: dict[bytes, ParsedCode] = {}
@@ -89,16 +103,16 @@ class _CodeCache:
 
     def get(self, content: bytes) -> ParsedCode:
         key = hashlib.sha256(content).digest()
-        with self._lock:  # parsing holds the interpreter anyway
+        with self._lock:  # parsing holds the GIL anyway
             code = self._code_by_digest.pop(key, None) or _parse(content)
-            self._code_by_digest[key] = code  # moved to the end: the one used last is dropped last
+            self._code_by_digest[key] = code  # moved to the end: the least recently used one is dropped
             while len(self._code_by_digest) > MAX_CACHED_FILES:
                 del self._code_by_digest[next(iter(self._code_by_digest))]
         return code
 
 
 _code_cache = _CodeCache()
-_parse_lock = threading.Lock()  # `warnings` is not safe in threads
+_parse_lock = threading.Lock()  # `warnings` is not thread-safe
 
 
 def read_code(file: Path) -> ParsedCode:
@@ -113,14 +127,17 @@ def read_code(file: Path) -> ParsedCode:
 
 
 def read_tool_names(module: str) -> frozenset[str] | None:
-    """What our module for tools has, read off its file. None for any other module."""
+    """Returns the names in our module for tools, from its file.
+
+    Returns None for any other module.
+    """
     return read_code(_OWN_FOLDER / "tools.py").names if module == TOOLS_MODULE else None
 
 
 def parse_module(content: bytes) -> ast.Module:
-    """SyntaxError, ValueError, RecursionError or MemoryError for what is no module."""
+    """Parses a module. Raises SyntaxError, ValueError, RecursionError or MemoryError."""
     with _parse_lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the author's style: an escape such as \d in a plain string
+        warnings.simplefilter("ignore")  # about style, such as the escape \d in a plain string
         return ast.parse(content)
 
 
@@ -132,38 +149,38 @@ def _parse(content: bytes) -> ParsedCode:
     except (ValueError, RecursionError, MemoryError) as error:
         return ParsedCode(fault=str(error) if isinstance(error, ValueError) else "it is nested too deeply")
     names: set[str] = set()
-    defined: list[tuple[ast.stmt, frozenset[str]]] = []
+    definitions: list[tuple[ast.stmt, frozenset[str]]] = []
     imports: dict[tuple[str, bool], bool] = {}
-    taken: dict[str, dict[str, bool]] = {}  # names by module, and whether the file cannot be loaded without them
-    calls = any(each.encode() in content for each in _IMPORTING_CALLS)  # expressions are far more than statements
+    names_by_module: dict[str, dict[str, bool]] = {}  # and whether loading fails without them
+    has_calls = any(call.encode() in content for call in _IMPORTING_CALLS)  # searching expressions is slow
     for statement, top, at_load in _iter_statements(tree):
         if top:
-            defined.append((statement, frozenset(_iter_defined_names(statement))))
-            names.update(defined[-1][1])
-        named = [(module, False) for module in _iter_imported_modules(statement)]
-        named += _iter_called_imports(statement) if calls else []
-        for each in named:
-            imports[each] = imports.get(each, False) or at_load
+            definitions.append((statement, frozenset(_iter_defined_names(statement))))
+            names.update(definitions[-1][1])
+        keys = [(module, False) for module in _iter_imported_modules(statement)]
+        keys += _iter_called_imports(statement) if has_calls else []
+        for key in keys:
+            imports[key] = imports.get(key, False) or at_load
         for module, name in _list_taken_names(statement):
-            of_module = taken.setdefault(module, {})
-            of_module[name] = of_module.get(name, False) or at_load
-    found = tuple(
-        _make_import(module, at_load, called, {} if called else taken.get(module, {}))
-        for (module, called), at_load in imports.items()
+            module_names = names_by_module.setdefault(module, {})
+            module_names[name] = module_names.get(name, False) or at_load
+    import_list = tuple(
+        _make_import(module, at_load, is_by_call, {} if is_by_call else names_by_module.get(module, {}))
+        for (module, is_by_call), at_load in imports.items()
     )
-    asked = frozenset(_iter_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
+    ui_tools = frozenset(_iter_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
     return ParsedCode(
         frozenset(names),
-        found,
+        import_list,
         extends_path=b"sys.path" in content,
-        ui_tools=asked,
-        plain_functions=frozenset() if ANY_NAME in names else find_plain_functions(defined),
+        ui_tools=ui_tools,
+        plain_functions=frozenset() if ANY_NAME in names else find_plain_functions(definitions),
     )
 
 
 def _make_import(module: str, is_at_load: bool, is_by_call: bool, names: Mapping[str, bool]) -> Import:
-    needed = frozenset(name for name, is_needed in names.items() if is_needed)
-    return Import(module, is_at_load, is_by_call, tuple(names), needed)
+    names_at_load = frozenset(name for name, is_needed in names.items() if is_needed)
+    return Import(module, is_at_load, is_by_call, tuple(names), names_at_load)
 
 
 def _iter_ui_tools(tree: ast.Module) -> Iterator[str]:
@@ -172,17 +189,23 @@ def _iter_ui_tools(tree: ast.Module) -> Iterator[str]:
             getattr(node.func, "id", ""),
             getattr(node.func, "attr", ""),
         ):
-            given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "tool_id")]
-            yield from (each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str))
+            arguments = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "tool_id")]
+            yield from (
+                argument.value
+                for argument in arguments
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            )
 
 
 def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
-    """Every statement, in order; whether it stands in the module's own scope, and whether it runs at load.
+    """Yields every statement, its scope, and whether it runs at load.
 
-    Statements only: imports and definitions are none of an expression's parts, of which there are far more."""
-    waiting: list[tuple[ast.stmt, bool, bool]] = [(each, True, True) for each in reversed(tree.body)]
-    while waiting:
-        statement, top, at_load = waiting.pop()
+    The second value tells whether it is in the module's own scope. It skips expressions, which are far more and contain
+    neither imports nor definitions.
+    """
+    pending: list[tuple[ast.stmt, bool, bool]] = [(statement, True, True) for statement in reversed(tree.body)]
+    while pending:
+        statement, top, at_load = pending.pop()
         yield statement, top, at_load
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             top = at_load = False
@@ -190,11 +213,14 @@ def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
             top = False
         if hasattr(statement, "body") or isinstance(statement, ast.Match):  # most have no blocks
             for body, runs in reversed(list(_iter_bodies(statement, at_load=at_load))):
-                waiting.extend((each, top, at_load and runs) for each in reversed(body))
+                pending.extend((inner, top, at_load and runs) for inner in reversed(body))
 
 
 def _iter_bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.stmt], bool]]:
-    """The blocks inside a statement, and whether each one surely runs, unguarded, when the statement does."""
+    """Yields the blocks of a statement.
+
+    The second value tells whether the block certainly runs, unguarded, with the statement.
+    """
     guarded = at_load and isinstance(statement, ast.If) and _is_false_at_load(statement.test)
     if isinstance(statement, ast.Try | ast.TryStar):
         guarded = any(_catches_import_errors(handler) for handler in statement.handlers)
@@ -244,7 +270,7 @@ def _iter_imported_modules(statement: ast.stmt) -> Iterator[str]:
         yield from (alias.name for alias in statement.names)
     elif isinstance(statement, ast.ImportFrom):
         module = "." * statement.level + (statement.module or "")
-        if module in _FOLDERS or not statement.module:  # what is taken from it are modules themselves
+        if module in _FOLDERS or not statement.module:  # the imported names are modules
             within = f"{module}." if statement.module else module
             yield from (within + alias.name for alias in statement.names)
         else:
@@ -255,14 +281,17 @@ def _iter_imported_modules(statement: ast.stmt) -> Iterator[str]:
 
 
 def _list_taken_names(statement: ast.stmt) -> Iterator[tuple[str, str]]:
-    """The module and the name of each `from module import name`; a star takes what is there."""
+    """Yields module and name of each `from module import name`, without stars."""
     if isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
         yield from ((statement.module, alias.name) for alias in statement.names if alias.name != ANY_NAME)
 
 
 def _iter_called_imports(statement: ast.stmt) -> Iterator[tuple[str, bool]]:
-    """`importlib.import_module("a.b")`, as far as the name stands there. `__import__` does what a statement does."""
-    for expression in (each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.expr)):
+    """Yields the literal names in `importlib.import_module("a.b")`.
+
+    `__import__` is like a statement.
+    """
+    for expression in (child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)):
         for node in ast.walk(expression):
             if not isinstance(node, ast.Call) or not node.args:
                 continue

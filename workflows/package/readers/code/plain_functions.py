@@ -1,4 +1,4 @@
-"""Plain functions: those of a module whose parameters show that they are never given the context."""
+"""Plain functions: according to their parameters they never receive the context."""
 
 import ast
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,12 @@ _PLAIN_TYPES = frozenset(
 
 
 def find_plain_functions(statements: Iterable[tuple[ast.stmt, Iterable[str]]]) -> frozenset[str]:
-    """`statements` of the module's own scope, each with the names that it defines. A name that is defined in two ways
-    is none."""
+    """Returns the names of plain functions.
+
+    A name with another definition too is not plain.
+
+    `statements`: of the module's scope, each with the names that it defines.
+    """
     plain: set[str] = set()
     others: set[str] = set()
     for statement, names in statements:
@@ -21,29 +25,35 @@ def find_plain_functions(statements: Iterable[tuple[ast.stmt, Iterable[str]]]) -
 
 
 def _is_plain(statement: ast.stmt) -> bool:
-    """A decorator may return anything."""
+    """Returns whether a statement defines a plain function.
+
+    Decorated ones are not: decorators may change it.
+    """
     if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) or statement.decorator_list:
         return False
-    given = statement.args
-    return given.kwarg is None and all(
-        each.arg != _CONTEXT and _is_plain_hint(each.annotation)
-        for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)
+    arguments = statement.args
+    return arguments.kwarg is None and all(
+        parameter.arg != _CONTEXT and _is_plain_hint(parameter.annotation)
+        for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     )
 
 
 def _is_plain_hint(hint: ast.expr | None) -> bool:
-    """Whether each name in it is one of a plain type: any other may stand for the context."""
-    waiting = [] if hint is None else [hint]
-    while waiting:  # not by recursion: a union of thousands of types is nested as deeply
-        parts = _hint_parts(waiting.pop())
+    """Returns whether all names in a type hint are plain types.
+
+    Any other name may be the context's type.
+    """
+    pending = [] if hint is None else [hint]
+    while pending:  # without recursion: a union of thousands of types is nested as deeply
+        parts = _hint_parts(pending.pop())
         if parts is None:
             return False
-        waiting += parts
+        pending += parts
     return True
 
 
 def _hint_parts(hint: ast.expr) -> Sequence[ast.expr] | None:
-    """The hints that this one is made of, none for a plain type; None for anything else."""
+    """Returns the parts of a hint, empty for a plain type; None for any other type."""
     match hint:
         case ast.Constant(value=value):
             return () if not isinstance(value, str) or value in _PLAIN_TYPES else None

@@ -1,4 +1,4 @@
-"""Entries with a name: the mappings and lists in which authors write models and their fields."""
+"""Named entries: mappings by name, or lists, of models and their fields."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -7,36 +7,42 @@ from workflows.package.readers.section import Section
 
 
 def read_named_entries(section: Section, key: str) -> Iterator[tuple[str, Section]]:
-    """A mapping by name, or a list of mappings with a `name`; a type alone may stand for its mapping."""
+    """Yields names and sections of a mapping, or of a list of mappings with a `name`.
+
+    In a mapping, a text stands for {type: text}.
+    """
     raw = section.get(key)
     if isinstance(raw, list):
         yield from _read_listed_entries(section, key, raw)
         return
     for name, body in _mapping_items(section, key):
         if not isinstance(name, str) or not name.strip():
-            section.error("wrong_type", key, f"has the key {name!r}, where a name is needed; write it in quotes")
+            section.error("wrong_type", key, f"has the key {name!r}, which is not a name; write it in quotes")
             continue
-        one = section.child({"type": body} if isinstance(body, str) else body, f"{key}.{name}")
-        if isinstance(body, str | Mapping):  # what is neither has been said
-            yield name, one
+        entry = section.child({"type": body} if isinstance(body, str) else body, f"{key}.{name}")
+        if isinstance(body, str | Mapping):  # anything else was reported by child()
+            yield name, entry
 
 
 def _read_listed_entries(section: Section, key: str, entries: list[Any]) -> Iterator[tuple[str, Section]]:
     seen: set[str] = set()
     for index, body in enumerate(entries):
-        one = section.child(body, f"{key}[{index}]")
+        entry = section.child(body, f"{key}[{index}]")
         if not isinstance(body, Mapping):
             continue
-        name = one.required_text("name")
+        name = entry.required_text("name")
         if name in seen:
-            one.error("duplicate_name", "name", f"{name} is defined twice; rename or remove one")
+            entry.error("duplicate_name", "name", f"{name} is defined twice; rename or remove one")
         if name:
             seen.add(name)
-            yield name, one
+            yield name, entry
 
 
 def read_required_names(section: Section, fields: Mapping[str, Section]) -> frozenset[str] | None:
-    """The model's own list of the fields that must be there; None when it has none, so that all must."""
+    """Returns the model's list of required fields.
+
+    Returns None if it has no list, so that all are required.
+    """
     raw = section.get("required")
     if not isinstance(raw, list):
         return None
@@ -48,5 +54,5 @@ def read_required_names(section: Section, fields: Mapping[str, Section]) -> froz
 
 
 def _mapping_items(section: Section, key: str) -> Iterable[tuple[Any, Any]]:
-    """YAML has keys that are no text: `on` is true."""
+    """Returns items with keys of any type: YAML reads the key `on` as true."""
     return section.mapping(key).items()

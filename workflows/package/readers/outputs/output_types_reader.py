@@ -1,4 +1,4 @@
-"""The type grammar of structured outputs: what a field may hold, as authors write it, in normal form."""
+"""The type grammar of structured outputs, read into normal form."""
 
 import difflib
 import math
@@ -22,7 +22,7 @@ from workflows.package.readers.section import Section
 
 MAX_TYPE_DEPTH = 50
 MAX_TYPES = 100_000
-MAX_SUGGESTIONS = 20  # looking for near names takes time; the first ones teach enough
+MAX_SUGGESTIONS = 20  # searching similar names is slow
 
 ANY_TYPE = Scalar("any")
 _SCALARS = {
@@ -39,14 +39,17 @@ _PART_FIELDS = ("items", "values", "variants", "fields", "required", "allowed_va
 _SHAPE_BY_PART = {"fields": "model", "variants": "union", "items": "list", "values": "literal"}
 _GENERIC = re.compile(r"(list|optional|dict)\[(.*)\]", re.IGNORECASE | re.DOTALL)
 
-# The shapes that may take their parts from the section in which they are only named.
+# The shapes whose parts may be beside the field that names them.
 _ALL_SHAPES = frozenset(_SHAPES.values())
 _VARIANT_SHAPES = frozenset({"list", "literal"})
 _ITEM_SHAPES = frozenset({"literal"})
 
 
 class OutputTypeReader:
-    """Reads types that may refer to any of `models`. What is wrong is said, and then stands for anything."""
+    """Reads types, which may refer to `models`.
+
+    An invalid type is reported and becomes `any`.
+    """
 
     def __init__(self, models: frozenset[str]) -> None:
         self._models = models
@@ -60,22 +63,29 @@ class OutputTypeReader:
         if raw is None:
             raw = next((shape for part, shape in _SHAPE_BY_PART.items() if section.body.get(part) is not None), None)
         if raw is None:
-            section.error("missing_field", "type", f"is needed; write one of {_known_types()}, or the name of a model")
+            section.error(
+                "missing_field", "type", f"is required; write one of {_known_types()}, or the name of a model"
+            )
             return ANY_TYPE
         kind = self._read_named(section, "type", raw, depth, _ALL_SHAPES)
-        is_literal = isinstance(raw, str) and "literal" in raw.casefold()  # its values have been read
+        is_literal = isinstance(raw, str) and "literal" in raw.casefold()  # its values are read already
         return kind if is_literal else _restrict_to_values(section, kind)
 
     def suggest_name(self, name: str, known: frozenset[str]) -> str:
-        """What the author may have meant, as the end of a sentence."""
-        near: list[str] = []
+        """Returns similar names as a question for the end of a message, or an empty text."""
+        similar: list[str] = []
         if self._suggestions_left > 0:
             self._suggestions_left -= 1
-            near = difflib.get_close_matches(name[:100], [each[:100] for each in sorted(known)[:1000]], n=3)
-        return f"did you mean {' or '.join(near)}?" if near else ""
+            similar = difflib.get_close_matches(
+                name[:100], [candidate[:100] for candidate in sorted(known)[:1000]], n=3
+            )
+        return f"did you mean {' or '.join(similar)}?" if similar else ""
 
     def _read_named(self, section: Section, field: str, raw: Any, depth: int, shapes: frozenset[str]) -> OutputType:
-        """`raw` names a type; `shapes` are those whose parts stand beside the name."""
+        """Reads the type that `raw` names.
+
+        `shapes`: those whose parts may be beside the name.
+        """
         if not self._can_read(section, field, depth):
             return ANY_TYPE
         if not isinstance(raw, str):
@@ -112,7 +122,7 @@ class OutputTypeReader:
         if shape == "list":
             return ListOf(self._read_items(section, depth) if shape in shapes else ANY_TYPE)
         if shape not in shapes:
-            section.error("wrong_value", field, f"{shape} needs its parts: write a mapping with type: {shape}")
+            section.error("wrong_value", field, f"{shape} requires its parts: write a mapping with type: {shape}")
             return ANY_TYPE
         if shape == "literal":
             return _read_literal(section, "values", "allowed_values", "enum")
@@ -127,7 +137,7 @@ class OutputTypeReader:
     def _read_union(self, section: Section, depth: int) -> OutputType:
         raw = section.sequence("variants")
         if not raw:
-            section.error("missing_field", "variants", "is needed: a list with at least one type")
+            section.error("missing_field", "variants", "is required: a list with at least one type")
             return ANY_TYPE
         variants: list[OutputType] = []
         for index, variant in enumerate(raw):
@@ -151,10 +161,12 @@ class OutputTypeReader:
 
     def read_model(self, section: Section, depth: int) -> InlineModel:
         if section.get("fields") is None and "fields" not in section.body:
-            section.error("missing_field", "fields", "is needed: a mapping from the name of a field to its type")
+            section.error("missing_field", "fields", "is required: a mapping from field names to types")
         entries = dict(read_named_entries(section, "fields"))
-        listed = read_required_names(section, entries)
-        return InlineModel({name: self._read_field(one, name, listed, depth + 1) for name, one in entries.items()})
+        required = read_required_names(section, entries)
+        return InlineModel(
+            {name: self._read_field(entry, name, required, depth + 1) for name, entry in entries.items()}
+        )
 
     def _read_field(
         self, section: Section, name: str, required_names: frozenset[str] | None, depth: int
@@ -183,11 +195,11 @@ class OutputTypeReader:
         if self._types_left == 0:
             section.error("too_many_types", field, f"the file describes more than {MAX_TYPES} types; make it smaller")
         if depth > MAX_TYPE_DEPTH and self._types_left > 0:
-            message = f"is nested more than {MAX_TYPE_DEPTH} types deep; give the inner ones models of their own"
+            message = f"is nested more than {MAX_TYPE_DEPTH} types deep; move inner types into models of their own"
             section.error("nested_too_deeply", field, message)
         may_read = self._types_left > 0 and depth <= MAX_TYPE_DEPTH
         if not may_read:
-            section.get(*_PART_FIELDS)  # not read, which is said above, once
+            section.get(*_PART_FIELDS)  # marked as read: the findings above report them once
         return may_read
 
 
@@ -200,16 +212,16 @@ def make_nullable(kind: OutputType) -> OutputType:
 
 
 def _restrict_to_values(section: Section, kind: OutputType) -> OutputType:
-    """`allowed_values` and `enum` leave of a type only these values."""
+    """Limits a type to the values in `allowed_values` or `enum`."""
     fields = ("allowed_values", "enum", "values") if isinstance(kind, Scalar) else ("allowed_values", "enum")
-    written = [field for field in fields if section.body.get(field) is not None]
-    if not written or isinstance(kind, LiteralOf):
+    used_fields = [field for field in fields if section.body.get(field) is not None]
+    if not used_fields or isinstance(kind, LiteralOf):
         return kind
     values = _read_literal(section, *fields)
     limited = _limit_type(kind, values)
     if limited == kind:
         section.report_ignored(
-            written[0], "only text and numbers can be limited to values; leave it out, or change the type"
+            used_fields[0], "only text and numbers can be limited to values; remove it, or change the type"
         )
     return limited
 
@@ -220,10 +232,12 @@ def _limit_type(kind: OutputType, values: OutputType) -> OutputType:
     if isinstance(kind, ListOf):
         return ListOf(_limit_type(kind.items, values))
     if isinstance(kind, UnionOf):
-        variants = [_limit_type(each, values) for each in kind.variants]
-        first = next((index for index, each in enumerate(variants) if each is values), None)
-        # Of several scalars, as in [str, int], one set of values is left.
-        return UnionOf(tuple(each for index, each in enumerate(variants) if index == first or each is not values))
+        variants = [_limit_type(variant, values) for variant in kind.variants]
+        first = next((index for index, variant in enumerate(variants) if variant is values), None)
+        # The values replace all scalars together, as in [str, int].
+        return UnionOf(
+            tuple(variant for index, variant in enumerate(variants) if index == first or variant is not values)
+        )
     return kind
 
 
@@ -231,11 +245,11 @@ def _read_literal(section: Section, *names: str) -> OutputType:
     values = section.sequence(*names)
     field = next((name for name in names if section.body.get(name) is not None), names[0])
     if not values:
-        section.error("missing_field", field, "is needed: a list with at least one value")
+        section.error("missing_field", field, "is required: a list with at least one value")
         return ANY_TYPE
     for value in values:
         if value is not None and not isinstance(value, str | int) and not _is_number(value):
-            message = "may hold text, numbers, true, false and null; write anything else in quotes"
+            message = "may have text, numbers, true, false and null; write other values in quotes"
             section.error("wrong_value", field, message)
             return ANY_TYPE
     return LiteralOf(tuple(values))

@@ -1,8 +1,8 @@
-"""Reads hand-offs or the transition graph: rules, in the order in which they are asked.
+"""The reader of hand-offs and transition graphs: rules in evaluation order.
 
-File order, unless `priority` says otherwise: of one source's rules the lower number is asked first, and rules
-without one come after those that have it. Of several rules without a condition a classic pattern takes the
-last in file order, or the one with the lowest priority; `ag2_network` takes the first rule that holds.
+The order is file order, unless rules have a `priority`: lower numbers come first, rules without one come last. Of
+several rules without a condition, classic patterns take the last in file order, or the one with the lowest priority;
+`ag2_network` takes the first rule that holds.
 """
 
 import math
@@ -17,7 +17,6 @@ from workflows.package.readers.routing.worded_conditions import DeclaredTypes
 from workflows.package.readers.section import MAX_NUMBER, Section
 
 _ROOTS = ("handoff_rules", "transition_rules", "handoffs", "transitions", "transition_graph")
-_METADATA_FIELDS = ("schema_version", "version", "description")
 _SOURCE_FIELDS = ("source_agent", "source", "from", "after_turn")
 _TARGET_FIELDS = ("target_agent", "target", "to")
 _TARGET_KINDS = {"reverttousertarget": USER, "terminatetarget": TERMINATE, "agenttarget": None, "staytarget": None}
@@ -29,35 +28,39 @@ _POST_WORDS = frozenset({"", "post", "after"})
 def read_rules(
     section: Section, *, agents: frozenset[str], declared_types: DeclaredTypes, pattern: Pattern = "DefaultPattern"
 ) -> tuple[Rule, ...]:
-    """Patterns differ in what several rules without a condition mean, and AG2's own network asks no model. `names`
-    are those that a condition in words may be about."""
-    strict = pattern == "ag2_network"
-    read = [
-        _read_rule(entry, agents, allows_model=not strict, declared_types=declared_types)
+    """Reads the rules.
+
+    `ag2_network` takes the first unconditional rule and asks no model.
+
+    `declared_types`: the names that a condition in words may use.
+    """
+    is_strict = pattern == "ag2_network"
+    ranked_rules = [
+        _read_rule(entry, agents, allows_model=not is_strict, declared_types=declared_types)
         for entry in _iter_entries(section)
     ]
-    rules = order_rules(read, is_strict=strict)
-    report_unreachable(rules, section, is_strict=strict)
+    rules = order_rules(ranked_rules, is_strict=is_strict)
+    report_unreachable(rules, section, is_strict=is_strict)
     return rules
 
 
 def _iter_entries(section: Section) -> Iterator[Section]:
-    """The rules stand under one of several names, some of them one inside of another."""
-    written = [name for name in _ROOTS if section.body.get(name) not in (None, [], {})]
-    section.get(*_ROOTS, *_METADATA_FIELDS)
-    for second in written[1:]:
-        section.error("two_roots", second, f"stands beside {written[0]}, which holds rules too; keep one list")
+    """Yields the entries under any of the root names, which may be nested."""
+    roots = [name for name in _ROOTS if section.body.get(name) not in (None, [], {})]
+    section.skip_metadata(*_ROOTS)
+    for second in roots[1:]:
+        section.error("two_roots", second, f"is beside {roots[0]}, which has rules too; keep one list")
     if section.body.keys().isdisjoint(_ROOTS):
         _report_misnamed_rules(section)
-    section.report_unread("is no part of routing; check the spelling, or leave it out")
-    if not written:
+    section.report_unread("is not a field of routing; check the spelling, or remove it")
+    if not roots:
         return
-    root, body = written[0], section.body[written[0]]
+    root, body = roots[0], section.body[roots[0]]
     if isinstance(body, list):
         for index, entry in enumerate(body):
-            one = section.child(entry, f"{root}[{index}]")  # says what is no mapping
+            rule = section.child(entry, f"{root}[{index}]")  # reports an entry that is not a mapping
             if isinstance(entry, Mapping):
-                yield one
+                yield rule
     elif isinstance(body, Mapping):
         yield from _iter_entries(section.child(body, root))
     else:
@@ -65,11 +68,14 @@ def _iter_entries(section: Section) -> Iterator[Section]:
 
 
 def _report_misnamed_rules(section: Section) -> None:
-    """Without any of its rules a package would run, and each chat end where none was meant to."""
+    """Reports misspelt roots as errors.
+
+    Without its rules a package would run, and chats would end early.
+    """
     for name, value in section.body.items():
         if isinstance(value, list | Mapping) and value:
             section.get(name)
-            section.error("unknown_root", str(name), "is not read as rules; write them as a list under handoff_rules")
+            section.error("unknown_root", str(name), "is not read; write rules as a list under handoff_rules")
 
 
 def _read_rule(
@@ -77,19 +83,19 @@ def _read_rule(
 ) -> tuple[Rule, float]:
     source = _read_source(section, agents)
     target = _read_target(section, agents, source)
-    when = read_rule_condition(section, allows_model=allows_model, declared_types=declared_types)
+    rule_condition = read_rule_condition(section, allows_model=allows_model, declared_types=declared_types)
     rule = Rule(
         source=source,
         target=target,
-        condition=when.condition,
-        judgement=when.judgement,
-        scope=_read_scope(section, when),
+        condition=rule_condition.condition,
+        judgement=rule_condition.judgement,
+        scope=_read_scope(section, rule_condition),
         termination_reason=_read_termination_reason(section, target),
         description=section.text("description") or "",
         place=section.path,
     )
     if section.get("trigger"):
-        message = "is not looked for in what an agent says; let a derived variable watch for it and route on that"
+        message = "is not searched in replies; set a derived variable by it, and route on that variable"
         section.report_ignored("trigger", message)
     priority = _read_priority(section)
     section.report_unread()
@@ -100,14 +106,17 @@ def _read_source(section: Section, agents: frozenset[str]) -> str:
     field = used_field_name(section, *_SOURCE_FIELDS)
     source = normalize_speaker(section.required_text(field))
     if source == TERMINATE:
-        section.error("wrong_value", field, "is the end of the chat, and nothing follows it; name an agent or user")
+        section.error("wrong_value", field, "is the end of the chat, which has no next speaker; name an agent or user")
     else:
         _check_known(section, field, source, agents)
     return source
 
 
 def _read_target(section: Section, agents: frozenset[str], source: str) -> str:
-    """`transition_target`, and `terminate_if`, say of themselves where a rule leads; a name beside must agree."""
+    """Reads the target.
+
+    `transition_target` and `terminate_if` imply one, which a written name must match.
+    """
     field = used_field_name(section, *_TARGET_FIELDS)
     place = "transition_target" if section.body.get("transition_target") is not None else "terminate_if"
     kind = _read_target_kind(section)
@@ -119,9 +128,9 @@ def _read_target(section: Section, agents: frozenset[str], source: str) -> str:
     if target.lower() in _STAY_WORDS and target not in agents:
         target = source
     if implied is not None and target != implied:
-        section.error("wrong_value", place, f"leads to {implied}, but {field} is {target}; make them agree")
+        section.error("wrong_value", place, f"leads to {implied}, but {field} is {target}; correct one of them")
     elif target in (USER, TERMINATE) and kind == "agenttarget":
-        section.error("wrong_value", place, f"leads to an agent, but {field} is {target}; make them agree")
+        section.error("wrong_value", place, f"leads to an agent, but {field} is {target}; correct one of them")
     _check_known(section, field, target, agents)
     return target
 
@@ -145,25 +154,30 @@ def _read_scope(section: Section, rule_condition: RuleCondition) -> Literal["pre
     if scope not in _PRE_WORDS | _POST_WORDS:
         section.error("wrong_value", field, f"{scope} is neither pre nor post")
     if scope in _PRE_WORDS and rule_condition == ALWAYS_HOLDS:
-        section.report_ignored(field, "a rule without a condition is asked after the reply; leave it out")
+        section.report_ignored(
+            field, "has no effect: a rule without a condition is evaluated after the reply; remove it"
+        )
     elif scope in _PRE_WORDS and rule_condition.judgement is not None:
-        section.report_ignored(field, "a model judges during the reply, not before; leave it out")
+        section.report_ignored(field, "has no effect: a model judges during the reply, not before; remove it")
     return "pre" if scope in _PRE_WORDS and rule_condition.condition is not None else "post"
 
 
 def _read_termination_reason(section: Section, target: str) -> str | None:
     reason = section.text("termination_reason")
     if reason is not None and target != TERMINATE:
-        section.report_ignored("termination_reason", "says why a chat ends, and this rule does not end it")
+        section.report_ignored("termination_reason", "has no effect: this rule does not end the chat")
     return reason
 
 
 def _read_priority(section: Section) -> float:
-    """Lower is asked first; a rule without one comes last."""
+    """Returns the priority.
+
+    Lower numbers are evaluated first, and rules without one last.
+    """
     value: Any = section.get("priority")
     if value is None:
         return math.inf
     if isinstance(value, bool) or not isinstance(value, int | float) or not -MAX_NUMBER <= value <= MAX_NUMBER:
-        section.error("wrong_value", "priority", "must be a number such as 1; lower is asked first")
+        section.error("wrong_value", "priority", "must be a number such as 1; lower numbers come first")
         return math.inf
     return float(value)

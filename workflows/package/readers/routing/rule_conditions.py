@@ -1,4 +1,4 @@
-"""Reads when a hand-off holds: always, by an expression over the context, or as a model judges."""
+"""Conditions of hand-offs: none, an expression, or a text for a model."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,57 +26,62 @@ _CONDITION_FIELDS = (*_TEXT_FIELDS, "condition_key")
 
 @dataclass(frozen=True, slots=True)
 class RuleCondition:
-    """Neither an expression nor a judgement: always."""
+    """The condition of a rule.
+
+    Without an expression and a judgement the rule always holds.
+    """
 
     condition: str | None = None
     judgement: str | None = None
 
 
 ALWAYS_HOLDS = RuleCondition()
-_INVALID = RuleCondition("False")  # of a rule that is reported as an error: it makes no other rule look unreachable
+_INVALID = RuleCondition("False")  # of a rule with an error: it must not make other rules look unreachable
 
 
 def read_rule_condition(section: Section, *, allows_model: bool, declared_types: DeclaredTypes) -> RuleCondition:
-    """`by_model`: rules that a model judges are nothing unusual in this pattern. `names` may stand in words."""
-    ending = section.get("terminate_if")
-    if ending is not None:
-        return _read_terminate_if(section, ending, declared_types)
+    """Reads the condition. `allows_model`: the pattern lets a model judge rules."""
+    terminate_if = section.get("terminate_if")
+    if terminate_if is not None:
+        return _read_terminate_if(section, terminate_if, declared_types)
     kind_field = used_field_name(section, "handoff_type", "transition_type")
     kind = (section.text(kind_field) or "").strip().lower()
     if kind not in {"", "condition", *_ALWAYS_TYPES}:
         section.get(*_CONDITION_FIELDS, "condition_type", "condition_value")
         section.error("wrong_value", kind_field, f"{kind} is neither after_work nor condition")
         return _INVALID
-    given = [field for field in _CONDITION_FIELDS if section.body.get(field) not in (None, [], "")]
+    fields = [field for field in _CONDITION_FIELDS if section.body.get(field) not in (None, [], "")]
     condition_type = (section.text("condition_type") or "").strip().lower()
     if kind in _ALWAYS_TYPES:
-        _report_ignored_conditions(section, kind, given)
+        _report_ignored_conditions(section, kind, fields)
         return ALWAYS_HOLDS
-    if kind == "" and not given and not condition_type:
+    if kind == "" and not fields and not condition_type:
         return ALWAYS_HOLDS
-    return _read_condition(section, condition_type, given, allows_model=allows_model, declared_types=declared_types)
+    return _read_condition(section, condition_type, fields, allows_model=allows_model, declared_types=declared_types)
 
 
-def _read_terminate_if(section: Section, ending: object, declared_types: DeclaredTypes) -> RuleCondition:
-    """`{variable: stage, equals: done}`, or an expression."""
-    if isinstance(ending, str):
-        texts = {"terminate_if": ending}
+def _read_terminate_if(section: Section, terminate_if: object, declared_types: DeclaredTypes) -> RuleCondition:
+    """Reads `{variable: stage, equals: done}`, or an expression."""
+    if isinstance(terminate_if, str):
+        texts = {"terminate_if": terminate_if}
         return _make_expression(
             section, _report_translations(section, texts, _translate_words(texts, declared_types), declared_types)
         )
-    part = section.child(ending, "terminate_if")
-    when = _read_equals(part, "variable", "equals") if part.body else _INVALID
-    if isinstance(ending, dict) and not ending:
+    part = section.child(terminate_if, "terminate_if")
+    rule_condition = _read_equals(part, "variable", "equals") if part.body else _INVALID
+    if isinstance(terminate_if, dict) and not terminate_if:
         part.error("missing_field", "", "is empty; write {variable: stage, equals: done}")
     part.report_unread()
-    return when
+    return rule_condition
 
 
 def _report_ignored_conditions(section: Section, kind: str, written_fields: list[str]) -> None:
     section.get(*_CONDITION_FIELDS, "condition_value")
     for field in written_fields:
         if section.body[field] is not True:
-            section.report_ignored(field, f"a rule of type {kind} always holds; write handoff_type: condition")
+            section.report_ignored(
+                field, f"has no effect: a rule of type {kind} always holds; write handoff_type: condition"
+            )
 
 
 def _read_condition(
@@ -89,13 +94,13 @@ def _read_condition(
 ) -> RuleCondition:
     if condition_type not in {"", _EQUALS_TYPE, *_EXPRESSION_TYPES, *_MODEL_TYPES}:
         section.get(*_CONDITION_FIELDS, "condition_value")
-        message = f"{condition_type} is not known; use expression, context_equals or string_llm"
+        message = f"{condition_type} is not a condition type; use expression, context_equals or string_llm"
         section.error("wrong_value", "condition_type", message)
         return _INVALID
     if condition_type == _EQUALS_TYPE or (not condition_type and written_fields == ["condition_key"]):
         return _read_equals(section, "condition_key", "condition_value")
     if not any(field in written_fields for field in _TEXT_FIELDS):
-        section.error("missing_field", "condition", "a rule of type condition needs a condition")
+        section.error("missing_field", "condition", "is required for a rule of type condition")
         return _INVALID
     texts = {
         place: text
@@ -106,17 +111,16 @@ def _read_condition(
         return _INVALID
     if condition_type in _MODEL_TYPES:
         return _make_judgement(section, texts, allows_model=allows_model)
-    read = _translate_words(texts, declared_types)
-    if condition_type or all(map(_is_expression, read.values())):
-        return _make_expression(section, _report_translations(section, texts, read, declared_types))
+    expressions = _translate_words(texts, declared_types)
+    if condition_type or all(map(_is_expression, expressions.values())):
+        return _make_expression(section, _report_translations(section, texts, expressions, declared_types))
     _report_unknown_names(section, texts, declared_types)
-    return _make_judgement(
-        section, texts, allows_model=allows_model
-    )  # as they are written: beside a judgement, words are one too
+    # As written: beside a judgement, conditions in words are judged too.
+    return _make_judgement(section, texts, allows_model=allows_model)
 
 
 def _translate_words(texts: Mapping[str, str], declared_types: DeclaredTypes) -> dict[str, str]:
-    """Expressions in the place of texts in words."""
+    """Replaces conditions in words by expressions."""
     return {place: translate_condition(text, declared_types) or text for place, text in texts.items()}
 
 
@@ -125,21 +129,26 @@ def _report_translations(
 ) -> dict[str, str]:
     for place, expression in expressions.items():
         if expression != texts[place]:
-            message = f"is read as {expression}; write condition_type: string_llm if a model is to judge it"
+            message = f"is read as {expression}; write condition_type: string_llm to let a model judge it"
             section.info("read_as_expression", place, message)
             for name, value, declared in find_misfits(texts[place], declared_types):
-                message = f"compares {name}, which is declared as {declared}, with {value[:100]!r}, which it never is"
+                message = (
+                    f"compares {name}, which is declared as {declared}, with {value[:100]!r}, which it never equals"
+                )
                 section.warning("wrong_type_of_value", place, f"{message}; correct the value, or the type")
     return expressions
 
 
 def _report_unknown_names(section: Section, texts: Mapping[str, str], declared_types: DeclaredTypes) -> None:
-    """A comparison of a misspelt name would otherwise become a question to a model without a word."""
+    """Warns of misspelt names.
+
+    A comparison with one silently becomes a question to a model.
+    """
     for place, text in texts.items():
         for name in find_unknown_names(text, declared_types):
             near = section.findings.suggest_name(name, declared_types)
             advice = f"did you mean {near}?" if near else "declare it as a variable or an input"
-            message = f"compares {name}, which is not declared, so that a model judges the text instead; {advice}"
+            message = f"compares {name}, which is not declared, so a model judges the text instead; {advice}"
             section.warning("undefined_variable", place, message)
 
 
@@ -155,13 +164,13 @@ def _read_equals(section: Section, key_field: str, value_field: str) -> RuleCond
 
 
 def _is_scalar(value: object) -> bool:
-    if isinstance(value, int | float):  # false for infinity and NaN, which no expression can say
+    if isinstance(value, int | float):  # false for infinity and NaN, which expressions cannot contain
         return -_MAX_NUMBER <= value < _MAX_NUMBER
     return value is None or isinstance(value, str)
 
 
 def _iter_written(section: Section, written_fields: list[str]) -> Iterator[tuple[str, object]]:
-    """Every condition of the rule, by its place; all of them must hold."""
+    """Yields every condition of the rule with its place. All of them must hold."""
     for field in (field for field in _TEXT_FIELDS if field in written_fields):
         value = section.get(field)
         if field == "conditions" and isinstance(value, list):
@@ -174,7 +183,7 @@ def _read_text(section: Section, place: str, value: object) -> str:
     if isinstance(value, bool):
         return str(value)
     if value is None or (isinstance(value, str) and not value.strip()):
-        section.error("missing_field", place, "is empty; write a condition such as ${stage} == 'done', or leave it out")
+        section.error("missing_field", place, "is empty; write a condition such as ${stage} == 'done', or remove it")
     elif isinstance(value, str):
         return value
     else:
@@ -183,7 +192,10 @@ def _read_text(section: Section, place: str, value: object) -> str:
 
 
 def _is_expression(text: str) -> bool:
-    """Without a condition_type, what names a variable is an expression and everything else is for a model."""
+    """Returns whether a text without condition_type is an expression.
+
+    Otherwise it is a text for a model.
+    """
     if "${" in text:
         return True
     if "context_variables." not in text and text.strip().lower() not in ("true", "false"):
@@ -199,8 +211,8 @@ def _make_judgement(section: Section, texts: dict[str, str], *, allows_model: bo
     place = next(iter(texts))
     if not allows_model:
         message = (
-            "is for a model to judge, which AG2's own network does not ask: here the agent's model is offered it as a"
-            " tool; write an expression over context variables if that is not meant"
+            "is a text for a model, which AG2's own network does not judge: here the agent's model is offered the rule"
+            " as a tool; write an expression over context variables if that is not intended"
         )
         section.warning("judged_by_model", place, message)
     return RuleCondition(judgement=" and ".join(texts.values()))
@@ -221,7 +233,7 @@ def _check_compiles(section: Section, place: str, text: str) -> bool:
         compile_condition(text)
     except ConditionError as error:
         is_untyped = place.startswith("condition") and section.body.get("condition_type") is None
-        advice = "; write condition_type: string_llm if a model is to judge it" if is_untyped else ""
+        advice = "; write condition_type: string_llm to let a model judge it" if is_untyped else ""
         section.error("bad_condition", place, f"{error}{advice}")
         return False
     return True

@@ -1,4 +1,4 @@
-"""The order in which the rules of a source are asked, and the rules that are never reached in it."""
+"""The evaluation order of rules, and the rules that it never reaches."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,15 +8,18 @@ from workflows.package.readers.section import Section
 
 
 def order_rules(ranked_rules: Sequence[tuple[Rule, float]], *, is_strict: bool) -> tuple[Rule, ...]:
-    """By priority; `strict`: the first rule that holds is taken, with or without a condition."""
+    """Sorts rules by priority.
+
+    `is_strict`: the first rule that holds is taken, even without a condition.
+    """
     if all(priority == math.inf for _, priority in ranked_rules):
         return tuple(rule for rule, _ in ranked_rules)
-    ranked = sorted(ranked_rules, key=lambda each: each[1])
+    ranked = sorted(ranked_rules, key=lambda entry: entry[1])
     if is_strict:
         return tuple(rule for rule, _ in ranked)
-    # Of several rules without a condition the last one is taken: so the lowest priority goes to the end.
-    unconditional = sorted((each for each in ranked_rules if _is_unconditional(each[0])), key=lambda each: -each[1])
-    conditional = [each for each in ranked if not _is_unconditional(each[0])]
+    # Classic patterns take the last unconditional rule, so the lowest priority number comes last.
+    unconditional = sorted((rule for rule in ranked_rules if _is_unconditional(rule[0])), key=lambda entry: -entry[1])
+    conditional = [entry for entry in ranked if not _is_unconditional(entry[0])]
     return tuple(rule for rule, _ in [*conditional, *unconditional])
 
 
@@ -31,7 +34,10 @@ def report_unreachable(rules: Sequence[Rule], section: Section, *, is_strict: bo
 
 
 def _evaluation_order(rules: Iterable[Rule], *, is_strict: bool) -> list[Rule]:
-    """A model judges during the reply, so what it judges hides no rule and is hidden by none."""
+    """Returns the rules in evaluation order, without judged ones.
+
+    A model judges those during the reply.
+    """
     plain = [rule for rule in rules if rule.judgement is None]
     before = [rule for rule in plain if rule.scope == "pre"]
     after = [rule for rule in plain if rule.scope == "post"]
@@ -43,10 +49,12 @@ def _evaluation_order(rules: Iterable[Rule], *, is_strict: bool) -> list[Rule]:
 
 def _report_rule(rule: Rule, certain: Rule, section: Section, *, is_strict: bool) -> None:
     if not is_strict and _is_unconditional(rule) and _is_unconditional(certain):
-        message = f"is never taken: of the rules of {rule.source} without a condition {certain.place} is; keep one"
+        message = (
+            f"is never taken: of the rules of {rule.source} without a condition, {certain.place} is taken; keep one"
+        )
         section.findings.add("warning", "shadowed_rule", section.file, rule.place, message)
     else:
-        message = f"is never reached: {certain.place} always holds and is asked before; write that one after this one"
+        message = f"is never reached: {certain.place} always holds and is evaluated before; move it after this rule"
         section.findings.add("warning", "unreachable_rule", section.file, rule.place, message)
 
 

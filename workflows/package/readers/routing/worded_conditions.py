@@ -1,4 +1,7 @@
-"""Conditions in words: "When stage is done AND paid is true", read as an expression over declared names."""
+"""Conditions in words, translated to expressions.
+
+An example is "When stage is done AND paid is true".
+"""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from workflows.context.values.type_coercion import coerce_or_keep
 from workflows.context.values.value_types import ValueType
 
 DeclaredTypes = Mapping[str, ValueType | None]
-"""The type of each name that a condition may be about: variables, inputs and base facts. None where it has none."""
+"""The type of each name that a condition may use: variables, inputs and base facts; None for an untyped name."""
 
 _NAME = r"[A-Za-z_]\w*+(?:\.\w++)*+"
 _VALUE = r"""'[^'\\]*+'|"[^"\\]*+"|[\w+-]++(?:\.\w++)*+"""
@@ -24,11 +27,14 @@ _NUMBER = re.compile(r"-?(?:[1-9]\d{0,17}|0)(?:\.\d{1,17})?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
 _NULL_WORDS = ("null", "none")
 _CONVERTED_TYPES = ("boolean", "integer", "number")
-_NON_VALUES = frozenset({"not", "a", "an", "the"})  # the beginning of a sentence that goes on
+_NON_VALUES = frozenset({"not", "a", "an", "the"})  # words that begin a longer sentence
 
 
 def translate_condition(text: str, declared_types: DeclaredTypes) -> str | None:
-    """Returns the expression that a text in words stands for. None for any other text, and for an unknown name."""
+    """Returns the expression for a text in words.
+
+    Returns None for any other text, and for unknown names.
+    """
     clauses = _split_clauses(text)
     if not clauses or any(_find_type(name, declared_types) is _UNKNOWN for name, _ in clauses):
         return None
@@ -39,7 +45,10 @@ def translate_condition(text: str, declared_types: DeclaredTypes) -> str | None:
 
 
 def find_unknown_names(text: str, declared_types: DeclaredTypes) -> list[str]:
-    """Returns the names that keep a text from being an expression, as far as they look like names of variables."""
+    """Returns the unknown names that keep a text from being an expression.
+
+    Only names that look like variables count.
+    """
     clauses = _split_clauses(text)
     return [
         name for name, _ in clauses if _find_type(name, declared_types) is _UNKNOWN and ("_" in name or "=" in text)
@@ -47,7 +56,10 @@ def find_unknown_names(text: str, declared_types: DeclaredTypes) -> list[str]:
 
 
 def find_misfits(text: str, declared_types: DeclaredTypes) -> list[tuple[str, str, ValueType]]:
-    """Returns each name that is compared with a value which its declared type never has, with value and type."""
+    """Returns comparisons with a value that the declared type never has.
+
+    Each is a tuple of name, value and type.
+    """
     typed = [(name, value.strip("'\""), _find_type(name, declared_types)) for name, value in _split_clauses(text)]
     return [
         (name, value, declared)
@@ -59,7 +71,7 @@ def find_misfits(text: str, declared_types: DeclaredTypes) -> list[tuple[str, st
 
 
 def _split_clauses(text: str) -> list[tuple[str, str]]:
-    whole = _WORDED_CONDITION.fullmatch(text) if len(text) <= MAX_LENGTH else None  # a longer one is no condition
+    whole = _WORDED_CONDITION.fullmatch(text) if len(text) <= MAX_LENGTH else None  # longer texts are not conditions
     if whole is None:
         return []
     clauses = [(found["name"], found["value"]) for found in _CLAUSE_PATTERN.finditer(whole[1])]
@@ -67,18 +79,24 @@ def _split_clauses(text: str) -> list[tuple[str, str]]:
 
 
 def _find_type(name: str, declared_types: DeclaredTypes) -> Any:
-    """The declared type; None for a key inside of a declared object, of which no type is known."""
+    """Returns the declared type.
+
+    Returns None for a key inside a declared object, whose type is unknown.
+    """
     if name in declared_types:
         return declared_types[name]
     return None if any(prefix in declared_types for prefix in name_prefixes(name)) else _UNKNOWN
 
 
-def _make_comparison(name: str, written: str, declared_type: ValueType | None) -> str:
-    """A value is compared in the type of its variable, since conditions do not convert."""
-    is_quoted = written[0] in "'\""
-    text = written[1:-1] if is_quoted else written
+def _make_comparison(name: str, value: str, declared_type: ValueType | None) -> str:
+    """Writes a comparison with the value in its variable's type.
+
+    Conditions do not convert values.
+    """
+    is_quoted = value[0] in "'\""
+    text = value[1:-1] if is_quoted else value
     if declared_type == "string" and text.lower() == "none" and not is_quoted:
-        return f"${{{name}}} in [null, {text!r}]"  # nothing, or a text that is often a default
+        return f"${{{name}}} in [null, {text!r}]"  # null, or the text "none", which is often a default
     return f"${{{name}}} == {_make_literal(text, declared_type, is_quoted=is_quoted)}"
 
 

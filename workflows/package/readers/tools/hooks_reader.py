@@ -1,4 +1,7 @@
-"""Reads the hooks file: hooks, prompt middleware, and lifecycle tools, which are the entries with a `trigger`."""
+"""The reader of the hooks file: hooks, prompt middleware, lifecycle tools.
+
+Lifecycle tools are the entries with a `trigger`.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -12,7 +15,7 @@ from workflows.package.readers.tools.tool_entries import check_agent, means_ever
 
 HOOK_LISTS = ("hooks", "hook_files", "prompt_middleware")
 _MIDDLEWARE_LIST = "prompt_middleware"
-_MIDDLEWARE_KIND: HookKind = "update_agent_state"  # what prompt middleware is
+_MIDDLEWARE_KIND: HookKind = "update_agent_state"
 _KINDS: dict[str, HookKind] = {kind: kind for kind in get_args(HookKind)}
 
 
@@ -20,19 +23,19 @@ def read_hooks(
     section: Section, *, folder: Path, agents: frozenset[str]
 ) -> tuple[tuple[Hook, ...], tuple[LifecycleTool, ...]]:
     code = PackageCode(folder, kind="hook")
-    found = [_read_entry(one, key, code=code, agents=agents) for key, one in _iter_entries(section)]
-    section.get("schema_version", "version", "description", "NOTE")
+    entries = [_read_entry(entry, key, code=code, agents=agents) for key, entry in _iter_entries(section)]
+    section.skip_metadata("NOTE")
     section.report_unread()
-    hooks = tuple(each for each in found if isinstance(each, Hook))
-    return hooks, tuple(each for each in found if isinstance(each, LifecycleTool))
+    hooks = tuple(entry for entry in entries if isinstance(entry, Hook))
+    return hooks, tuple(entry for entry in entries if isinstance(entry, LifecycleTool))
 
 
 def _iter_entries(section: Section) -> Iterator[tuple[str, Section]]:
     for key in HOOK_LISTS:
-        for index, entry in enumerate(section.sequence(key)):
-            one = section.child(entry, f"{key}[{index}]")
-            if isinstance(entry, Mapping):  # what is none has been said
-                yield key, one
+        for index, body in enumerate(section.sequence(key)):
+            entry = section.child(body, f"{key}[{index}]")
+            if isinstance(body, Mapping):  # anything else was reported by child()
+                yield key, entry
 
 
 def _read_entry(
@@ -42,8 +45,8 @@ def _read_entry(
         return _read_hook(section, _MIDDLEWARE_KIND, code=code, agents=agents)
     if section.body.get("trigger") is not None and section.body.get("hook_type") is not None:
         message = (
-            "stands beside hook_type: an entry is called at a moment of the run (trigger), or changes the prompt or the"
-            " reply of an agent (hook_type); keep one, or write two entries"
+            "is beside hook_type: an entry is either called at a moment of the run (trigger), or changes the prompt or"
+            " the reply of an agent (hook_type); keep one, or write two entries"
         )
         section.error("wrong_value", "trigger", message)
         return None
@@ -53,7 +56,10 @@ def _read_entry(
 
 
 def is_lifecycle_entry(entry: Any, key: str) -> bool:
-    """Whether an entry of the list `key` is called at a moment, also where it has yet to say at which one."""
+    """Returns whether an entry of the list `key` is a lifecycle tool.
+
+    Its moment may be missing.
+    """
     if key == _MIDDLEWARE_LIST or not isinstance(entry, Mapping) or entry.get("hook_type") is not None:
         return False
     return key == "hook_files" or entry.get("trigger") is not None
@@ -87,7 +93,7 @@ def _read_lifecycle_tool(section: Section, *, code: PackageCode, agents: frozens
 def _read_kind(section: Section) -> HookKind | None:
     if section.body.get("hook_type") is None:
         kinds = ", ".join(_KINDS)
-        message = f"is needed: one of {kinds}; or trigger, with a moment such as before_chat, for a lifecycle tool"
+        message = f"is required: one of {kinds}; or trigger, with a moment such as before_chat, for a lifecycle tool"
         section.error("missing_field", "hook_type", message)
         return None
     raw = section.required_text("hook_type")
@@ -111,23 +117,26 @@ def _read_agent(section: Section, agents: frozenset[str]) -> str:
 
 
 def _read_function(section: Section, code: PackageCode, *, is_named_like_file: bool = False) -> tuple[Path | None, str]:
-    """`filename` and `function`, `files` and `function: module:name`, or a dotted path without a file.
-    `is_named_like_file`: the function may be left out, and is called as the file is then."""
+    """Reads the file and the name of a function.
+
+    Forms: `filename` and `function`; `files` and `function: module:name`; a dotted path without a file.
+    `is_named_like_file`: the function may be omitted and has the file's name then.
+    """
     field, name = _read_file_name(section)
     function_field = "function"
     if is_named_like_file and section.get("function") is None:
-        written, function_field = PurePosixPath(name).stem, field
+        path, function_field = PurePosixPath(name).stem, field
     else:
-        written = section.required_text("function")
-    module, _, function = written.rpartition(":") if ":" in written else written.rpartition(".")
+        path = section.required_text("function")
+    module, _, function = path.rpartition(":") if ":" in path else path.rpartition(".")
     if not name and module:
         name = module.replace(".", "/") + ".py"
-        if ":" not in written and not code.has_file(name):
-            _report_dotted_path(section, written)
+        if ":" not in path and not code.has_file(name):
+            _report_dotted_path(section, path)
             return None, function
         field = "function"
     if not name:
-        section.error("missing_field", "filename", "is needed: name the Python file with this function")
+        section.error("missing_field", "filename", "is required: name the Python file with this function")
         return None, function
     return _locate_file(section, code, name, function, fields=(field, function_field)), function
 
@@ -135,13 +144,13 @@ def _read_function(section: Section, code: PackageCode, *, is_named_like_file: b
 def _locate_file(
     section: Section, code: PackageCode, name: str, function: str, *, fields: tuple[str, str]
 ) -> Path | None:
-    """The file; code that stands in the entry itself is never executed."""
+    """Returns the file. Code in the entry itself is never executed."""
     if section.get("content"):
         if not code.has_file(name):
-            message = f"holds code, which is not called from here; write it to {name} in the package"
+            message = f"has code, which is not executed from here; write it to {name} in the package"
             section.report_blocking("hooks_not_executed", "content", message)
             return None
-        section.report_ignored("content", f"is not read: the code in {name} is what is called; remove it")
+        section.report_ignored("content", f"is not read: the code in {name} is executed; remove it")
     return code.locate(section, name, function, fields=fields)
 
 
@@ -153,14 +162,14 @@ def _read_file_name(section: Section) -> tuple[str, str]:
     if not files:
         return "filename", ""
     if len(files) > 1:
-        section.report_ignored("files", "only the first file is read; give each file its own hook")
+        section.report_ignored("files", "has several files, and only the first is read; write one hook per file")
     first = section.child(files[0], "files[0]")
-    first.get("filecontent")  # what was written to the file when the package was made
+    first.get("filecontent")  # a copy of the file's content; not used
     name = first.required_text("filename") if isinstance(files[0], Mapping) else ""
     first.report_unread()
     return "files[0].filename", name
 
 
-def _report_dotted_path(section: Section, written: str) -> None:
-    message = f"{written} is a function of another runtime: write it in a file of the package and name it in filename"
+def _report_dotted_path(section: Section, path: str) -> None:
+    message = f"{path} is a function of another runtime: write it in a file of the package, and set filename"
     section.report_blocking("foreign_import", "function", message)

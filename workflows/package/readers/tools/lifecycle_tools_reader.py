@@ -1,4 +1,7 @@
-"""Reads lifecycle tools: functions that are called at moments of a run or of an agent's turn."""
+"""The reader of lifecycle tools: functions called at moments of a run.
+
+Some moments belong to a turn of an agent.
+"""
 
 from collections.abc import Mapping
 from typing import get_args
@@ -7,32 +10,34 @@ from workflows.package.normal_form.package_model import LifecycleTool, Moment
 from workflows.package.readers.code.package_code import PackageCode
 from workflows.package.readers.section import Section
 from workflows.package.readers.tools.tool_entries import (
+    TOOL_KINDS,
     check_agent,
     iter_tool_entries,
     means_every_agent,
+    normalize_kind,
     read_tool_code,
     report_integration,
 )
 
 LIFECYCLE_TOOLS_FIELD = "lifecycle_tools"
 PERSON_NEEDED_TEXT = (
-    "needs a person at a user interface: the run ends there as needs_human, unless its trigger answers"
-    " with ui_responses: {tool: {key: value}}"
+    "requires a person at a user interface: the run stops as needs_human, unless its trigger has an answer"
+    " in ui_responses: {tool: {key: value}}"
 )
 MOMENTS: dict[str, Moment] = {moment: moment for moment in get_args(Moment)} | {
     "workflow_start": "on_start",
     "workflow_end": "on_complete",
 }
 TURN_MOMENTS: tuple[Moment, ...] = ("before_agent", "after_agent")
-_KINDS = {"lifecycletool", "agenttool", "uitool", "uisurface"}
+_KINDS = {"lifecycletool", *TOOL_KINDS}
 
 
 def read_lifecycle_tools(
     section: Section, *, package_code: PackageCode, agents: frozenset[str]
 ) -> tuple[LifecycleTool, ...]:
     tools = [
-        _read_lifecycle_tool(one, owner, package_code=package_code, agents=agents)
-        for one, owner in iter_tool_entries(section, LIFECYCLE_TOOLS_FIELD)
+        _read_lifecycle_tool(entry, owner, package_code=package_code, agents=agents)
+        for entry, owner in iter_tool_entries(section, LIFECYCLE_TOOLS_FIELD)
     ]
     return tuple(tool for tool in tools if tool is not None)
 
@@ -40,20 +45,20 @@ def read_lifecycle_tools(
 def _read_lifecycle_tool(
     section: Section, owner: str | None, *, package_code: PackageCode, agents: frozenset[str]
 ) -> LifecycleTool | None:
-    """`owner`: the older form groups them by agent; some group them by the moment."""
+    """Reads one entry. `owner`: the key above it in older forms, an agent or a moment."""
     moment = read_moment(section, owner)
     agent = _read_agent(section, None if owner in MOMENTS else owner, agents)
     if agent is not None and section.get("agent") and moment is not None:
         report_agent_without_turn(section, "agent", moment)
-    found = read_tool_code(section, package_code, extra_folders=("hooks",))
+    code = read_tool_code(section, package_code, extra_folders=("hooks",))
     _report_kind(section)
     _report_not_executed(section)
     report_integration(section)
     section.get("description", "id", "kind", "name", "tool_id")
     section.report_unread()
-    if moment is None or found is None:
+    if moment is None or code is None:
         return None
-    return LifecycleTool(moment, agent, *found)
+    return LifecycleTool(moment, agent, *code)
 
 
 def read_moment(section: Section, owner: str | None = None) -> Moment | None:
@@ -68,7 +73,7 @@ def read_moment(section: Section, owner: str | None = None) -> Moment | None:
 
 def report_agent_without_turn(section: Section, field: str, moment: Moment) -> None:
     if moment not in TURN_MOMENTS:
-        section.report_ignored(field, f"{moment} belongs to no agent's turn; leave it out")
+        section.report_ignored(field, f"has no effect: {moment} is not a moment of an agent's turn; remove it")
 
 
 def _read_agent(section: Section, owner: str | None, agents: frozenset[str]) -> str | None:
@@ -79,29 +84,28 @@ def _read_agent(section: Section, owner: str | None, agents: frozenset[str]) -> 
 
 
 def _report_not_executed(section: Section) -> None:
-    """Generators write `ui: {component: null, mode: null}` to every entry, which says nothing."""
+    """Reports fields without effect.
+
+    Generators write `ui: {component: null, mode: null}` to every entry.
+    """
     ui = section.get("ui")
-    says_something = any(each is not None for each in ui.values()) if isinstance(ui, Mapping) else ui is not None
-    if says_something and not _is_ui_tool(section):
-        section.report_ignored("ui", "is for a tool of a user interface, and this is none; leave it out")
+    has_value = any(value is not None for value in ui.values()) if isinstance(ui, Mapping) else ui is not None
+    if has_value and not _is_ui_tool(section):
+        section.report_ignored("ui", "has no effect: this is not a UI tool; remove it")
     for field in ("auto_invoke", "auto_tool_call"):
         if section.get(field) is not None and not section.flag(field):
             section.report_ignored(
-                field, "a lifecycle tool is always called at its moment; remove it if it must not be"
+                field, "has no effect: a lifecycle tool is always called at its moment; remove the field or the tool"
             )
 
 
 def _report_kind(section: Section) -> None:
     raw = section.text("tool_type") or "Lifecycle_Tool"
-    if _normalize_kind(raw) not in _KINDS:
+    if normalize_kind(raw) not in _KINDS:
         section.error("wrong_value", "tool_type", "must be Lifecycle_Tool, Agent_Tool, UI_Tool or UI_Surface")
     elif _is_ui_tool(section):
         section.warning("ui_tool_headless", "tool_type", f"{raw} {PERSON_NEEDED_TEXT}")
 
 
 def _is_ui_tool(section: Section) -> bool:
-    return _normalize_kind(section.text("tool_type") or "").startswith("ui")
-
-
-def _normalize_kind(written: str) -> str:
-    return written.strip().replace("_", "").lower()
+    return normalize_kind(section.text("tool_type") or "").startswith("ui")

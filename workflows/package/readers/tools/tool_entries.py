@@ -1,19 +1,20 @@
-"""Tool entries as authors write them: lists, or the older mappings from an agent to its list."""
+"""Tool entries: lists, or in older packages mappings from an agent to its list."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflows.package.normal_form.package_model import ALL_AGENTS
+from workflows.package.normal_form.package_model import ALL_AGENTS, ToolKind
 from workflows.package.readers.code.package_code import PackageCode
 from workflows.package.readers.code.parsed_code import OWN_ROOT
 from workflows.package.readers.section import Section
 
+TOOL_KINDS: dict[str, ToolKind] = {"agenttool": "Agent_Tool", "uitool": "UI_Tool", "uisurface": "UI_Surface"}
 _EVERY_AGENT = {ALL_AGENTS, "all_agents"}
 
 
 def iter_tool_entries(section: Section, key: str) -> Iterator[tuple[Section, str | None]]:
-    """Each entry, and the key above it when the entries are grouped by agent."""
+    """Yields each entry, with the key above it if the entries are grouped."""
     raw = section.get(key)
     if not isinstance(raw, Mapping):
         yield from ((entry, None) for entry in _iter_mappings(section, key, section.sequence(key)))
@@ -21,16 +22,26 @@ def iter_tool_entries(section: Section, key: str) -> Iterator[tuple[Section, str
     grouped = section.child(raw, key)
     for owner in raw:
         if not isinstance(owner, str):
-            section.error("wrong_type", key, f"has the key {owner!r}, where the name of an agent is needed")
+            section.error(
+                "wrong_type", key, f"has the key {owner!r}, which is not the name of an agent; write it in quotes"
+            )
             continue
         yield from ((entry, owner) for entry in _iter_mappings(grouped, owner, grouped.sequence(owner)))
 
 
 def _iter_mappings(section: Section, key: str, entries: list[Any]) -> Iterator[Section]:
-    for index, entry in enumerate(entries):
-        one = section.child(entry, f"{key}[{index}]")
-        if isinstance(entry, Mapping):  # what is none has been said
-            yield one
+    for index, body in enumerate(entries):
+        entry = section.child(body, f"{key}[{index}]")
+        if isinstance(body, Mapping):  # anything else was reported by child()
+            yield entry
+
+
+def normalize_kind(word: str) -> str:
+    """Removes blanks, underscores and case from a `tool_type`.
+
+    `UI_Tool` and `uitool` mean the same.
+    """
+    return word.strip().replace("_", "").lower()
 
 
 def means_every_agent(name: str, agents: frozenset[str]) -> bool:
@@ -39,7 +50,7 @@ def means_every_agent(name: str, agents: frozenset[str]) -> bool:
 
 def check_agent(section: Section, field: str, name: str, agents: frozenset[str]) -> bool:
     if name not in agents:
-        message = f"{name} is not an agent of this package; name one of agents, or add it there"
+        message = f"{name} is not an agent of this package; correct it, or add the agent"
         section.error("unknown_agent", field, message)
     return name in agents
 
@@ -47,7 +58,10 @@ def check_agent(section: Section, field: str, name: str, agents: frozenset[str])
 def read_tool_code(
     section: Section, package_code: PackageCode, *, extra_folders: tuple[str, ...] = ()
 ) -> tuple[Path, str] | None:
-    """`file` and `function`, or the older `path: workflows.<Name>.tools.module.function`."""
+    """Reads `file` and `function`, or the older `path`.
+
+    The older form is `workflows.<Name>.tools.module.function`.
+    """
     path = section.text("path")
     if path is None or section.get("file") is not None:
         function = section.required_text("function")
@@ -65,11 +79,14 @@ def read_tool_code(
 
 def report_integration(section: Section) -> None:
     if section.get("integration"):
-        section.report_ignored("integration", "connects nothing by itself; let the code call the service")
+        section.report_ignored("integration", "is not executed; call the service in the code")
 
 
 def _parse_dotted_path(path: str) -> tuple[str, str]:
-    """The file inside the package, and the function: `workflows.Any.tools.mail.send` is send in tools/mail.py."""
+    """Returns file and function of a dotted path.
+
+    `workflows.Any.tools.mail.send` is send in tools/mail.py.
+    """
     *module, function = path.strip().removeprefix("factory_app.").replace(":", ".").split(".")
     if "tools" in module:
         module = module[module.index("tools") :]

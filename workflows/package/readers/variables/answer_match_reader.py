@@ -1,4 +1,7 @@
-"""Reads the `match` of a trigger that waits for an answer: `{equals: …}`, `{in: [...]}` or `{any: true}`."""
+"""The `match` of a trigger that waits for an answer.
+
+Forms: `{equals: …}`, `{in: [...]}` or `{any: true}`.
+"""
 
 from typing import Any
 
@@ -9,20 +12,23 @@ MATCH_FIELDS = ("equals", "in", "any")
 
 
 class BadMatchError(ValueError):
-    """A match that cannot be read; why is among the findings."""
+    """An invalid match; the finding has the reason."""
 
 
 def read_answer_match(trigger: Section) -> AnswerMatch | None:
-    """None when there is none, or only fields that a generator left at null. `equals: null` alone waits for null."""
+    """Returns the match; None if it is absent or all of its fields are null.
+
+    Only `equals: null` alone waits for null.
+    """
     section = trigger.child(trigger.get("match") or {}, "match")
     section.get(*MATCH_FIELDS)
     section.report_unread()
-    written = [name for name in MATCH_FIELDS if section.body.get(name) is not None]
-    if not written and (len(section.body) != 1 or "equals" not in section.body):
+    fields = [name for name in MATCH_FIELDS if section.body.get(name) is not None]
+    if not fields and (len(section.body) != 1 or "equals" not in section.body):
         if all(value is None for value in section.body.values()):
             return None
-    elif len(written) <= 1:
-        return _read_match(section, written[0] if written else "equals")
+    elif len(fields) <= 1:
+        return _read_match(section, fields[0] if fields else "equals")
     raise _report_error(section, "", "give exactly one of equals: …, in: [...], any: true")
 
 
@@ -33,14 +39,14 @@ def _read_match(section: Section, field: str) -> AnswerMatch:
     if field == "in":
         return AnswerMatch(tuple(_read_answers(section, value)))
     if value is not True:
-        raise _report_error(section, "any", "is written any: true; leave the match out otherwise")
+        raise _report_error(section, "any", "must be true; remove the match otherwise")
     return AnswerMatch()
 
 
 def _read_answers(section: Section, value: Any) -> list[Any]:
     if isinstance(value, list) and value:
         return value
-    raise _report_error(section, "in", "must be a list of the answers that fire, such as [yes, ok]")
+    raise _report_error(section, "in", "must be a list of answers, such as [yes, ok]")
 
 
 def _report_error(section: Section, field: str, message: str) -> BadMatchError:

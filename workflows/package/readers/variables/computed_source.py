@@ -1,4 +1,7 @@
-"""Reads computed variables: an expression over other variables; without one a tool will write the value."""
+"""Computed variables: an expression over other variables.
+
+Without an expression a tool writes the value.
+"""
 
 from collections.abc import Mapping
 
@@ -8,13 +11,16 @@ from workflows.package.readers.section import Section
 from workflows.package.readers.variables.write_targets import read_write_target
 
 FUNCTION_HINT = (
-    "if it is a function: a computation is a JMESPath expression over its inputs, such as sum([a, b]), and calls none"
-    " of the package; let a tool or a lifecycle tool compute the value and set it"
+    "a computation is a JMESPath expression over its inputs, such as sum([a, b]), and cannot call a function"
+    " of the package; compute the value in a tool or a lifecycle tool, and set it there"
 )
 
 
 def read_computed_source(source: Section) -> ComputedSource:
-    """`persist_to` may name another variable: whoever has read them all resolves that."""
+    """Reads a computed source.
+
+    A `persist_to` that names a variable is resolved after all variables are read.
+    """
     computation = read_expression(source, "computation")
     inputs = _read_inputs(source)
     if computation is not None:
@@ -23,7 +29,7 @@ def read_computed_source(source: Section) -> ComputedSource:
 
 
 def _read_inputs(source: Section) -> Mapping[str, str]:
-    """A list of names, or what the expression calls them -> their names."""
+    """Returns variables by their names in the expression, from a list or a mapping."""
     raw = source.get("inputs") or {}
     pairs = dict(raw) if isinstance(raw, Mapping) else None
     if isinstance(raw, list) and all(isinstance(name, str) for name in raw):
@@ -40,15 +46,15 @@ def _complete_inputs(
     named = names - {WHOLE_INPUT}
     if not inputs:
         if WHOLE_INPUT in names:
-            source.error("missing_field", "inputs", "is needed, since the expression takes all of its input as @")
+            source.error("missing_field", "inputs", "is required, since the expression uses its whole input as @")
         return {name: name for name in sorted(named)}
     missing = sorted(named - set(inputs))
     if missing == [expression]:
         source.error(
-            "unknown_input", "computation", f"{expression} is none of its inputs: add it there; {FUNCTION_HINT}"
+            "unknown_input", "computation", f"{expression} is not one of the inputs: add it there; {FUNCTION_HINT}"
         )
     elif missing:
-        message = f"looks at {', '.join(missing)}, which inputs does not name; add it there"
+        message = f"uses {', '.join(missing)}, which is not in inputs; add it there"
         source.error("unknown_input", "computation", message)
     return inputs
 

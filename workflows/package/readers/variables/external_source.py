@@ -1,4 +1,7 @@
-"""Reads external variables: one HTTP GET, whose host stands in the package and whose secret does not."""
+"""External variables: one HTTP GET.
+
+The package names the host, and refers to the secret.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +15,7 @@ from workflows.package.readers.section import Section
 from workflows.package.readers.variables.query_placeholders import check_placeholders
 
 MAX_TIMEOUT_S = 60.0
-MAX_WAIT_S = 15.0  # whatever the package says: a run is not to wait longer for its context
+MAX_WAIT_S = 15.0  # an upper limit for every package: runs must not wait longer for their context
 MAX_ATTEMPTS = 5
 _ADDRESS = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\$\{")
@@ -25,10 +28,10 @@ _REFERENCE_HINT = "write env:NAME or file:PATH, never the secret itself"
 
 
 def read_external_source(source: Section) -> ExternalSource:
-    source.get("service", "operation", "response_schema")  # words for readers
+    source.get("service", "operation", "response_schema")  # for readers only
     method = source.text("method")
     if method is not None and method.strip().upper() != "GET":
-        source.error("unsupported", "method", "must be GET; let a tool make calls that change something")
+        source.error("unsupported", "method", "must be GET; make calls with effects in a tool")
     return ExternalSource(
         url=_read_url(source),
         headers=_read_headers(source),
@@ -43,7 +46,7 @@ def read_external_source(source: Section) -> ExternalSource:
 def _read_timeout_s(source: Section) -> float:
     timeout_s = read_duration_s(source, "timeout", "timeout_s", default=5.0, max_s=MAX_TIMEOUT_S)
     if timeout_s > MAX_WAIT_S:
-        source.report_ignored("timeout", f"a run waits {MAX_WAIT_S:.0f}s at most; write no more than that")
+        source.report_ignored("timeout", f"is cut: a run waits at most {MAX_WAIT_S:.0f}s; write no more than that")
     return timeout_s
 
 
@@ -53,7 +56,7 @@ def _read_url(source: Section) -> str:
     if problem is not None:
         source.error("wrong_value", "url", problem)
     elif any(_SECRET_NAME.search(name) and not _PLACEHOLDER.search(value) for name, value in _query_parameters(url)):
-        source.error("secret_in_clear", "url", f"holds a secret in its query; use auth, and {_REFERENCE_HINT}")
+        source.error("secret_in_clear", "url", f"has a secret in its query; use auth, and {_REFERENCE_HINT}")
     check_placeholders(source, "url", url)
     return url
 
@@ -68,35 +71,39 @@ def _find_url_problem(url: str) -> str | None:
         return "must begin with https:// or http:// and a host"
     host = address[2]
     if _PLACEHOLDER.search(host):
-        return "has a placeholder in its host; write the host out, placeholders stand in path and query"
+        return "has a placeholder in its host; placeholders are allowed only in path and query"
     if "@" in host:
-        return "holds a user or a password; use auth"
-    plain = _PLACEHOLDER_EXPRESSION.sub("", url)  # placeholders may hold spaces
+        return "has a user or a password; use auth"
+    plain = _PLACEHOLDER_EXPRESSION.sub("", url)  # placeholders may contain spaces
     if any(character.isspace() or not character.isprintable() or character == "\\" for character in plain):
-        return "holds spaces or control characters"
+        return "has spaces or control characters"
     try:
         parts = urlsplit(plain)
-        valid = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        is_valid = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
-        valid = False
-    return None if valid else "names no host that can be called"
+        is_valid = False
+    return None if is_valid else "does not name a valid host"
 
 
 def _read_headers(source: Section) -> Mapping[str, str]:
     headers: Mapping[Any, Any] = source.mapping("headers")
     section = source.child(headers, "headers")
-    kept: dict[str, str] = {}
+    valid_headers: dict[str, str] = {}
     for name, value in headers.items():
         text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
         if not isinstance(name, str) or not isinstance(text, str) or not _is_header(name, text):
-            section.error("wrong_value", str(name), "is no HTTP header; write its name and one line of plain text")
+            section.error(
+                "wrong_value", str(name), "is not a valid HTTP header; write its name and one line of plain text"
+            )
         elif _SECRET_NAME.search(name):
-            section.error("secret_in_clear", name, f"holds a secret; use auth, and {_REFERENCE_HINT}")
+            section.error("secret_in_clear", name, f"is a secret; use auth, and {_REFERENCE_HINT}")
         elif _PLACEHOLDER.search(text):
-            section.error("wrong_value", name, "has a placeholder, which only path and query of the url may have")
+            section.error(
+                "wrong_value", name, "has a placeholder; placeholders are allowed only in path and query of the url"
+            )
         else:
-            kept[name] = text
-    return kept
+            valid_headers[name] = text
+    return valid_headers
 
 
 def _is_header(name: str, value: str) -> bool:
@@ -119,7 +126,7 @@ def _read_authorization(source: Section) -> Authorization | None:
     if word not in _SCHEMES:
         section.error("wrong_value", "type", f"must be one of {', '.join(_SCHEMES)}, none")
     elif secret is None:
-        section.error("missing_field", "secret", f"is needed; {_REFERENCE_HINT}")
+        section.error("missing_field", "secret", f"is required; {_REFERENCE_HINT}")
     elif _is_reference(section, "secret", secret):
         return _make_authorization(section, word, secret, name)
     return None
@@ -128,7 +135,7 @@ def _read_authorization(source: Section) -> Authorization | None:
 def _make_authorization(section: Section, word: str, secret: str, name: str | None) -> Authorization | None:
     default = "X-API-Key" if word in ("api_key", "apikey") else "Authorization"
     if name is not None and not _HEADER_NAME.fullmatch(name):
-        section.error("wrong_value", "header", "is no name of an HTTP header")
+        section.error("wrong_value", "header", "is not the name of an HTTP header")
         return None
     match _SCHEMES[word]:
         case "bearer":
@@ -140,10 +147,13 @@ def _make_authorization(section: Section, word: str, secret: str, name: str | No
 
 
 def _is_reference(section: Section, field: str, text: str) -> bool:
-    """The text itself is not repeated: it may be the secret."""
+    """Returns whether a text refers to a secret.
+
+    The finding does not quote it: it may be the secret itself.
+    """
     if _REFERENCE.fullmatch(text):
         return True
-    section.error("secret_in_clear", field, f"is no reference to a secret; {_REFERENCE_HINT}")
+    section.error("secret_in_clear", field, f"is not a reference to a secret; {_REFERENCE_HINT}")
     return False
 
 
@@ -153,7 +163,7 @@ def _read_attempts(source: Section) -> int:
         return 2
     section = source.child(raw if isinstance(raw, Mapping) else {"attempts": raw}, "retry")
     attempts = section.integer("attempts", "max_attempts", default=2)
-    section.report_unread("is not executed: the wait between attempts is this worker's")
+    section.report_unread("is not executed: the worker decides the wait between attempts")
     if attempts > MAX_ATTEMPTS:
         section.error("wrong_value", "attempts", f"must be at most {MAX_ATTEMPTS}")
         return MAX_ATTEMPTS

@@ -1,4 +1,7 @@
-"""Reads file variables: a file of the package, or of the shared folder beside it, as it is when it is loaded."""
+"""File variables: the content of a file, read when the package is loaded.
+
+The file is in the package or in `../_shared`.
+"""
 
 import stat
 from pathlib import Path
@@ -42,10 +45,10 @@ def _read_bytes(source: Section, path: str, folder: Path) -> bytes | None:
         file = (folder / path).resolve()
         if not any(file.is_relative_to(root) for root in (folder.resolve(), (folder.parent / SHARED_FOLDER).resolve())):
             source.error(
-                "leaves_package", "path", f"leads out of the package; put the file there, or in ../{SHARED_FOLDER}"
+                "leaves_package", "path", f"leads out of the package; move the file into it, or into ../{SHARED_FOLDER}"
             )
         elif any(part.lower().startswith(".env") for part in (*Path(path).parts, file.name)):
-            source.error("forbidden_file", "path", "holds secrets by its name, and is never read; use another file")
+            source.error("forbidden_file", "path", "is never read: .env files contain secrets; use another file")
         else:
             return _read_bounded(source, file)
     except OSError as error:
@@ -63,13 +66,13 @@ def _read_bounded(source: Section, file: Path) -> bytes | None:
         else:
             source.warning(code, "path", f"{message}, so the default is used; add the file")
         return None
-    if not stat.S_ISREG(status.st_mode):  # asked without opening it: a named pipe would wait for a writer
+    if not stat.S_ISREG(status.st_mode):  # checked without opening: opening a named pipe waits for a writer
         source.error("unreadable", "path", "is not a regular file")
         return None
     with file.open("rb") as stream:
         raw = stream.read(MAX_VALUE_BYTES + 1)
     if len(raw) > MAX_VALUE_BYTES:
-        source.error("file_too_large", "path", f"is larger than {MAX_VALUE_BYTES // 1024} KB; let a tool read it")
+        source.error("file_too_large", "path", f"is larger than {MAX_VALUE_BYTES // 1024} KB; read it in a tool")
         return None
     return raw
 
@@ -83,12 +86,12 @@ def _parse_content(source: Section, raw: bytes, file_format: str, encoding: str,
         return None
     problem = find_unstorable(value)
     if problem is not None:
-        source.error("unreadable", "path", f"{problem}; a context holds plain JSON")
+        source.error("unreadable", "path", f"{problem}; context variables must be plain JSON")
         return None
     try:
         return coerce(value, declared_type)
     except MisfitError:
-        source.warning("wrong_type_of_value", "path", f"holds no {declared_type}, which the variable is declared as")
+        source.warning("wrong_type_of_value", "path", f"is not of type {declared_type}, which the variable declares")
         return value
 
 

@@ -1,4 +1,7 @@
-"""Implied matches: a transition on an answer that has `to` and no `match` fires only if the answer is its `to`."""
+"""Implied matches of transitions on an answer.
+
+A transition with `to` and without `match` fires only if the answer is `to`.
+"""
 
 import reprlib
 from collections import Counter
@@ -17,7 +20,10 @@ _MATCH_FORMS = "match: {equals: …}, {in: [...]} or {any: true}"
 
 
 def add_implied_match(trigger: StateTrigger, to: Any, declared_type: ValueType) -> StateTrigger:
-    """Without `to` the answer itself becomes the value, so that any answer fires."""
+    """Adds the implied match.
+
+    Without `to` there is none: any answer fires and becomes the value.
+    """
     if not isinstance(trigger, UiResponseTrigger | ToolResponseTrigger) or isinstance(to, Unset):
         return trigger
     if trigger.match is not None or trigger.response_key is None:
@@ -30,12 +36,12 @@ def report_missing_match(findings: Findings, file: str, place: str, trigger: Sta
         return
     if trigger.match is not None and trigger.match.is_implied:
         message = (
-            f"is missing: it fires only if {trigger.response_key} is {reprlib.repr(to)}, its `to`, though a form's data"
-            f" may fire it too; say which answers do with {_MATCH_FORMS}"
+            f"is missing: the transition fires only if {trigger.response_key} is {reprlib.repr(to)}, its `to`, but data"
+            f" of a form may fire it too; write {_MATCH_FORMS}"
         )
     elif trigger.match is None and trigger.response_key is None and isinstance(trigger, UiResponseTrigger):
         message = (
-            f"is missing, and so is response_key: any answer fires it, a no too; add response_key, and {_MATCH_FORMS}"
+            f"is missing, and so is response_key: any answer fires it, even a no; add response_key, and {_MATCH_FORMS}"
         )
     else:
         return
@@ -43,18 +49,25 @@ def report_missing_match(findings: Findings, file: str, place: str, trigger: Sta
 
 
 def restrict_form_matches(transitions: Sequence[Transition]) -> tuple[Transition, ...]:
-    """A mapping or a list says nothing about which of several transitions it is meant for: then it fires none."""
-    answers = [each for each in transitions if isinstance(each.trigger, UiResponseTrigger | ToolResponseTrigger)]
-    of_key = Counter(map(_answer_key, answers))
-    of_state = Counter((_answer_key(each), value_key(each.from_)) for each in answers)
+    """Excludes mappings and lists from implied matches that share an answer.
+
+    Several transitions wait for the same answer then.
+    """
+    answers = [
+        transition
+        for transition in transitions
+        if isinstance(transition.trigger, UiResponseTrigger | ToolResponseTrigger)
+    ]
+    counts_by_key = Counter(map(_answer_key, answers))
+    counts_by_state = Counter((_answer_key(answer), value_key(answer.from_)) for answer in answers)
 
     def is_alone(transition: Transition) -> bool:
         key = _answer_key(transition)
         if isinstance(transition.from_, Unset):  # fires from every state
-            return of_key[key] == 1
-        return of_state[key, value_key(transition.from_)] == 1 and of_state[key, value_key(UNSET)] == 0
+            return counts_by_key[key] == 1
+        return counts_by_state[key, value_key(transition.from_)] == 1 and counts_by_state[key, value_key(UNSET)] == 0
 
-    return tuple(each if is_alone(each) else _exclude_forms(each) for each in transitions)
+    return tuple(transition if is_alone(transition) else _exclude_forms(transition) for transition in transitions)
 
 
 def _answer_key(transition: Transition) -> Hashable:

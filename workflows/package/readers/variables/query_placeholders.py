@@ -1,4 +1,7 @@
-"""Reads templates for placeholders that no run can fill: they would be looked for as they stand."""
+"""Placeholders in templates that no run can fill.
+
+They would be sent as they are written.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,8 +16,8 @@ _BRACES = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
 def check_placeholders(section: Section, field: str, template: Any) -> None:
     for text in dict.fromkeys(_find_unknown_placeholders(template)):
         message = (
-            f"{text[:100]} is not filled, but taken as it stands; write {{{{name}}}} of a fact of the run, an input"
-            " or a runtime variable"
+            f"{text[:100]} is not a placeholder and is sent as written; write {{{{name}}}} with a fact of the run, an"
+            " input or a runtime variable"
         )
         section.warning("unknown_placeholder", field, message)
 
@@ -25,14 +28,17 @@ def _find_unknown_placeholders(template: Any) -> Iterator[str]:
 
 
 def find_unfillable_reason(query: Mapping[str, Any]) -> str | None:
-    """Why no run can send this query, whatever its values are."""
+    """Returns why no run can fill this query, whatever its values are.
+
+    Returns None if runs can.
+    """
     facts: dict[str, Any] = {}
     for text in _iter_texts(query):
         for match in PLACEHOLDER.finditer(text):
             *mappings, name = (match[1] or match[2]).split(".")
             inner = facts
-            for each in mappings:
-                known = inner.setdefault(each, {})
+            for mapping in mappings:
+                known = inner.setdefault(mapping, {})
                 inner = known if isinstance(known, dict) else {}
             inner.setdefault(name, "any value")
     try:

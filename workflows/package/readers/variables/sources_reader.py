@@ -1,4 +1,4 @@
-"""Reads where a variable comes from: both taxonomies of source types, reduced to one internal form."""
+"""The reader of variable sources: two taxonomies in one normal form."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,7 +41,10 @@ _PERSIST_KEYS: Mapping[str, PersistKey] = {key: key for key in get_args(PersistK
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source needs to know besides its own fields. `legacy`: it stood under `database:`."""
+    """The context of a source besides its own fields.
+
+    `is_legacy`: the source was under `database:`.
+    """
 
     folder: Path
     type: ValueType
@@ -50,13 +53,13 @@ class SourceContext:
 
 
 def read_source(source: Section, context: SourceContext) -> Source:
-    raw = source.required_text("type").lower()
-    read = SOURCE_READERS.get(raw)
-    if read is not None:
-        return read(source, context)
-    if raw:
-        source.get(*source.body)  # what belongs to which source is not known
-        source.error("unknown_source", "type", f"{raw} is not one of {', '.join(sorted(SOURCE_READERS))}")
+    kind = source.required_text("type").lower()
+    reader = SOURCE_READERS.get(kind)
+    if reader is not None:
+        return reader(source, context)
+    if kind:
+        source.get(*source.body)  # marked as read: the fields of an unknown source are unknown
+        source.error("unknown_source", "type", f"{kind} is not one of {', '.join(sorted(SOURCE_READERS))}")
     return StateSource()
 
 
@@ -68,13 +71,16 @@ def _read_environment(source: Section) -> Source:
 
 
 def _read_database(source: Section, context: SourceContext) -> Source:
-    """`search_by: user_id` means the query {user_id: {{runtime.user_id}}}."""
+    """Reads a database source.
+
+    `search_by: user_id` means the query {user_id: {{runtime.user_id}}}.
+    """
     query = _read_query(source)
     fields = _read_fields(source)
     _check_provider(source)
     is_refreshed = _read_is_refreshed(source)
     if context.is_legacy and not (context.database or source.text(*DATABASE_FIELDS)):
-        message = "is not named, so nothing is read and the default holds; add database_name"
+        message = "is missing, so nothing is read and the default is used; add database_name"
         source.warning("no_database", "database_name", message)
         source.required_text(*COLLECTION_FIELDS)
         return StateSource()
@@ -83,14 +89,17 @@ def _read_database(source: Section, context: SourceContext) -> Source:
 
 
 def _read_query(source: Section) -> Mapping[str, Any]:
-    """Alternatives in one name: `query` is a filter, or the field to search by."""
+    """Reads the query from `query_template`, `search_by` or `query`.
+
+    `query` is a filter or the field to search by.
+    """
     template = source.body.get("query_template") or source.body.get("query") or {}
     by = read_search_by(source, "search_by") or (read_search_by(source, "query") if isinstance(template, str) else None)
     query = {} if isinstance(template, str) else dict(source.mapping("query_template", "query"))
     if by is not None:
         query.setdefault(by, f"{{{{runtime.{by}}}}}")
     if not query and not source.text("search_by"):
-        source.error("missing_field", "query_template", "is needed, or search_by")
+        source.error("missing_field", "query_template", "is required, or search_by")
     _check_query(source, query)
     return query
 
@@ -115,7 +124,10 @@ def _nested_keys(value: Any) -> set[str]:
 
 
 def _read_fields(source: Section) -> tuple[str, ...]:
-    """`schema` describes a document: a mapping of fields to types, or a JSON Schema with properties."""
+    """Reads `fields`, or takes them from `schema`.
+
+    `schema` is a mapping of fields to types, or a JSON Schema.
+    """
     names: Any = source.get("fields", "field")
     if names is None:
         schema = source.mapping("schema")
@@ -128,16 +140,19 @@ def _read_fields(source: Section) -> tuple[str, ...]:
         source.error("wrong_type", "fields", "must be a list of field names")
         return ()
     if not names and isinstance(source.body.get("schema") or {}, Mapping):
-        source.error("missing_field", "fields", "is needed: name the fields to read, all else stays in the database")
+        source.error("missing_field", "fields", "is required: name the fields to read")
     if not all(FIELD_NAME.fullmatch(name) for name in names):
-        source.error("wrong_value", "fields", "name top-level fields, without dots and $")
+        source.error("wrong_value", "fields", "must be top-level fields, without dots and $")
     return tuple(dict.fromkeys(names))
 
 
 def _check_types(source: Section, types: Mapping[Any, Any]) -> None:
-    """Each a word, or a JSON Schema; null says nothing of it."""
-    for name, said in types.items():
-        words = said.get("type") if isinstance(said, Mapping) else said
+    """Checks the types of fields, each a word or a JSON Schema.
+
+    null stands for any type.
+    """
+    for name, declared in types.items():
+        words = declared.get("type") if isinstance(declared, Mapping) else declared
         for word in words if isinstance(words, list) else [words]:
             if word not in (None, "null") and parse_type_name(word) is None:
                 known = ", ".join(get_args(ValueType))
@@ -148,31 +163,31 @@ def _check_types(source: Section, types: Mapping[Any, Any]) -> None:
 def _check_provider(source: Section) -> None:
     kind = source.text("db_type")
     if kind is not None and kind.lower() not in ("mongodb", "mongo"):
-        source.error("unsupported", "db_type", f"{kind} is not read; only mongodb is")
+        source.error("unsupported", "db_type", f"{kind} is not supported; only mongodb is")
 
 
 def _read_is_refreshed(source: Section) -> bool:
     strategy = (source.text("refresh_strategy") or _ONCE_STRATEGIES[0]).strip().lower()
     if strategy not in (*_ONCE_STRATEGIES, _PER_TURN):
-        why = f"{strategy[:100]} is not executed: the value is read once, when the run starts; write per_turn or once"
+        why = (
+            f"{strategy[:100]} is not executed: the value is read once, at the start of the run; write per_turn or once"
+        )
         source.report_ignored("refresh_strategy", why)
     return strategy == _PER_TURN
 
 
 def _read_entity(source: Section, context: SourceContext) -> Source:
-    """`data_entity`: without a write_strategy it is only read."""
+    """Reads a `data_entity`. Without a write_strategy it is not written back."""
     database, collection = read_collection_place(source, database=context.database)
     query = _read_query(source) if source.body.get("query_template") or source.body.get("query") else None
     by = read_search_by(source, "search_by") if query is None else _find_write_key(source, query)
     if by is None and not source.text("search_by") and query is None:
-        message = "is needed: the run's own value that finds the document; or query_template"
+        message = "is required: the field of the document that equals a value of the run; or query_template"
         source.error("missing_field", "search_by", message)
     fields = _read_fields(source)
     _check_provider(source)
     if _read_is_refreshed(source):
-        why = (
-            "an entity is read once, since what the run makes of it is written back; use a data_reference to read again"
-        )
+        why = "is not executed: an entity is read once, since the run's changes are written back; use a data_reference"
         source.report_ignored("refresh_strategy", why)
     strategy = read_write_strategy(source, default=None)
     value = None if query is None or by is None else query[by]
@@ -181,20 +196,25 @@ def _read_entity(source: Section, context: SourceContext) -> Source:
 
 
 def _find_write_key(source: Section, query: Mapping[str, Any]) -> str | None:
-    """The field of the query that finds the document again when it is written back: `search_by`, or the only one."""
+    """Returns the field of the query that finds the document for the write.
+
+    It is `search_by`, or the only field.
+    """
     by = source.text("search_by") or (next(iter(query)) if len(query) == 1 else "_id" if "_id" in query else None)
     field = "query_template" if "query_template" in source.body else "query"
-    written = source.body.get(field)
-    if isinstance(written, Mapping) and source.text("search_by") not in (None, *written):
-        source.error("wrong_value", "search_by", f"must be one of the fields of {field}: the one that finds it again")
+    template = source.body.get(field)
+    if isinstance(template, Mapping) and source.text("search_by") not in (None, *template):
+        source.error("wrong_value", "search_by", f"must be a field of {field}: the one that finds the document again")
         return None
     if source.text("write_strategy") is None:
         return by if by in query else None
     if by is None or by not in query:
-        source.error("missing_field", "search_by", f"is needed: which field of {field} finds what is written back")
+        source.error(
+            "missing_field", "search_by", f"is required: the field of {field} that finds the document for the write"
+        )
         return None
     if not FIELD_NAME.fullmatch(by) or not isinstance(query[by], str | int | float | bool):
-        message = f"{by} finds what is written back, so it must be one value, such as '{{{{runtime.order_id}}}}'"
+        message = f"{by} finds the document for the write, so it must be one value, such as '{{{{runtime.order_id}}}}'"
         source.error("wrong_value", field, message)
         return None
     return by
@@ -205,12 +225,12 @@ def _read_state(source: Section, context: SourceContext) -> Source:
 
 
 def _read_persist_key(source: Section) -> PersistKey | None:
-    written = source.text("persist_key")
+    word = source.text("persist_key")
     if not source.flag("persist"):
-        if written is not None:
-            source.report_ignored("persist_key", "keeps nothing without persist: true")
+        if word is not None:
+            source.report_ignored("persist_key", "has no effect without persist: true")
         return None
-    key = _PERSIST_KEYS.get((written or "none").strip().lower())
+    key = _PERSIST_KEYS.get((word or "none").strip().lower())
     if key is None:
         source.error("wrong_value", "persist_key", f"must be one of {', '.join(_PERSIST_KEYS)}")
     return key or "none"

@@ -1,4 +1,4 @@
-"""Reads the transitions of state: what a variable waits for, and what it becomes."""
+"""The reader of state transitions: the awaited event and the new value."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,11 +14,11 @@ from workflows.package.readers.variables.implied_matches import (
     restrict_form_matches,
 )
 
-_HANDOFF_TYPE = "handoff"  # whose own `from` and `to` are those of the hand-off
+_HANDOFF_TYPE = "handoff"  # its `from` and `to` are speakers, not values
 
 
 def read_transitions(source: Section, declared_type: ValueType) -> tuple[Transition, ...]:
-    """`triggers: [..]`, `transitions: [{from, to, trigger}]` and `trigger: {..}`, all that are there."""
+    """Reads `triggers`, `trigger` and `transitions`, in this order."""
     return restrict_form_matches(tuple(_iter_transitions(source, declared_type)))
 
 
@@ -33,13 +33,13 @@ def _iter_transitions(source: Section, declared_type: ValueType) -> Iterator[Tra
 
 
 def _child_mapping(source: Section, raw: Any, field: str) -> Section | None:
-    """None for what is no mapping, which is all there is to say of it."""
+    """Returns the section of a mapping; None for anything else, which is reported."""
     section = source.child(raw, field)
     return section if isinstance(raw, Mapping) else None
 
 
 def _read_flat(section: Section | None, declared_type: ValueType) -> Iterator[Transition]:
-    """A trigger that says itself what the variable becomes."""
+    """Reads a trigger with the new value beside its own fields."""
     if section is None:
         return
     if section.body.get("type") == _HANDOFF_TYPE:
@@ -63,7 +63,11 @@ def _read_guarded(section: Section | None, declared_type: ValueType) -> Iterator
     section.get("description")
     section.report_unread()
     if raw is None:
-        section.warning("no_trigger", "trigger", "is missing, so nothing fires this; add one, or let a tool write")
+        section.warning(
+            "no_trigger",
+            "trigger",
+            "is missing, so this transition never fires; add one, or set the variable in a tool",
+        )
         return
     trigger_section = _child_mapping(section, _to_trigger_mapping(raw), "trigger")
     if trigger_section is None:
@@ -79,7 +83,10 @@ def _to_trigger_mapping(raw: Any) -> Any:
 
 
 def _get_value(section: Section, *names: str) -> Any:
-    """null is a value here: a variable may go back to it."""
+    """Returns the value of a field, UNSET if it is absent.
+
+    null is a value: a variable may return to it.
+    """
     section.get(*names)
     return next((section.body[name] for name in names if name in section.body), UNSET)
 
@@ -87,17 +94,17 @@ def _get_value(section: Section, *names: str) -> Any:
 def _read_trigger(section: Section) -> StateTrigger | None:
     kind = section.required_text("type")
     section.get("description")
-    read = trigger_types().get(kind)
-    if read is not None:
-        return _require_names(read(section))
+    reader = trigger_types().get(kind)
+    if reader is not None:
+        return _require_names(reader(section))
     if kind:
-        section.get(*section.body)  # what belongs to which trigger is not known
+        section.get(*section.body)  # marked as read: the fields of an unknown trigger are unknown
         section.error("unknown_trigger", "type", f"{kind} is not one of {', '.join(trigger_types())}")
     return None
 
 
 def _require_names(trigger: StateTrigger | None) -> StateTrigger | None:
-    """Without the names it watches it would fire by accident."""
+    """Drops a trigger without a required name: it would fire on any event."""
     names = (getattr(trigger, name, None) for name in ("agent", "tool"))
     return None if "" in names else trigger
 
@@ -108,7 +115,7 @@ def _make_transition(
     captured = captured_group(to)
     groups: int = getattr(trigger, "groups", 0)
     if captured is not None and captured > groups:
-        message = f"names group {captured}, and the trigger captures {groups}; write a regex with that many ( )"
+        message = f"names group {captured}, but the trigger has {groups}; write a regex with that many groups ( )"
         section.error("wrong_value", "to", message)
         to = UNSET
     if captured is None:
@@ -130,5 +137,5 @@ def _fit_value(section: Section, field: str, value: Any, declared_type: ValueTyp
     try:
         return coerce(value, declared_type)
     except MisfitError:
-        section.warning("wrong_type_of_value", field, f"is no {declared_type}, which the variable is declared as")
+        section.warning("wrong_type_of_value", field, f"is not of type {declared_type}, which the variable declares")
         return value

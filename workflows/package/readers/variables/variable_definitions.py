@@ -1,15 +1,16 @@
-"""The roots of a context file: six dialects, reduced to definitions and to who sees what.
+"""Variable definitions: six dialects, reduced to definitions and exposures.
 
-Structured ones have `definitions`, `variables` or one of four lists; anything else is flat, each key a variable.
+Structured files have `definitions`, `variables` or one of four lists. Any other file is flat: each key is a variable.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workflows.package.files.package_files import METADATA_FIELDS
 from workflows.package.readers.section import Section
 
-# What a list is called says where its variables come from.
+# The source type of the variables in a list, by the list's name.
 _TYPED_LISTS: Mapping[str, str] = {
     "database_variables": "database",
     "environment_variables": "environment",
@@ -18,7 +19,7 @@ _TYPED_LISTS: Mapping[str, str] = {
 }
 LISTED_TYPES = frozenset(_TYPED_LISTS.values())
 _AGENT_NAMES = ("agent_name", "agent", "name")
-_FILE_FIELDS = ("schema_version", "version", "workflow_name", "metadata", "description", "database_name")
+_FILE_FIELDS = (*METADATA_FIELDS, "workflow_name", "metadata", "database_name")
 _DEFINITION_FIELDS = frozenset(
     {"type", "description", "default", "default_value", "initial", "value", "enum", "required", "source", "name"}
 )
@@ -26,7 +27,10 @@ _DEFINITION_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class VariableDefinition:
-    """One variable as written. `source_type` is what its place in the file says about where it comes from."""
+    """One variable as written.
+
+    `source_type`: its default source, from its place in the file.
+    """
 
     name: str
     section: Section
@@ -41,10 +45,13 @@ class Exposure:
 
 
 def read_definitions(root: Section) -> Iterator[VariableDefinition]:
-    """Without a source a structured variable is state, a flat one comes with the run."""
+    """Yields all definitions.
+
+    Without a source a structured variable is state, a flat one a runtime value.
+    """
     root.get(*_FILE_FIELDS)
     if root.get("schema_overview") is not None:
-        root.report_ignored("schema_overview", "is not read: a database describes nothing to agents here; delete it")
+        root.report_ignored("schema_overview", "is not read: agents get no description of a database here; remove it")
     if not _is_structured(root.body):
         yield from _read_flat(root)
         return
@@ -74,8 +81,8 @@ def _read_listed(root: Section, field: str, source_type: str) -> Iterator[Variab
 
 def _read_flat(root: Section) -> Iterator[VariableDefinition]:
     for name, entry in root.body.items():
-        about = name in _FILE_FIELDS and not isinstance(entry, Mapping)
-        if about or name == "schema_overview" or (name == "agents" and _are_exposures(entry)):
+        is_metadata = name in _FILE_FIELDS and not isinstance(entry, Mapping)
+        if is_metadata or name == "schema_overview" or (name == "agents" and _are_exposures(entry)):
             continue
         root.get(name)
         yield _make_definition(root, name, entry, str(name), "runtime")
@@ -88,7 +95,10 @@ def _make_definition(root: Section, name: Any, entry: Any, path: str, source_typ
 
 
 def _are_exposures(body: Any) -> bool:
-    """A flat variable may be called `agents`; its fields are those of a definition, no lists of names."""
+    """Returns whether `agents` has exposures.
+
+    In a flat file it may be a variable with a definition's fields.
+    """
     if not isinstance(body, Mapping):
         return isinstance(body, list)
     lists = all(
@@ -98,7 +108,10 @@ def _are_exposures(body: Any) -> bool:
 
 
 def read_exposures(root: Section) -> Iterator[Exposure]:
-    """`{Agent: {variables: [..]}}`, `{Agent: [..]}`, or a list of entries with a name."""
+    """Yields the exposures of agents.
+
+    Forms: `{Agent: {variables: [..]}}`, `{Agent: [..]}`, or a list of named entries.
+    """
     if not _is_structured(root.body) and not _are_exposures(root.body.get("agents")):
         return
     body = root.get("agents") or {}
@@ -117,7 +130,7 @@ def read_exposures(root: Section) -> Iterator[Exposure]:
 
 
 def find_exposure_places(root: Section) -> dict[str, str]:
-    """Of each agent's first entry, as it is written."""
+    """Returns the place of each agent's first entry."""
     body = root.body.get("agents")
     if not isinstance(body, list):
         return {str(name): root.path_of(f"agents.{name}") for name in body} if isinstance(body, Mapping) else {}
@@ -136,7 +149,7 @@ def _read_exposure(root: Section, agent: str, entry: Any, path: str) -> Iterator
         yield Exposure(agent, _read_variable_names(root, entry, path), root.path_of(path))
         return
     if not isinstance(entry, Mapping):
-        root.error("wrong_type", path, "must list variable names, as [first, second]")
+        root.error("wrong_type", path, "must be a list of variable names, such as [first, second]")
         return
     section = root.child(entry, path)
     section.get(*_AGENT_NAMES)
@@ -144,12 +157,11 @@ def _read_exposure(root: Section, agent: str, entry: Any, path: str) -> Iterator
         agent, _read_variable_names(section, section.sequence("variables"), "variables"), section.path_of("variables")
     )
     for index, raw in enumerate(section.sequence("exposures")):
-        one = section.child(raw, f"exposures[{index}]")
-        yield Exposure(
-            agent, _read_variable_names(one, one.sequence("variables"), "variables"), one.path_of("variables")
-        )
-        one.report_unread("is not executed: every exposed variable stands in one section of the agent's prompt")
-    section.report_unread("is not executed: every exposed variable stands in one section of the agent's prompt")
+        exposure = section.child(raw, f"exposures[{index}]")
+        names = _read_variable_names(exposure, exposure.sequence("variables"), "variables")
+        yield Exposure(agent, names, exposure.path_of("variables"))
+        exposure.report_unread("is not executed: all exposed variables are in one section of the agent's prompt")
+    section.report_unread("is not executed: all exposed variables are in one section of the agent's prompt")
 
 
 def _read_variable_names(section: Section, names: list[Any], field: str) -> tuple[str, ...]:
