@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from accounting.budgets.budget import Window
+from accounting.infra.zone_changes import find_offset_change, utc_offset
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -43,10 +44,10 @@ def _hour_span(zone: ZoneInfo, instant: datetime) -> WindowSpan:
     start = instant - (wall - wall.replace(minute=0, second=0, microsecond=0))
     end = start + HOUR
     offset = wall - instant.replace(tzinfo=None)
-    if _utc_offset(zone, start) != offset:
-        start = _find_offset_change(zone, start, instant)
-    if _utc_offset(zone, end - _SECOND) != offset:
-        end = _find_offset_change(zone, instant, end - _SECOND)
+    if utc_offset(zone, start) != offset:
+        start = find_offset_change(zone, start, instant)
+    if utc_offset(zone, end - _SECOND) != offset:
+        end = find_offset_change(zone, instant, end - _SECOND)
     return WindowSpan(start, end)
 
 
@@ -66,25 +67,8 @@ def _first_instant(zone: ZoneInfo, wall: datetime) -> datetime:
     instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if _wall_time(zone, instant) == wall:
         return instant
-    return _find_offset_change(zone, wall.replace(tzinfo=zone, fold=1).astimezone(UTC), instant)
-
-
-def _find_offset_change(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """The first second with another offset; after `before`, and at `after` the latest."""
-    old, after = _utc_offset(zone, before), after.replace(microsecond=0)
-    before = before.replace(microsecond=0)
-    while after - before > _SECOND:
-        middle = (before + (after - before) / 2).replace(microsecond=0)
-        if _utc_offset(zone, middle) == old:
-            before = middle
-        else:
-            after = middle
-    return after
+    return find_offset_change(zone, wall.replace(tzinfo=zone, fold=1).astimezone(UTC), instant)
 
 
 def _wall_time(zone: ZoneInfo, instant: datetime) -> datetime:
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
-
-
-def _utc_offset(zone: ZoneInfo, instant: datetime) -> timedelta:
-    return instant.astimezone(zone).utcoffset() or timedelta(0)
