@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from workflows.context.values.value_sizes import count_values
+
 MAX_VALUE_BYTES = 256 * 1024
 MAX_CONTEXT_BYTES = 2 * 1024 * 1024
 
@@ -28,22 +30,9 @@ def to_json_text(value: Any, *, max_bytes: int = MAX_VALUE_BYTES) -> str:
     return text
 
 
-def is_smaller_than(max_weight: int, value: Any) -> bool:
-    """Never more work than `most` steps, for cycles too."""
-    left, waiting = max_weight, [value]
-    while waiting and left >= 0:
-        item = waiting.pop()
-        left -= 1
-        if isinstance(item, str | bytes):
-            left -= len(item)
-        elif isinstance(item, Mapping):
-            left -= len(item)
-            waiting.extend(item.keys())
-            waiting.extend(item.values())
-        elif isinstance(item, list | tuple):
-            left -= len(item)
-            waiting.extend(item)
-    return left >= 0
+def is_smaller_than(max_bytes: int, value: Any) -> bool:
+    """Checks a value before it is written out: its JSON text is never shorter than what is counted here."""
+    return count_values(value, max_bytes, with_keys=True) <= max_bytes
 
 
 def check_context_size(values: Mapping[str, Any]) -> None:
