@@ -6,7 +6,10 @@ from typing import Any
 
 
 def parse_strict_json(text: str | bytes) -> Any:
-    """Parses JSON; bytes may be in any UTF encoding. Raises ValueError, or RecursionError for endless nesting."""
+    """Parses JSON text, or bytes in any UTF encoding.
+
+    Raises ValueError, or RecursionError for endless nesting.
+    """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
     return _DECODER.decode(text)

@@ -47,7 +47,10 @@ def find_clock_changes(timezone: str, year: int) -> tuple[datetime, ...]:
 
 
 def find_offset_change(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Returns the first second with another offset than `before`: after `before`, and at `after` the latest."""
+    """Returns the first second whose offset is not that of `before`.
+
+    It is after `before`, and at `after` the latest.
+    """
     old, after = utc_offset(zone, before), after.replace(microsecond=0)
     before = before.replace(microsecond=0)
     while after - before > _SECOND:
