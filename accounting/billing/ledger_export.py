@@ -1,4 +1,4 @@
-"""The export of the ledger: its closed rows as billing events, in the order of their time, one line each."""
+"""The export of the ledger: its closed rows as billing events in the order of time, one per line."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,7 +18,10 @@ BATCH_SIZE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which calls; None matches everything. `since` and `until` are about when a call began."""
+    """Selects calls. None matches everything.
+
+    `since` and `until` compare with the time at which a call began.
+    """
 
     app_id: str | None = None
     workflow: str | None = None
@@ -26,7 +29,7 @@ class RowFilter:
     until: datetime | None = None
 
     def query(self) -> dict[str, Any]:
-        """Open rows are left out: nobody knows yet what they cost."""
+        """Builds the query. It leaves out open rows, whose cost is still unknown."""
         names = {"app_id": self.app_id, "workflow": self.workflow}
         bounds = {"$gte": self.since, "$lt": self.until}
         within = {sign: at for sign, at in bounds.items() if at is not None}
@@ -51,7 +54,10 @@ def to_json_line(row: Mapping[str, Any]) -> str:
 
 
 def to_csv_row(row: Mapping[str, Any]) -> list[Any]:
-    """In the order of FIELDS; USD with all nine places, so that sums come out right."""
+    """Returns the cells in the order of FIELDS.
+
+    USD has nine decimal places, so that sums are exact.
+    """
     event = to_billing_event(row)
     nano_usd = billed_nano_usd(row)
     event["cost_usd"] = None if nano_usd is None else f"{nano_usd // 10**9}.{nano_usd % 10**9:09d}"
@@ -62,17 +68,20 @@ def to_csv_row(row: Mapping[str, Any]) -> list[Any]:
 async def resend_rows(
     database: AsyncDatabase[dict[str, Any]], row_filter: RowFilter, *, on_progress: Callable[[int], None]
 ) -> int:
-    """How many events; `told` hears of them as they go into the outbox."""
+    """Puts rows into the outbox again and returns how many.
+
+    `on_progress` gets the count so far.
+    """
     outbox = Outbox(database)
     await outbox.ensure_indexes()
     rows: list[Mapping[str, Any]] = []
-    number = 0
+    count = 0
     async for row in read_ledger_rows(database, row_filter):
         rows.append(row)
         if len(rows) == BATCH_SIZE:
-            number += len(rows)
+            count += len(rows)
             await outbox.add(rows, None)
-            on_progress(number)
+            on_progress(count)
             rows = []
     await outbox.add(rows, None)
-    return number + len(rows)
+    return count + len(rows)

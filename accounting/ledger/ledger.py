@@ -1,10 +1,10 @@
-"""The ledger: one row per model call, written before the call and completed before its answer is used.
+"""The ledger: one row per model call, written before the call is made.
 
 1. `begin` writes the open row. From then on the call is known, even if this process is killed the next moment: a row
    that is never completed is closed as missing when its time is over, so it never looks like a free call.
-2. `record` completes the row, and is never conditional on the lease: what a model served is owed, also by an owner that
-   lost its run. It retries until the row is stored, through an election and longer. Completing a row twice changes
-   nothing.
+2. `record` completes the row before the answer is used. It is never conditional on the lease: what a model served is
+   owed, also by an owner that lost its run. It retries until the row is stored, through an election and longer.
+   Completing a row twice changes nothing.
 
 Rows that many runs of the process write at the same moment share one command. At most `MAX_WAITING_WRITES` wait for it;
 further calls wait before they are made. A stopping process drains the waiting writes (`drain`).
@@ -176,7 +176,10 @@ class Ledger:
                 log.warning("usage_row_left_open", extra={"row": row["_id"], "error": type(error).__name__})
 
     async def _correct_row(self, row: Row) -> None:
-        """Corrects a row that is closed already: by an earlier write, or since this worker was taken for dead."""
+        """Corrects a row that is closed already.
+
+        An earlier write has closed it and its reply was lost, or this worker was taken for dead.
+        """
         lost = {"_id": row["_id"], "error": WORKER_LOST}
         while True:
             try:

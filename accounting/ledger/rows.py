@@ -1,8 +1,8 @@
-"""Rows of the ledger: what the store keeps of a model call, from before it is made until it is in the totals.
+"""Rows of the ledger: what the store keeps of one model call.
 
-`rollup` marks what the totals lack. A row is open until its call has an answer or an error; then it is due, until the
-totals include it and the mark is removed. The row of a killed worker is closed as missing when its time is over. If its
-answer arrives later, from a worker that had only slept, it corrects the row.
+A row is written before its call. `rollup` marks what the totals lack: the row is open until its call has an answer or
+an error; then it is due, until the totals include it and the mark is removed. The row of a killed worker is closed as
+missing when its time is over. If its answer arrives later, from a worker that had only slept, it corrects the row.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,10 @@ def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str)
 
 
 def expired_open_rows() -> dict[str, Any]:
-    """Selects open rows whose time is over by the store's clock, however wrong that of their worker is."""
+    """Selects open rows whose time is over.
+
+    The clock is the store's: that of their worker may be wrong.
+    """
     open_for = {"$subtract": ["$open_until", "$at"]}
     return {"rollup": OPEN, "$expr": {"$lt": [{"$add": [{"$toDate": "$begun"}, open_for]}, "$$NOW"]}}
 
@@ -100,7 +103,10 @@ def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: st
 
 
 def build_correction(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Builds the update of a row that was closed as missing, whether the totals include it already or not."""
+    """Builds the update of a row that was closed as missing.
+
+    The totals may include it already or not.
+    """
     known = {name: {"$literal": value} for name, value in row.items() if name not in ("_id", "rollup")}
     is_added = {"$eq": [{"$type": "$rollup"}, "missing"]}
     return [{"$set": {**known, "rollup": {"$cond": [is_added, CORRECTS, DUE]}}}]

@@ -1,4 +1,4 @@
-"""The rebuild: makes the totals anew from the rows of the ledger, or compares them with the rows.
+"""The rebuild: makes the totals anew from the ledger, or compares them with it.
 
 1. Hour by hour, it compares the totals with the sums of those rows of the hour that were added, and corrects them in
    the same transaction. It leaves out hours whose rows retention has deleted: only their totals are left.
@@ -237,7 +237,10 @@ async def _write(
 
 
 async def _in_transaction(database: Database, write: Callable[[AsyncClientSession, int], Awaitable[int]]) -> int:
-    """Runs `write` as the only one: like the roll-up it begins by incrementing `seq`, and retries on a conflict."""
+    """Runs `write` in a transaction, as the only one.
+
+    Like the roll-up it begins by incrementing `seq`, and retries on a conflict.
+    """
 
     async def step(session: AsyncClientSession) -> int:
         state = await database[STATE].find_one_and_update(

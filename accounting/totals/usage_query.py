@@ -181,9 +181,9 @@ def totals_pipeline(keys: Sequence[str], match: Query) -> list[dict[str, Any]]:
 
 
 async def run_totals(database: Database, run_id: str, *, is_running: bool = False) -> UsageTotals:
-    """Returns the `usage` of a run document, as when the run ends or parks: open calls are lost then.
+    """Returns the `usage` of a run document, as of when its run ends or parks.
 
-    `is_running`: leaves out the call that is still open.
+    Calls that are still open then are lost. `is_running`: leaves them out, as they are not over.
     """
     [totals] = await _sum_by_run(database, [run_id], {"rollup": NOT_OPEN} if is_running else {})
     return totals
