@@ -47,7 +47,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """Prices in order: the first match wins. Ledger rows store `name` as the source of their price."""
+    """Prices in order: the first match wins.
+
+    Ledger rows store `name` as the source of their price.
+    """
 
     name: str
     prices: tuple[Price, ...]
@@ -118,7 +121,10 @@ class PriceTable:
 
 @cache
 def built_in_prices() -> PriceList:
-    """Loads the built-in prices. A models file overrides them, and a ledger row keeps the price of its day."""
+    """Loads the built-in prices.
+
+    A models file overrides them, and a ledger row keeps the price of its day.
+    """
     import yaml
 
     # The C loader takes 5 ms instead of 43 ms, for which the first call of a process waits. It is as safe.

@@ -50,7 +50,7 @@ def normalize_anthropic(usage: ReportedUsage) -> Tokens:
 
 
 def normalize_gemini(usage: ReportedUsage) -> Tokens:
-    """Converts usage of Gemini: the prompt includes cached tokens, reasoning is beside the completion."""
+    """Converts usage of Gemini: prompt includes cached tokens, completion no reasoning."""
     prompt, completion, reasoning, _ = _counts(usage)
     return _tokens(usage, prompt, completion + reasoning)
 
@@ -79,7 +79,10 @@ NORMALIZERS: Mapping[str, Normalizer] = {
 
 
 def estimate_tokens(prompt_characters: int, answer_characters: int) -> Tokens:
-    """Estimates an answer without usage: at least one token each way, so that it is never free."""
+    """Estimates an answer without usage.
+
+    At least one token each way, so that it is never free.
+    """
     return Tokens(input=_tokens_for_characters(prompt_characters), output=_tokens_for_characters(answer_characters))
 
 
@@ -113,7 +116,10 @@ def _tokens(usage: ReportedUsage, input_: int, output: int) -> Tokens:
 
 
 def _valid_count(value: object) -> int:
-    """Returns a usable count. Libraries pass on what a server sent: text, negative or not a number."""
+    """Returns a usable count.
+
+    Libraries pass on what a server sent: text, negative or not a number.
+    """
     if not isinstance(value, int | float) or not 0 < value <= MAX_TOKENS:
         return 0
     return int(value)

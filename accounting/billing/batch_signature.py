@@ -1,4 +1,7 @@
-"""Signatures of Standard Webhooks 1.0: one per shared secret, so that a receiver can rotate its own."""
+"""Signatures of Standard Webhooks 1.0: one per shared secret.
+
+So a receiver can rotate its secret.
+"""
 
 import base64
 import binascii

@@ -26,7 +26,10 @@ def to_billing_event(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def billed_nano_usd(row: Mapping[str, Any]) -> int | None:
-    """Returns 0 for a call without an answer, as in the totals; None for an answer without a price."""
+    """Returns the price of a row as it is billed.
+
+    0 for a call without an answer, as in the totals; None for an answer without a price.
+    """
     return 0 if row["status"] == "missing" else row["cost_nano_usd"]
 
 

@@ -1,4 +1,4 @@
-"""Backoff of deliveries: when a failed batch is posted again, and how long a failing endpoint is paused."""
+"""Backoff of deliveries: delays of failed batches, pauses of failing endpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +30,6 @@ class DeliveryBackoff:
         return max(pause_s, min(retry_after_s or 0.0, MAX_DELAY_S))
 
     def endpoint_pause_s(self, failures: int, *, retry_after_s: float | None) -> float:
-        """Returns the pause after so many consecutive failures of the endpoint, of whichever batches."""
+        """Returns the pause after so many consecutive failures of the endpoint."""
         growing_s: float = MIN_ENDPOINT_PAUSE_S * 2.0 ** min(failures - 1, 20)
         return max(min(growing_s, self.max_endpoint_pause_s), min(retry_after_s or 0.0, MAX_RETRY_AFTER_S))

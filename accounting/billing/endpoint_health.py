@@ -1,7 +1,7 @@
-"""Health of the billing endpoint: a document while it fails, shared by all senders, which pause together.
+"""Health of the billing endpoint: one document while it fails, for all senders.
 
-There is one document per URL. It holds a hash instead of the URL, which may contain a token, and the host for people. A
-new URL starts without failures.
+So all senders pause together. The document holds a hash instead of the URL, which may contain a token, and the host for
+people. A new URL starts without failures.
 """
 
 import hashlib

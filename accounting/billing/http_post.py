@@ -1,4 +1,4 @@
-"""The HTTP post of a batch, and its result in words that hide the secrets of the URL."""
+"""The HTTP post of a batch. Its result never shows the secrets of the URL."""
 
 import asyncio
 import ssl
@@ -46,7 +46,10 @@ def create_ssl_context() -> ssl.SSLContext:
 
 
 def create_http_client() -> httpx.AsyncClient:
-    """Creates a client without redirects, cookies, or proxies and passwords from the environment."""
+    """Creates the HTTP client of the sender.
+
+    It has no redirects, no cookies, and no proxy or password from the environment.
+    """
     return httpx.AsyncClient(
         verify=create_ssl_context(),
         follow_redirects=False,
@@ -84,7 +87,7 @@ async def post_batch(
 
 
 async def _read_beginning(response: httpx.Response) -> bytes:
-    """Reads the beginning of the answer, for people and so that the connection can be reused."""
+    """Reads the beginning of the answer, for people and to reuse the connection."""
     read = b""
     with suppress(TimeoutError, httpx.HTTPError):
         async with asyncio.timeout(READ_TIMEOUT_S):
@@ -105,7 +108,10 @@ def _printable_text(body: bytes, url: str) -> str:
 
 
 def _hidden_parts(url: str) -> Sequence[str]:
-    """Lists parts of the URL that may be tokens, longest first: many servers repeat the URL in their answer."""
+    """Lists parts of the URL that may be tokens, longest first.
+
+    Many servers repeat the URL in their answer.
+    """
     address = urlsplit(url)
     values = [pair.partition("=")[2] or pair for pair in address.query.split("&")]
     names = [name for name in address.path.split("/") if len(name) >= MIN_HIDDEN_PATH_CHARACTERS]

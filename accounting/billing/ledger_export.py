@@ -1,4 +1,4 @@
-"""The export of the ledger: its closed rows as billing events in the order of time, one per line."""
+"""The export of the ledger: its closed rows as billing events in the order of time."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,7 +29,7 @@ class RowFilter:
     until: datetime | None = None
 
     def query(self) -> dict[str, Any]:
-        """Builds the query. It leaves out open rows, whose cost is still unknown."""
+        """Builds the query. It leaves out open rows, as their cost is still unknown."""
         names = {"app_id": self.app_id, "workflow": self.workflow}
         bounds = {"$gte": self.since, "$lt": self.until}
         within = {sign: at for sign, at in bounds.items() if at is not None}

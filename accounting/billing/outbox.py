@@ -119,7 +119,7 @@ async def read_outbox_state(database: AsyncDatabase[dict[str, Any]]) -> OutboxSt
 
 
 def build_bodies(rows: Sequence[Mapping[str, Any]], *, at: datetime) -> Iterator[tuple[str, int]]:
-    """Yields the text of each batch and its number of events, at least one however large."""
+    """Yields the text and the number of events of each batch, at least one event each."""
     head = f'{{"type":"usage.batch","timestamp":"{format_time(at)}","data":{{"events":['
     tail = "]}}"
     texts: list[str] = []
@@ -142,7 +142,10 @@ def _event_text(row: Mapping[str, Any]) -> str:
 
 
 def _insert_command(body: str, events: int) -> UpdateOne:
-    """Builds the insert of a batch, as an upsert: an insert cannot read the clock of the database."""
+    """Builds the insert of a batch, as an upsert.
+
+    A plain insert cannot read the clock of the database.
+    """
     batch = {"state": PENDING, "body": {"$literal": body}, "events": events, "failures": 0}
     return UpdateOne(
         {"_id": f"batch_{ULID()}"}, [{"$set": {**batch, "created_at": "$$NOW", "due_at": "$$NOW"}}], upsert=True

@@ -1,8 +1,9 @@
-"""The billing sender: posts due batches of the outbox to the endpoint, at least once each, the longest due first.
+"""The billing sender: posts due batches of the outbox, each at least once.
 
-Any number of senders may run, in one process and in several. A batch that was posted but not marked, since its sender
-was killed in between, is posted again with the same id and the same bytes. Failed batches are retried with backoff and
-then marked dead. A failing endpoint is paused, and no longer called once it answers 410.
+The batch that has been due longest goes first. Any number of senders may run, in one process and in several. A batch
+that was posted but not marked, since its sender was killed in between, is posted again with the same id and the same
+bytes. Failed batches are retried with backoff and then marked dead. A failing endpoint is paused, and no longer called
+once it answers 410.
 """
 
 import asyncio
@@ -39,9 +40,9 @@ class BillingSender:
         stop: asyncio.Event,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`secrets` is called before each post, as secrets may change. Its ValueError is logged.
+        """`secrets` is called before each post, as secrets may change.
 
-        Once `stop` is set, the sender no longer waits for the endpoint.
+        Its ValueError is logged. Once `stop` is set, the sender no longer waits for the endpoint.
         """
         self._outbox = outbox
         self._endpoint = endpoint
@@ -67,7 +68,7 @@ class BillingSender:
         return 0.0
 
     def _load_signing_keys(self) -> Sequence[bytes]:
-        """Returns no keys while the secrets are unusable: then nothing is sent, and nothing is lost."""
+        """Loads the signing keys. Without any nothing is sent, and nothing is lost."""
         try:
             keys = parse_signing_keys(self._secrets())
         except ValueError as error:

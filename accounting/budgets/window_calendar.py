@@ -1,8 +1,8 @@
-"""Windows: from when to when a budget's spending counts, in the wall time of its zone.
+"""Windows: when the spending of a budget begins and ends to count, in its time zone.
 
-A day and a month begin when the clock of the zone first shows their beginning; where it skips that, as some zones do
-at midnight, with the jump. An hour ends when the clock shows the next full hour or is set: none is longer than an hour,
-and in autumn there are two with the same name. So windows leave no gap and never overlap.
+A day and a month begin when the clock of the zone first shows their beginning, or with the jump where the clock skips
+it, as some zones do at midnight. An hour ends when the clock shows the next full hour or is set: no window is longer
+than an hour, and in autumn two have the same name. So windows have no gaps and never overlap.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class WindowSpan:
-    """Instants in UTC; `end` is not in it, and None where there is none."""
+    """A window in UTC. `end` is exclusive, and None if the window has no end."""
 
     start: datetime
     end: datetime | None
 
 
 def window_span(window: Window, timezone: str, instant: datetime) -> WindowSpan:
-    """The window in which this instant is."""
+    """Returns the window that contains this instant."""
     if window in ("total", "run"):
         return WindowSpan(EPOCH, None)
     zone, instant = ZoneInfo(timezone), instant.astimezone(UTC)
     if window == "hour":
         return _hour_span(zone, instant)
     start = _wall_start(window, _wall_time(zone, instant))
-    # A clock that is set back over midnight shows the day before once more: by then the new one has begun.
+    # A clock that is set back over midnight shows the previous day once more, but the new day has begun.
     while instant >= (end := _first_instant(zone, _next_wall_start(window, start))):
         start = _next_wall_start(window, start)
     return WindowSpan(_first_instant(zone, start), end)
@@ -63,7 +63,7 @@ def _next_wall_start(window: Window, start: datetime) -> datetime:
 
 
 def _first_instant(zone: ZoneInfo, wall: datetime) -> datetime:
-    """When the clock first shows this time; when it jumps over it, the instant of the jump."""
+    """Returns when the clock first shows this time, or the instant of the jump over it."""
     instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if _wall_time(zone, instant) == wall:
         return instant

@@ -1,4 +1,4 @@
-"""Store errors: whether MongoDB is unavailable for now, or rejects this very request."""
+"""Store errors: is MongoDB unavailable for now, or does it reject this request?"""
 
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WTimeoutError
 

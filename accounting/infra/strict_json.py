@@ -1,4 +1,7 @@
-"""Strict JSON: refuses NaN, Infinity and numbers beyond a double, which no other JSON reader would accept."""
+"""Strict JSON: refuses NaN, Infinity and numbers beyond a double.
+
+No other JSON reader would accept them.
+"""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Clock changes of a time zone: when its offset from UTC changes, searched once per year and cached."""
+"""Clock changes of a time zone, searched once per year and cached."""
 
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta
@@ -11,14 +11,20 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class OffsetPeriod:
-    """The time during which a zone keeps one offset: `wall = instant + offset` until `end`."""
+    """The time during which a zone keeps one offset.
+
+    `wall = instant + offset` until `end`.
+    """
 
     offset: timedelta
     end: datetime
 
 
 def find_offset_period(timezone: str, instant: datetime) -> OffsetPeriod:
-    """Returns the period around `instant`. It ends at the next clock change or with the year in UTC."""
+    """Returns the period around `instant`.
+
+    It ends at the next clock change or with the year in UTC.
+    """
     offset = utc_offset(ZoneInfo(timezone), instant)
     for change in find_clock_changes(timezone, instant.year):
         if change > instant:
@@ -33,7 +39,7 @@ def find_last_change(timezone: str, instant: datetime) -> datetime | None:
 
 @lru_cache(maxsize=4096)
 def find_clock_changes(timezone: str, year: int) -> tuple[datetime, ...]:
-    """Returns each instant whose offset differs from the offset one second earlier."""
+    """Returns each instant at which the offset is not that of the second before."""
     zone = ZoneInfo(timezone)
     changes = []
     earlier = _start_of_year(year) - _SECOND
@@ -47,7 +53,7 @@ def find_clock_changes(timezone: str, year: int) -> tuple[datetime, ...]:
 
 
 def find_offset_change(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Returns the first second whose offset is not that of `before`.
+    """Returns the first second that has not the offset of `before`.
 
     It is after `before`, and at `after` the latest.
     """
@@ -67,5 +73,5 @@ def utc_offset(zone: ZoneInfo, instant: datetime) -> timedelta:
 
 
 def _start_of_year(year: int) -> datetime:
-    """Returns the calendar's last second for years beyond its end: no instant follows it."""
+    """Returns the start of a year, or the calendar's last second beyond its end."""
     return datetime(year, 1, 1, tzinfo=UTC) if year <= MAXYEAR else datetime.max.replace(tzinfo=UTC)

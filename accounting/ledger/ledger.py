@@ -165,9 +165,10 @@ class Ledger:
         task.add_done_callback(self._delete_tasks.discard)
 
     async def _delete_open_row(self, row: Row) -> None:
-        """Deletes an open row. The bulk writer keeps the order, should the row still be on its way.
+        """Deletes an open row.
 
-        A row that cannot be deleted is closed as missing later.
+        The bulk writer keeps the order, should the row still be on its way. A row that cannot be deleted is closed as
+        missing later.
         """
         with self._count_write():
             try:

@@ -1,7 +1,7 @@
 """Retention of the ledger: deletes old rows hour by hour. Their totals stay.
 
-First it records the hour as one whose rows may be gone (`kept_since`), so that no rebuild sums up what is left of them.
-Only then it deletes them, a bounded number in each pass. Rows that the totals lack keep their hour.
+First it records that rows of the hour may be gone (`kept_since`), so that no rebuild sums up what is left of them. Only
+then it deletes them, a bounded number in each pass. Rows that the totals lack keep their hour.
 """
 
 import logging

@@ -72,9 +72,9 @@ def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str)
 
 
 def expired_open_rows() -> dict[str, Any]:
-    """Selects open rows whose time is over.
+    """Selects open rows that are over.
 
-    The clock is the store's: that of their worker may be wrong.
+    The clock is that of the store: the clock of their worker may be wrong.
     """
     open_for = {"$subtract": ["$open_until", "$at"]}
     return {"rollup": OPEN, "$expr": {"$lt": [{"$add": [{"$toDate": "$begun"}, open_for]}, "$$NOW"]}}

@@ -1,7 +1,7 @@
 """The rebuild: makes the totals anew from the ledger, or compares them with it.
 
 1. Hour by hour, it compares the totals with the sums of those rows of the hour that were added, and corrects them in
-   the same transaction. It leaves out hours whose rows retention has deleted: only their totals are left.
+   the same transaction. It leaves out hours from which retention has deleted rows: only their totals are left.
 2. Then, a batch of apps at a time, it sets the totals of all time to the sums of the hours.
 
 Correct totals are not written. Rows that wait for the roll-up are left to it, and may arrive meanwhile. A rebuild may
@@ -65,7 +65,7 @@ class Difference:
 
 
 async def ensure_indexes(database: Database) -> None:
-    """Creates the indexes of rows and totals: a restored store may lack them, a new one too."""
+    """Creates the indexes of rows and totals: a restored or new store may lack them."""
     for collection, indexes in ((COLLECTION, INDEXES), (HOURS, HOUR_INDEXES), (TOTALS, TOTAL_INDEXES)):
         await database[collection].create_indexes([*indexes])
 
@@ -124,7 +124,7 @@ async def _initial_state(database: Database) -> Mapping[str, datetime]:
 
 
 async def _list_hours(database: Database) -> Sequence[datetime]:
-    """Lists the hours that have rows, or totals whose rows vanished without retention."""
+    """Lists the hours that have rows, or totals that lost their rows without retention."""
     state = await database[STATE].find_one({"_id": STATE_ID})
     kept_since = (state or {}).get("kept_since")
     hours: set[datetime] = set()

@@ -1,4 +1,4 @@
-"""Sums: what a row of the ledger adds to the totals, and where the totals are stored.
+"""Sums: what a row of the ledger adds to the totals, and where they are stored.
 
 A due row adds its own values. A correcting row was added before as a call without usage, and adds the difference.
 """
@@ -77,7 +77,7 @@ def reversal_of(row: Row) -> tuple[Row, Sums]:
 
 
 def additions(rows: Iterable[Row]) -> Iterator[tuple[Row, Sums]]:
-    """Yields what is to be added now, each with the row whose labels it counts for."""
+    """Yields what is to be added now, each with the row that has its labels."""
     for row in rows:
         if row["rollup"] == CORRECTS:
             yield reversal_of(row)

@@ -112,7 +112,7 @@ class TotalsReader:
             add_sums(self._sums, self._key(row["_id"]), {name: row[name] for name in SUMMED})
 
     async def add_pending(self, usage_filter: UsageFilter) -> None:
-        """Adds the rows that wait for the roll-up, in the way in which the roll-up will add them."""
+        """Adds the rows that wait for the roll-up, in the way the roll-up will add them."""
         await self.add_rows({**usage_filter.query(), "rollup": DUE})
         correcting = self._database[COLLECTION].find(
             {**usage_filter.query(), "rollup": CORRECTS}, session=self._session
