@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+NANO_PER_USD = 1_000_000_000
+
 UsageStatus = Literal["reported", "missing", "estimated"]
 
 
@@ -85,7 +87,7 @@ class UsageTotals:
         None: calls were answered and none of them has a price.
         """
         answered = self.calls - self.missing
-        return None if answered and self.unpriced == answered else self.cost_nano_usd / 1e9
+        return None if answered and self.unpriced == answered else self.cost_nano_usd / NANO_PER_USD
 
     def as_json(self) -> dict[str, Any]:
         return {

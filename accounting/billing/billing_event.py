@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from accounting.usage import NANO_PER_USD
+
 FIELDS = (
     *("id", "at", "app_id", "user_id", "chat_id", "workflow", "run_id", "trigger_type", "agent", "provider", "model"),
     *("tokens_used", "input_tokens", "cached_input_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"),
@@ -20,7 +22,7 @@ def to_billing_event(row: Mapping[str, Any]) -> dict[str, Any]:
         "id": row["_id"],
         "at": format_time(row["at"]),
         "tokens_used": row["input_tokens"] + row["output_tokens"],
-        "cost_usd": None if (nano_usd := billed_nano_usd(row)) is None else nano_usd / 1e9,
+        "cost_usd": None if (nano_usd := billed_nano_usd(row)) is None else nano_usd / NANO_PER_USD,
     }
     return {name: derived[name] if name in derived else row.get(name) for name in FIELDS}
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, cast, get_args
 from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from accounting.usage import NANO_PER_USD
+
 Unit = Literal["tokens", "usd"]
 Window = Literal["hour", "day", "month", "total", "run"]
 NewRuns = Literal["hold", "refuse"]
@@ -18,7 +20,6 @@ NEW_RUNS: tuple[NewRuns, ...] = get_args(NewRuns)
 RUNNING: tuple[Running, ...] = get_args(Running)
 
 EACH_APP = "*"
-NANO = 1_000_000_000
 MAX_TOKENS = 10**15
 MAX_NANO_USD = 10**18
 MAX_NAME = 200
@@ -88,7 +89,7 @@ class Budget:
 
 def display_amount(unit: Unit, amount: int) -> int | float:
     """Converts an amount to tokens or USD, as in JSON and for people."""
-    return amount if unit == "tokens" else amount / NANO
+    return amount if unit == "tokens" else amount / NANO_PER_USD
 
 
 def format_amount(unit: Unit, amount: int) -> str:
@@ -97,7 +98,7 @@ def format_amount(unit: Unit, amount: int) -> str:
 
 def format_usd(amount: int) -> str:
     """Formats USD with at least two decimal places, and more if the amount has them."""
-    dollars, _, parts = f"{Decimal(amount) / NANO:,.9f}".partition(".")
+    dollars, _, parts = f"{Decimal(amount) / NANO_PER_USD:,.9f}".partition(".")
     return f"{dollars}.{parts.rstrip('0'):0<2}"
 
 
@@ -152,7 +153,7 @@ def _check_choices(fields: dict[str, tuple[object, tuple[str, ...]]], problems: 
 def _parse_amount(unit: Unit, limit: object, problems: dict[str, str]) -> int:
     maximum = MAX_TOKENS if unit == "tokens" else MAX_NANO_USD
     try:
-        amount = Decimal(str(limit)) * (1 if unit == "tokens" else NANO)
+        amount = Decimal(str(limit)) * (1 if unit == "tokens" else NANO_PER_USD)
     except ArithmeticError:  # no number, or one that is too large
         amount = Decimal("NaN")
     if isinstance(limit, bool) or not amount.is_finite() or not 0 <= amount <= maximum:

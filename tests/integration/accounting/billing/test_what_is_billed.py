@@ -17,7 +17,6 @@ import pytest
 from accounting.billing.batch_signature import parse_signing_keys, sign_headers
 from accounting.billing.billing_event import FIELDS
 from accounting.billing.ledger_export import (
-    RowFilter,
     count_rows,
     read_ledger_rows,
     resend_rows,
@@ -29,7 +28,7 @@ from accounting.infra.csv_lines import format_csv_line
 from accounting.ledger.ledger import Ledger
 from accounting.prices import Price, PriceTable
 from accounting.totals.roll_up import RollUp
-from accounting.totals.usage_query import usage_totals
+from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
 from tests.integration.accounting.billing.receiver import SECRET
 from tests.integration.accounting.ledger_rows import give_up_open_rows
@@ -101,7 +100,7 @@ async def test_a_call_that_was_taken_for_lost_is_corrected_under_its_id(store: R
     owner = RunOwner("run_1", "acme", None, "chat_1", "Digest", "schedule")
     long_ago = datetime.now(UTC) - timedelta(hours=2)
     await ledger.begin(owner, lease_token=1, call=BegunCall(1, "Writer", "openai", "gpt", long_ago))
-    assert [json.loads(to_json_line(row)) async for row in read_ledger_rows(store.database, RowFilter())] == []
+    assert [json.loads(to_json_line(row)) async for row in read_ledger_rows(store.database, UsageFilter())] == []
     await give_up_open_rows(store)
     await roll_up(store)
     answer = ModelCall(
@@ -139,7 +138,7 @@ def receive_as_documented(bodies: Sequence[bytes]) -> list[dict[str, Any]]:
 
 async def test_exports_equal_the_totals_in_order_of_time(store: RunStore) -> None:
     await insert_usage(store.database, SEVERAL)
-    rows = [row async for row in read_ledger_rows(store.database, RowFilter())]
+    rows = [row async for row in read_ledger_rows(store.database, UsageFilter())]
     text = "".join(map(format_csv_line, [FIELDS, *map(to_csv_row, rows)]))
 
     in_csv = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -154,15 +153,15 @@ async def test_exports_equal_the_totals_in_order_of_time(store: RunStore) -> Non
 @pytest.mark.parametrize(
     ("wanted", "number"),
     [
-        (RowFilter(), 90),
-        (RowFilter(app_id="acme"), 30),
-        (RowFilter(workflow="=Digest"), 30),
-        (RowFilter(since=datetime(2026, 1, 6, 6, tzinfo=UTC), until=datetime(2026, 1, 8, 6, tzinfo=UTC)), 6),
-        (RowFilter(app_id="nobody"), 0),
+        (UsageFilter(), 90),
+        (UsageFilter(app_id="acme"), 30),
+        (UsageFilter(workflow="=Digest"), 30),
+        (UsageFilter(since=datetime(2026, 1, 6, 6, tzinfo=UTC), until=datetime(2026, 1, 8, 6, tzinfo=UTC)), 6),
+        (UsageFilter(app_id="nobody"), 0),
     ],
     ids=["all", "app", "workflow", "time", "nobody"],
 )
-async def test_an_export_is_of_what_was_asked_for(store: RunStore, wanted: RowFilter, number: int) -> None:
+async def test_an_export_is_of_what_was_asked_for(store: RunStore, wanted: UsageFilter, number: int) -> None:
     await insert_usage(store.database, SEVERAL)
 
     rows = [row async for row in read_ledger_rows(store.database, wanted)]
@@ -176,7 +175,7 @@ async def test_resending_makes_new_batches_with_the_same_events(store: RunStore)
     before = await store.database["outbox"].distinct("_id")
     told: list[int] = []
 
-    sent = await resend_rows(store.database, RowFilter(app_id="acme"), on_progress=told.append)
+    sent = await resend_rows(store.database, UsageFilter(app_id="acme"), on_progress=told.append)
 
     assert sent == 30
     again = Counter(each["id"] for each in await events(store))
