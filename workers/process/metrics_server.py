@@ -1,7 +1,7 @@
-"""A role's own small HTTP server: /metrics, /healthz and /readyz, in threads of its own.
+"""The metrics server of a role: /metrics, /healthz and /readyz, in own threads.
 
-It answers whatever the role's event loop does. Under the prefork pool only the parent could serve, and nothing is
-measured there: that pool has neither metrics nor probes.
+It answers independently of the event loop of the role. Under the prefork pool only the parent could serve, where
+nothing is measured: that pool has neither metrics nor probes.
 """
 
 import errno
@@ -33,7 +33,7 @@ STOP_WITHIN_S = 0.1
 
 
 class NoFreePortError(OSError):
-    """Every port that was tried is taken; the text names the setting."""
+    """Every port that was tried is in use. The text names the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,15 @@ class MetricsServer:
         self._thread.join()
 
     def drop(self) -> None:
-        """In a forked copy of this process, whose port it is not."""
+        """Closes the inherited socket in a forked copy of this process."""
         self._server.socket.close()
 
 
 def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | None = None) -> MetricsServer:
-    """`first` is the exporter's address: the other roles listen on the ports after it. Port 0 takes any."""
+    """Serves on the first free port.
+
+    `first` is the address of the exporter: other roles listen on the ports after it. Port 0 takes any.
+    """
     candidates = range(first.port + 1, min(first.port + PORTS_TRIED, 65535) + 1) if first.port else (0,)
     for port in candidates:
         try:
@@ -70,7 +73,10 @@ def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | 
 
 
 def serve_at(metrics: "WSGIApplication", address: Address, health: Health | None = None) -> MetricsServer:
-    """Exactly here; OSError when it is taken, SettingsError when it is no place of this machine."""
+    """Serves on exactly this address. OSError: it is in use.
+
+    SettingsError: this machine does not have it.
+    """
     try:
         return _serve(_app(metrics, health or Health()), address)
     except OSError as error:
@@ -88,7 +94,7 @@ def _serve(app: "WSGIApplication", address: Address) -> MetricsServer:
 
         @override
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Of a client that hung up or said nothing: its problem, and no traceback in our log."""
+            """Logs no traceback for a client that hung up or sent nothing."""
             log.debug("metrics_request_failed")
 
     server = make_server(str(place[0]), address.port, app, Server, handler_class=_Handler)
@@ -98,21 +104,21 @@ def _serve(app: "WSGIApplication", address: Address) -> MetricsServer:
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = CLIENT_PATIENCE_S  # a client that says nothing must not keep its thread for ever
+    timeout = CLIENT_PATIENCE_S  # a silent client must not keep its thread for ever
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Probes and scrapes come every few seconds: they are no news."""
+        """Logs nothing: probes and scrapes come every few seconds."""
 
 
 def _app(metrics: "WSGIApplication", health: Health) -> "WSGIApplication":
-    looks: dict[str, Callable[[], Sequence[str]]] = {"/healthz": health.live, "/readyz": health.ready}
+    checks: dict[str, Callable[[], Sequence[str]]] = {"/healthz": health.live, "/readyz": health.ready}
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        look = looks.get(environ["PATH_INFO"])
-        if look is None:
+        check = checks.get(environ["PATH_INFO"])
+        if check is None:
             return metrics(environ, start_response)
-        problems = look()
+        problems = check()
         start_response(
             "503 Service Unavailable" if problems else "200 OK",
             [("Content-Type", "application/json"), ("Cache-Control", "no-store")],

@@ -23,7 +23,7 @@ def test_one_that_ticks_and_is_answered_consumes() -> None:
         ({"is_connected": False}, "not connected"),
         ({"since_tick_s": 16.0}, "stood still for 16 s"),
         ({"since_answer_s": 11.0}, "has not answered the consumer for 11 s"),
-        ({"since_take_s": 16.0}, "takes nothing from a queue that waits, for 16 s"),
+        ({"since_take_s": 16.0}, "has taken no waiting message for 16 s"),
     ],
 )
 def test_each_sign_alone_is_enough(changed: dict[str, Any], word: str) -> None:
