@@ -13,7 +13,7 @@ SERVICES_FILE = "services.json"
 _CONNECT_TIMEOUT_S = 1.0
 
 
-class NothingRunning(SettingsError):  # noqa: N818 -- reads as what it says: nothing is running
+class NothingRunning(SettingsError):  # noqa: N818 -- it reads as its own message
     """No server is configured, and no embedded one is running."""
 
 

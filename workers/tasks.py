@@ -206,7 +206,7 @@ def install_signal_handlers() -> None:
 
 def _stop_consuming(*, at_once: bool) -> None:
     process.drain(at_once=at_once)
-    state.should_stop = EX_OK  # type: ignore[assignment]  # its stub knows only the first value
+    state.should_stop = EX_OK  # type: ignore[assignment]  # its stub has only the first value
 
 
 def stop_by_signal() -> None:

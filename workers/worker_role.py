@@ -1,10 +1,10 @@
 """The worker role: a Celery worker of our app, in this process.
 
-Its exit codes are below. A supervisor always does the same: it restarts the worker, unless it told the worker to stop.
+Its exit codes are below. A supervisor always does the same: it restarts the worker, unless it stopped it on purpose.
 
-    0   told to stop, or above its memory limit; all its runs are handed back
-    1   it could not start (MongoDB away, an unreadable models file, no free port), or it was told to stop and could
-        not hand its runs back in time: another worker resumes them when their leases expire
+    0   stopped, or above its memory limit; all its runs are handed back
+    1   it could not start (MongoDB away, an unreadable models file, no free port), or it was stopped and could not hand
+        its runs back in time: another worker resumes them when their leases expire
     70  its event loop stood still, or its consumer took nothing for minutes though the broker answered
 
 SIGTERM, SIGINT and SIGHUP let turns end for UNATTENDED_GRACE_S; a second SIGINT, or SIGQUIT, cuts them off at once.
@@ -26,9 +26,9 @@ from workflows.package.catalog import LIBRARY
 
 
 def serve(settings: Settings) -> None:
-    """Runs the worker. `settings` has both server URLs.
+    """Runs the worker. `settings` must have both server URLs.
 
-    Ends the process when the worker was told to stop.
+    The process ends when the worker was stopped.
     """
     # Until Celery takes over. The first process of a container ignores signals without a handler.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(HANDED_BACK))

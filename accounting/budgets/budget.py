@@ -133,9 +133,9 @@ def parse_budget(
 def _check_scope(app_id: str | None, workflow: str | None, problems: dict[str, str]) -> None:
     for field, name in (("app_id", app_id), ("workflow", workflow)):
         if name is not None and not _is_valid_name(name):
-            problems[field] = f"is not a name; it has 1 to {MAX_NAME} characters"
+            problems[field] = f"must be a name of 1 to {MAX_NAME} characters"
     if app_id is None and workflow is None:
-        problems["app_id"] = "is needed, or a workflow; write * for each app on its own"
+        problems["app_id"] = "is required unless a workflow is given; write * for each app on its own"
 
 
 def _is_valid_name(name: object) -> bool:
@@ -147,7 +147,7 @@ def _is_valid_name(name: object) -> bool:
 def _check_choices(fields: dict[str, tuple[object, tuple[str, ...]]], problems: dict[str, str]) -> None:
     for field, (value, choices) in fields.items():
         if value not in choices:
-            problems[field] = f"is one of {', '.join(choices)}"
+            problems[field] = f"must be one of {', '.join(choices)}"
 
 
 def _parse_amount(unit: Unit, limit: object, problems: dict[str, str]) -> int:
@@ -157,10 +157,10 @@ def _parse_amount(unit: Unit, limit: object, problems: dict[str, str]) -> int:
     except ArithmeticError:  # no number, or one that is too large
         amount = Decimal("NaN")
     if isinstance(limit, bool) or not amount.is_finite() or not 0 <= amount <= maximum:
-        problems["limit"] = f"is a number from 0 to {display_amount(unit, maximum):,.0f}"
+        problems["limit"] = f"must be a number from 0 to {display_amount(unit, maximum):,.0f}"
     elif amount != int(amount):
         problems["limit"] = (
-            "is a whole number of tokens" if unit == "tokens" else "has at most 9 digits after the point"
+            "must be a whole number of tokens" if unit == "tokens" else "must have at most 9 decimal places"
         )
     return 0 if "limit" in problems else int(amount)
 
@@ -168,7 +168,7 @@ def _parse_amount(unit: Unit, limit: object, problems: dict[str, str]) -> int:
 def _check_options(options: dict[str, Any], problems: dict[str, str]) -> None:
     for name in ("soft", "pause_triggers"):
         if not isinstance(options.get(name, False), bool):
-            problems[name] = "is true or false"
+            problems[name] = "must be true or false"
     choices = {
         "new_runs": (options.get("new_runs", "hold"), NEW_RUNS),
         "running": (options.get("running", "stop"), RUNNING),
@@ -178,7 +178,7 @@ def _check_options(options: dict[str, Any], problems: dict[str, str]) -> None:
         problems["timezone"] = describe_unknown_zone(options["timezone"])
     note = options.get("note", "")
     if not isinstance(note, str) or (note and not _is_valid_name(note[:MAX_NAME])) or len(note) > MAX_NOTE:
-        problems["note"] = f"is a text of up to {MAX_NOTE} characters"
+        problems["note"] = f"must be text of up to {MAX_NOTE} characters"
 
 
 def is_time_zone(timezone: object) -> bool:
@@ -191,9 +191,9 @@ def is_time_zone(timezone: object) -> bool:
 def _check_combination(budget: Budget, problems: dict[str, str]) -> None:
     if budget.pause_triggers and (budget.soft or budget.window == "run"):
         which = "a soft budget only warns" if budget.soft else "a run does not stop what starts the next one"
-        problems["pause_triggers"] = f"cannot be: {which}"
+        problems["pause_triggers"] = f"is not possible: {which}"
     if budget.running == "hold" and budget.window == "run":
-        problems["running"] = "is stop for a window of run: no other window comes in which the run could go on"
+        problems["running"] = "must be stop for the window run: no later window follows in which the run could continue"
 
 
 def _quote_app_id(app_id: str) -> str:
@@ -209,7 +209,7 @@ def describe_unknown_zone(name: object) -> str:
     lower = {zone.lower(): zone for zone in zones}
     candidates = matches or [lower[close] for close in get_close_matches(written, lower, n=1, cutoff=0.75)]
     return (
-        f"is no time zone; did you mean {candidates[0]}?"
+        f"is not a time zone; did you mean {candidates[0]}?"
         if candidates
-        else "is no time zone; write one as Europe/Berlin, or UTC"
+        else "is not a time zone; write a name such as Europe/Berlin, or UTC"
     )

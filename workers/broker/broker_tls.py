@@ -1,4 +1,4 @@
-"""TLS to the broker: checks the certificate unless the URL says otherwise."""
+"""TLS to the broker: checks the certificate unless an option turns that off."""
 
 import ssl
 from collections.abc import Callable, Mapping

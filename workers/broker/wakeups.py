@@ -1,7 +1,7 @@
 """Wake-ups: notify the workers of a run. The reconciler repeats lost ones.
 
-A thread of its own publishes them from a bounded queue, so a slow or missing broker delays no caller, whose run is
-durable already. All waiting wake-ups are published together.
+A thread of its own publishes them from a bounded queue, so a slow or missing broker does not delay callers, as their
+runs are durable already. All waiting wake-ups are published together.
 """
 
 import asyncio

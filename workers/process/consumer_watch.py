@@ -1,7 +1,7 @@
 """The consumer watch: whether the Celery consumer really takes messages.
 
-A consumer may wait for ever on a connection whose other end is gone, or hang between two connections, while its process
-looks healthy. So it has to give signs:
+A consumer may wait for ever on a broken connection, or hang between two connections, while its process looks healthy.
+So it has to give signs:
 
 1. A step in the consumer is started with each connection and stopped when it is lost.
 2. Its event loop ticks at least every two seconds, and the broker answers each of its polls (Redis: within a second).

@@ -27,12 +27,12 @@ class WakeupThreadPool(TaskPool):
 
     @override
     def on_apply(self, *args: Any, accept_callback: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-        def accepted(*arguments: Any) -> None:
+        def on_accepted(*arguments: Any) -> None:
             if accept_callback is not None:
                 accept_callback(*arguments)
                 self._wake(None)  # to send the acknowledgement that the callback has queued in the consumer
 
-        kwargs["accept_callback"] = accepted
+        kwargs["accept_callback"] = on_accepted
         result = super().on_apply(*args, **kwargs)
         # Not a task signal of Celery: those come before Celery counts the thread as free.
         result.f.add_done_callback(self._wake)

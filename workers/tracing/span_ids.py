@@ -1,7 +1,7 @@
 """Span ids of runs: computed from the run id and the fencing token, not stored.
 
-So a worker that resumes or follows a run knows which span to link, without a query. Tracing stores only the trace of
-the request that a trigger received.
+So a worker that resumes or follows a run can link its span without a query. Tracing stores only the trace of the
+request that a trigger received.
 """
 
 import re
