@@ -1,4 +1,4 @@
-"""App labels on a real MongoDB: they stay what they were, whatever apps come and go, and whoever shows them."""
+"""App labels on a real MongoDB: they never change, whichever exporter shows them."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 
 
 async def learn_labels(store: RunStore, apps: Sequence[str], *, limit: int) -> set[str]:
-    """What an exporter that starts now names."""
+    """Registers apps as a starting exporter does."""
     return set((await AppLabelStore(store.database, max_apps=limit).register(apps)).known_apps)
 
 

@@ -34,7 +34,7 @@ CALL = ModelCall(
 )
 BEGUN = BegunCall(1, "Writer", "openai", "m", CALL.started_at, within_s=30)
 NEXT_DAY = datetime(2026, 3, 2, tzinfo=UTC)
-COST = 10 * 1_000 + 5 * 2_000  # nano-dollars of one such call
+COST = 10 * 1_000 + 5 * 2_000  # nano-dollars per call
 
 
 @pytest.fixture

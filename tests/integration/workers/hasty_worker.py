@@ -1,4 +1,4 @@
-"""A worker that gives package imports less time: `hasty_worker.py SECONDS`."""
+"""A worker with a shorter time limit for imports: `hasty_worker.py SECONDS`."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""A worker that grows beyond its limit hands its runs back and ends, to be started anew."""
+"""Worker memory: above its limit a worker hands its runs back and ends."""
 
 import asyncio
 

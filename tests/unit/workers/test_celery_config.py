@@ -1,4 +1,4 @@
-"""Celery's settings that our guarantees stand on, and the run request they carry."""
+"""The Celery settings that our guarantees depend on, and the wake-up message."""
 
 from datetime import UTC, datetime
 from typing import Any

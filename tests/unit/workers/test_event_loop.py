@@ -1,4 +1,4 @@
-"""The event loop of packages: what they leave hanging in threads holds up neither others nor the exit."""
+"""The worker loop: hanging threads of packages delay neither others nor the exit."""
 
 import asyncio
 import subprocess

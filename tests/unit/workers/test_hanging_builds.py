@@ -1,4 +1,4 @@
-"""Package builds that hang: their runs fail in a bounded time, nobody else's wait, and nothing is begun twice."""
+"""Hanging package builds: their runs fail in time, and no others wait."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ class SlowPackages:
 def packages(tmp_path: Path) -> Iterator[SlowPackages]:
     packages = SlowPackages(tmp_path)
     yield packages
-    packages.finish_build()  # or a thread of each would stay behind
+    packages.finish_build()  # otherwise each build would leave a thread behind
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ async def test_once_it_has_ended_the_next_run_finds_what_became_of_it(
 async def test_hanging_builds_up_to_the_slots_delay_no_other(
     packages: SlowPackages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even until they are given up."""
+    """Not even before they time out."""
     monkeypatch.setattr("workers.process.package_builds.PLACE_FOR_S", 0.05)
     hanging = [f"Hangs{number}" for number in range(BUILDERS)]
     for name in hanging:
@@ -156,7 +156,7 @@ async def test_builds_that_wait_for_a_slot_do_not_use_up_their_time(
     waiting = [asyncio.create_task(name_of(builds, name)) for name in hanging]
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
-        assert await name_of(builds, "Well") == "Well"  # after two times all that a build may take
+        assert await name_of(builds, "Well") == "Well"  # after twice the time limit of a build
     await asyncio.gather(*waiting, return_exceptions=True)
 
 

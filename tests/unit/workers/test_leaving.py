@@ -1,4 +1,4 @@
-"""Leaving: who was told to stop is gone in time, and says by its code whether its runs were handed back."""
+"""The shutdown deadline: the process ends in time, with a code for lost hand-backs."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Settings: every variable, what it refuses, and what a child process is given."""
+"""Settings: each variable, its errors, and the environment of child processes."""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -142,7 +142,7 @@ def test_what_may_hold_a_secret_is_refused_without_being_shown(variable: str, ra
     with pytest.raises(SettingsError, match=f"^{variable} cannot be used; write ") as refused:
         load_settings({variable: raw})
 
-    assert not any(told in str(refused.value) for told in ("c2VjcmV0", "u:p", "b.example", "8.8.8.8"))
+    assert not any(part in str(refused.value) for part in ("c2VjcmV0", "u:p", "b.example", "8.8.8.8"))
 
 
 @pytest.mark.parametrize("place", OWN_NETWORK)

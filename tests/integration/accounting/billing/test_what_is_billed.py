@@ -1,4 +1,4 @@
-"""What is billed is what the totals say: each row of the ledger once, in batches, in exports, and when it is resent."""
+"""Billed usage equals the totals: in batches, exports and resends."""
 
 import asyncio
 import csv
@@ -55,7 +55,7 @@ async def events(store: RunStore) -> list[dict[str, Any]]:
 
 
 async def sums_of_totals(store: RunStore) -> dict[str, tuple[int, int, int]]:
-    """By app: calls, tokens, nano-dollars."""
+    """Sums by app: calls, tokens, nano-dollars."""
     return {
         each.key["app_id"]: (each.calls, each.input_tokens + each.output_tokens, each.cost_nano_usd)
         for each in await usage_totals(store.database, ["app_id"])
@@ -80,9 +80,9 @@ async def test_every_row_is_billed_once_though_many_add_up_at_once(store: RunSto
     while await store.database["usage"].count_documents({"rollup": {"$exists": True}}):
         await asyncio.gather(*(roll_up(store) for _ in range(4)))
 
-    told = await events(store)
-    assert len(told) == len({each["id"] for each in told}) == len(SEVERAL)
-    assert sums_of_events(told) == await sums_of_totals(store)
+    sent_events = await events(store)
+    assert len(sent_events) == len({event["id"] for event in sent_events}) == len(SEVERAL)
+    assert sums_of_events(sent_events) == await sums_of_totals(store)
 
 
 async def test_without_an_outbox_nothing_is_kept_for_billing(store: RunStore) -> None:
@@ -94,7 +94,7 @@ async def test_without_an_outbox_nothing_is_kept_for_billing(store: RunStore) ->
 
 
 async def test_a_call_that_was_taken_for_lost_is_corrected_under_its_id(store: RunStore) -> None:
-    """The rule of the page: an event that is not missing replaces one that is, in whichever order they come."""
+    """The documented rule: the complete event replaces the missing one, in any order."""
     ledger = Ledger(store.database, PRICES)
     await ledger.ensure_indexes()
     owner = RunOwner("run_1", "acme", None, "chat_1", "Digest", "schedule")
@@ -151,7 +151,7 @@ async def test_exports_equal_the_totals_in_order_of_time(store: RunStore) -> Non
 
 
 @pytest.mark.parametrize(
-    ("wanted", "number"),
+    ("usage_filter", "number"),
     [
         (UsageFilter(), 90),
         (UsageFilter(app_id="acme"), 30),
@@ -161,21 +161,21 @@ async def test_exports_equal_the_totals_in_order_of_time(store: RunStore) -> Non
     ],
     ids=["all", "app", "workflow", "time", "nobody"],
 )
-async def test_an_export_is_of_what_was_asked_for(store: RunStore, wanted: UsageFilter, number: int) -> None:
+async def test_an_export_is_of_what_was_asked_for(store: RunStore, usage_filter: UsageFilter, number: int) -> None:
     await insert_usage(store.database, SEVERAL)
 
-    rows = [row async for row in read_ledger_rows(store.database, wanted)]
+    rows = [row async for row in read_ledger_rows(store.database, usage_filter)]
 
-    assert len(rows) == await count_rows(store.database, wanted) == number
+    assert len(rows) == await count_rows(store.database, usage_filter) == number
 
 
 async def test_resending_makes_new_batches_with_the_same_events(store: RunStore) -> None:
     await insert_usage(store.database, SEVERAL)
     await roll_up(store)
     before = await store.database["outbox"].distinct("_id")
-    told: list[int] = []
+    progress: list[int] = []
 
-    sent = await resend_rows(store.database, UsageFilter(app_id="acme"), on_progress=told.append)
+    sent = await resend_rows(store.database, UsageFilter(app_id="acme"), on_progress=progress.append)
 
     assert sent == 30
     again = Counter(each["id"] for each in await events(store))

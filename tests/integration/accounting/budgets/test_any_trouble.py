@@ -1,4 +1,4 @@
-"""Budgets in any trouble: processes that die, sleep, come and go and lose answers, in a random but repeatable order."""
+"""Budgets in random but repeatable trouble: processes die, sleep or lose replies."""
 
 import asyncio
 from collections import Counter
@@ -71,7 +71,7 @@ class Trouble:
             task.cancel()
 
     async def pass_time(self, holder: str, seconds: float) -> None:
-        """For all that windows know of this process."""
+        """Ages the times of this process in the windows."""
         windows, entry = self.store.database["budget_windows"], f"holders.{holder}"
         async for window in windows.find({entry: {"$exists": True}}):
             until = window["holders"][holder]["until"]

@@ -1,4 +1,4 @@
-"""Estimates in the store: what one process has learnt about calls, others reserve, from their first call on."""
+"""Shared estimates: a process starts with the observations of the others."""
 
 import asyncio
 from collections import Counter
@@ -36,7 +36,7 @@ async def open_process(store: RunStore, **options: Any) -> ReservingProcess:
 
 
 async def teach_estimates(store: RunStore, tokens: int = TOKENS, *, calls: int = 1) -> None:
-    """By a process that has ended."""
+    """Stores observations by a process that has ended."""
     process = await open_process(store)
     for _ in range(calls):
         await process.run().call(tokens=tokens, prompt=PROMPT)
@@ -49,7 +49,7 @@ async def calls_of(store: RunStore, key: dict[str, str]) -> list[list[int]]:
 
 
 async def spend_by_many(store: RunStore, process: ReservingProcess, *, tokens: int = TOKENS, calls: int = 20) -> int:
-    """All at once, as far as they are allowed."""
+    """Spends in many calls at once, as far as they are allowed."""
     runs = [process.run().call(tokens=tokens, prompt=PROMPT, lasting_s=0.3) for _ in range(calls)]
     results = await asyncio.gather(*runs, return_exceptions=True)
     others = [
@@ -61,7 +61,7 @@ async def spend_by_many(store: RunStore, process: ReservingProcess, *, tokens: i
 
 @pytest.mark.parametrize("has_budget", [True, False])
 async def test_a_fresh_process_reserves_what_another_one_has_learnt(store: RunStore, has_budget: bool) -> None:
-    """Also from calls that no budget was asked for."""
+    """Also from calls without any budget."""
     if has_budget:
         await set_budget(store, 1_000_000)
     await teach_estimates(store)
@@ -69,10 +69,10 @@ async def test_a_fresh_process_reserves_what_another_one_has_learnt(store: RunSt
 
     fresh = await open_process(store)
 
-    assert reserved_amount(fresh) == TOKENS  # from its first call on: what it had to look up would come later
+    assert reserved_amount(fresh) == TOKENS  # from its first call on: a lookup would come later
     begun = await fresh.run().begin(prompt=PROMPT)
     assert (await budget_status(store)).reserved == TOKENS
-    assert reserved_amount(fresh, workflow="Other") == TOKENS  # as calls of the model take
+    assert reserved_amount(fresh, workflow="Other") == TOKENS  # like the calls of the model
     assert reserved_amount(fresh, model="unknown") == 10 + DEFAULT_ANSWER_TOKENS
     await fresh.run().end(begun, tokens=TOKENS)
     await fresh.close()
@@ -100,7 +100,7 @@ async def test_for_an_unknown_model_calls_start_as_the_first_estimate_allows(
     spent = await spend_by_many(store, cold)
 
     assert limit <= spent <= -(-limit // first) * TOKENS
-    assert spent > limit + TOKENS  # so this is worth telling
+    assert spent > limit + TOKENS  # so it is worth sharing
     await cold.close()
 
 
@@ -108,7 +108,7 @@ async def test_a_running_process_looks_up_unknown_models_beside_its_call(store: 
     running = await open_process(store)
     await teach_estimates(store)
 
-    assert reserved_amount(running) == 10 + DEFAULT_ANSWER_TOKENS  # nothing is waited for
+    assert reserved_amount(running) == 10 + DEFAULT_ANSWER_TOKENS  # the call does not wait
 
     async def is_known() -> bool:
         return reserved_amount(running) == TOKENS
@@ -118,7 +118,7 @@ async def test_a_running_process_looks_up_unknown_models_beside_its_call(store: 
 
 
 async def test_much_is_written_in_few_commands_by_itself(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed writes no more when it ends."""
+    """A killed process writes nothing when it ends."""
     monkeypatch.setattr(estimates, "WRITE_EVERY_S", 0.2)
     process = await open_process(store)
     commands: list[int] = []
@@ -139,7 +139,7 @@ async def test_much_is_written_in_few_commands_by_itself(store: RunStore, monkey
         return len(await calls_of(store, WRITER)) == MAX_OBSERVATIONS
 
     await wait_until("it is written", is_written, within_s=5)
-    assert commands == [2]  # documents: of the agent, and of the model
+    assert commands == [2]  # documents: one of the agent, one of the model
     assert await calls_of(store, ALL) == [[TOKENS // 2 - 10, TOKENS // 2]] * MAX_OBSERVATIONS
     await process.close()
     assert commands == [2]

@@ -1,4 +1,4 @@
-"""Mending on a real MongoDB: what dead and sleeping processes leave behind, put right by the ledger."""
+"""The budget reconciler on a real MongoDB: it repairs what lost processes left."""
 
 import asyncio
 from collections import Counter
@@ -48,7 +48,7 @@ async def window(store: RunStore) -> dict[str, Any]:
 
 
 async def kill_process(process: ReservingProcess) -> None:
-    """Nothing of it is ever done again."""
+    """Stops a process for good."""
     for each in [*process.keeper.accounts._accounts.values()]:
         each._task.cancel()
     await asyncio.sleep(0)
@@ -76,7 +76,7 @@ async def test_spending_a_dead_process_never_reported_is_summed_from_its_rows(
     monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 3600)
     await set_budget(store, 10_000)
     dead = ReservingProcess(store)
-    await dead.run().begin()  # its answer never arrives
+    await dead.run().begin()  # its reply never arrives
     for _ in range(5):
         await dead.run().call(tokens=100)
     await kill_process(dead)
@@ -122,9 +122,9 @@ async def test_a_process_that_slept_returns_renamed_and_no_call_counts_twice(sto
     name = sleeper.holder.id
     await wait_for_status(store, "it is told", lambda now: now.spent == 100)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)  # it sleeps, and others sum up what it has spent
+    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)  # while it sleeps, its spending is summed up
     await reconcile_budgets(store)
-    await run.end(begun, tokens=50)  # it wakes: the answer had arrived, and is signed with its old name
+    await run.end(begun, tokens=50)  # it wakes up; the reply had arrived, and is signed with the old name
     await sleeper.run().call(tokens=25)
 
     assert sleeper.holder.id != name
@@ -205,7 +205,10 @@ async def test_an_idle_process_leaves_and_rejoins_and_counts_each_call_once(
 
 
 class DroppedCommands(WindowStore):
-    """Between a process and its store: what is `lost` is carried out or not, and the answer never comes."""
+    """Drops commands between a process and its store.
+
+    A `lost` one is carried out or not, but gets no reply.
+    """
 
     lost: str = ""
 
@@ -247,7 +250,7 @@ async def test_a_process_unsure_whether_it_left_loses_no_later_spending(
 async def test_a_process_has_left_though_its_last_command_never_arrived(
     store: RunStore, process: ReservingProcess
 ) -> None:
-    """Else it takes for told what is still in its entry, and writes over it when it comes back."""
+    """Otherwise it counts its old entry as sent, and overwrites it when it comes back."""
     await set_budget(store, 1000)
     [applying] = await process.keeper.cache.effective_budgets("acme", "Digest")
     place, windows, now = applying.window_at(datetime.now(UTC)), process.keeper.windows, datetime.now(UTC)
@@ -255,7 +258,7 @@ async def test_a_process_has_left_though_its_last_command_never_arrived(
 
     lost = ProcessShare("h1", 2, spent=100, reserved=0, since=now, is_new=False)
     await windows.leave(place, lost)
-    assert not (await windows.send_share(place, lost)).is_ours  # it was only late
+    assert not (await windows.send_share(place, lost)).is_ours  # the reply was only late
     back = await windows.send_share(place, ProcessShare("h1", 3, spent=7, reserved=0, since=now, is_new=True))
     await windows.leave(place, lost)  # sent once more
 
@@ -296,7 +299,7 @@ async def test_reported_spending_stays_after_its_rows_are_pruned(store: RunStore
 async def test_calls_that_began_before_the_budget_count_when_they_end(
     store: RunStore, process: ReservingProcess
 ) -> None:
-    """Until they are looked up again."""
+    """They count from the next sum on."""
     run = process.run()
     begun = await run.begin()
     await set_budget(store, 1000)
@@ -339,7 +342,7 @@ async def test_windows_ended_long_ago_are_deleted_and_their_rejections_stay(
 async def test_earlier_spending_is_looked_up_once_without_reservations(
     store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not by all who look at budgets, again and again."""
+    """Readers of budgets need not sum it up again and again."""
     await process.run().call(tokens=70)
     for given in ({}, {"window": "month"}, {"app_id": None, "workflow": "Digest"}, {"app_id": "*"}, {"window": "run"}):
         await set_budget(store, 100, **given)
@@ -361,7 +364,7 @@ async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore, m
     apps = ("a", "b", "c")
     monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 3600)
     monkeypatch.setattr(reconcile, "MAX_WINDOWS", 1)
-    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", -1)  # the first is due again when the next pass comes
+    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", -1)  # the first one is due again at the next pass
     before = ReservingProcess(store)
     begun = [(before.run(app_id=app), await before.run(app_id=app).begin()) for app in apps]
     for app in apps:

@@ -1,4 +1,4 @@
-"""Reserving on a real MongoDB: what is spent in a window, by how many at once, and how exactly."""
+"""Reservations on a real MongoDB: what calls spend in a window, also concurrently."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 async def nowhere(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
-    """A store that is away, and is not waited for."""
+    """A store that is unavailable, and is not waited for."""
     monkeypatch.setattr(effective_budgets, "READ_WITHIN_S", 0.3)
     monkeypatch.setattr(window_store, "STORE_WITHIN_S", 0.3)
     client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
@@ -60,7 +60,7 @@ def process(processes: list[ReservingProcess]) -> ReservingProcess:
 
 
 async def gather_outcomes(calls: list[Awaitable[object]]) -> tuple[int, int]:
-    """How many were made, and how many found all of it spent; any other error is the test's."""
+    """Counts the calls made and the calls refused; any other error fails the test."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     refused = [each for each in results if isinstance(each, BudgetExhaustedError)]
     others = [each for each in results if isinstance(each, BaseException) and each not in refused]
@@ -86,7 +86,7 @@ async def test_of_fifty_calls_in_two_processes_as_many_go_as_the_budget_allows(
 async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(
     store: RunStore, process: ReservingProcess
 ) -> None:
-    """Not one after the other: each would last as long as all of them together."""
+    """Calls one after the other would take the sum of their times."""
     await set_budget(store, 2000)
     await process.run().call(tokens=100)
 
@@ -146,7 +146,7 @@ async def test_a_caller_that_gives_up_leaves_nothing_reserved(store: RunStore, p
     await set_budget(store, 100_000)
     run = process.run()
 
-    for pauses in range(12):  # one loop step after another, through all of a reserve
+    for pauses in range(12):  # one step of the loop after another, through a whole reserve
         task = asyncio.create_task(run.begin())
         for _ in range(pauses):
             await asyncio.sleep(0.001)
@@ -223,8 +223,8 @@ async def test_a_soft_budget_stops_nothing_and_logs_each_threshold_once(
         for process in processes:
             await process.close()
 
-    said = [record.message for record in caplog.records if record.message.startswith("budget_")]
-    assert sorted(said) == ["budget_exhausted", "budget_warned"]
+    events = [record.message for record in caplog.records if record.message.startswith("budget_")]
+    assert sorted(events) == ["budget_exhausted", "budget_warned"]
     assert (await budget_status(store)).spent == 1500
 
 
@@ -235,10 +235,10 @@ async def test_a_higher_limit_is_warned_of_anew(
     await set_budget(store, 100)
     with caplog.at_level(logging.WARNING):
         await process.run().call(tokens=100)
-        await wait_until("it is said", lambda: _has_logged(caplog, "budget_exhausted", 1))
+        await wait_until("it is events", lambda: _has_logged(caplog, "budget_exhausted", 1))
         await set_budget(store, 200)
         await process.run().call(tokens=100)
-        await wait_until("it is said again", lambda: _has_logged(caplog, "budget_exhausted", 2))
+        await wait_until("it is events again", lambda: _has_logged(caplog, "budget_exhausted", 2))
 
 
 async def _has_logged(caplog: pytest.LogCaptureFixture, event: str, times: int) -> bool:
@@ -388,7 +388,7 @@ async def test_while_the_store_is_away_nothing_is_allowed_unless_configured(
 async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(
     store: RunStore, nowhere: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a call that may be made unasked would not be made: its chat waits for its budgets so long and no longer."""
+    """Otherwise no unchecked call could be made: its chat waits only so long."""
     for window in ("hour", "day", "month", "total"):
         await set_budget(store, 1000, window=window)
     process = ReservingProcess(store, fails_open=True)
@@ -426,7 +426,7 @@ async def test_unreserved_spending_is_reported_when_the_store_is_back(store: Run
 
 
 class LossyWindowStore(WindowStore):
-    """Each command is carried out, and the answer to every so many is lost."""
+    """Carries out each command, and drops every n-th reply."""
 
     def __init__(self, store: RunStore, *, every: int = 2) -> None:
         super().__init__(store.database)
@@ -457,7 +457,7 @@ async def test_answers_that_get_lost_change_no_sum(store: RunStore, monkeypatch:
     await set_budget(store, 100_000)
     process = ReservingProcess(store)
     losing = LossyWindowStore(store)
-    process.keeper.accounts._windows = losing  # the wire between a process and its store
+    process.keeper.accounts._windows = losing  # the connection between a process and its store
     made = 0
     for _ in range(30):
         try:
@@ -489,7 +489,7 @@ async def test_without_a_matching_budget_a_call_asks_the_store_nothing(
 
 
 async def test_a_window_that_turns_has_all_its_room_again(store: RunStore) -> None:
-    """By the clock of the process: a minute before midnight in Berlin, on the day on which its clocks change."""
+    """By the clock of the process: before midnight in Berlin, on a day of clock change."""
     times = [datetime(2026, 3, 29, 21, 59, tzinfo=UTC)]
     await set_budget(store, 100, window="day", timezone="Europe/Berlin")
     await store.database["budgets"].update_many({}, {"$set": {"since": times[0] - timedelta(days=9)}})

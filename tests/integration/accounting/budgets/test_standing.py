@@ -1,4 +1,4 @@
-"""Budgets in the store, and how they stand."""
+"""Budgets in the store, and their status."""
 
 import asyncio
 from collections import Counter
@@ -134,7 +134,7 @@ async def test_an_exhausted_budget_shows_since_when_and_a_change_is_newer(store:
 
 
 async def test_a_per_app_budget_has_no_status_for_an_app_with_its_own(store: RunStore) -> None:
-    """It stops nothing of it, so nothing must say that it is spent."""
+    """It stops no call of the app, so it must not be shown as spent."""
     await set_budget(store, 10, app_id="*")
     await set_budget(store, 1000)
     process = ReservingProcess(store)
@@ -178,7 +178,7 @@ async def test_one_that_is_spent_by_its_lower_limit_is_so_since_then(store: RunS
 async def test_of_many_budgets_each_costs_the_same(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("total", "day"):
         await asyncio.gather(*(set_budget(store, 10, app_id=f"app{n}", window=name) for n in range(40)))
-    await BudgetReconciler(store.database).run_pass(Counter())  # each has a window
+    await BudgetReconciler(store.database).run_pass(Counter())  # each app has a window
     named: Counter[str] = Counter()
 
     def quoted(app_id: str) -> str:

@@ -1,4 +1,4 @@
-"""An account: one command at a time, and nothing stays reserved for somebody who has gone."""
+"""Window accounts: one command at a time, and no reservation outlives its caller."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,7 +19,10 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 class FakeWindows:
-    """The store, which answers when it is told to; it grants all that is asked, unless something else is said."""
+    """A window store that replies when `may_answer` is set.
+
+    It grants all amounts unless `granted` is set.
+    """
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
@@ -33,20 +36,20 @@ class FakeWindows:
         self.error: Exception | None = None
 
     async def send_share(
-        self, _: BudgetWindow, part: ProcessShare, asked: Sequence[int] = (), *, limit: int | None = None
+        self, _: BudgetWindow, share: ProcessShare, amounts: Sequence[int] = (), *, limit: int | None = None
     ) -> WindowReply:
         del limit
-        self.parts.append(part)
-        self.asks.append(asked)
+        self.parts.append(share)
+        self.asks.append(amounts)
         self.asked.set()
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
-        granted = len(asked) if self.granted is None else self.granted
-        return WindowReply(True, self.spent, sum(asked[:granted]) + part.reserved, granted)
+        granted = len(amounts) if self.granted is None else self.granted
+        return WindowReply(True, self.spent, sum(amounts[:granted]) + share.reserved, granted)
 
-    async def leave(self, _: BudgetWindow, part: ProcessShare) -> None:
-        self.left.append(part)
+    async def leave(self, _: BudgetWindow, share: ProcessShare) -> None:
+        self.left.append(share)
 
     async def wait_for_commands(self, commands: int) -> None:
         while len(self.parts) < commands:
@@ -60,12 +63,12 @@ class AccountBench:
         self.closed = asyncio.Event()
         self.on_answer: Callable[[], object] = lambda: None
         self.now = NOON
-        kept = StoredBudget(
+        stored = StoredBudget(
             parse_budget(app_id="acme", window="day", unit="tokens", limit=100), NOON, NOON, NOON, "ada"
         )
         self.account = Account(
             cast(WindowStore, self.windows),
-            effective_budgets([kept], "acme", "Digest")[0].window_at(NOON),
+            effective_budgets([stored], "acme", "Digest")[0].window_at(NOON),
             "h1",
             on_answer=self._on_answer,
             on_closed=lambda _: self.closed.set(),
@@ -79,8 +82,8 @@ class AccountBench:
     def reserve(self, amount: int) -> "asyncio.Task[int]":
         return asyncio.create_task(self.account.reserve(lambda: amount))
 
-    async def reported(self) -> ProcessShare:
-        """What the store hears next."""
+    async def next_share(self) -> ProcessShare:
+        """Returns the next share that reaches the store."""
         await self.reserve(1)
         return self.windows.parts[-1]
 
@@ -115,7 +118,7 @@ async def test_a_caller_cancelled_while_its_command_is_under_way_holds_nothing()
     await asyncio.wait([asking])
     bench.windows.may_answer.set()
 
-    assert (await bench.reported()).reserved == 0
+    assert (await bench.next_share()).reserved == 0
 
 
 async def test_a_caller_cancelled_in_the_moment_of_its_grant_holds_nothing() -> None:
@@ -126,7 +129,7 @@ async def test_a_caller_cancelled_in_the_moment_of_its_grant_holds_nothing() -> 
     with pytest.raises(asyncio.CancelledError):
         await asking
     bench.on_answer = lambda: None
-    assert (await bench.reported()).reserved == 0
+    assert (await bench.next_share()).reserved == 0
 
 
 async def test_no_caller_waits_in_a_window_that_is_over() -> None:

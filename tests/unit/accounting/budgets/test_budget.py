@@ -1,4 +1,4 @@
-"""A budget: its identity, what cannot be one, and what an unfit one is told."""
+"""Budgets: their identity, invalid values, and the error of each field."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_a_limit_is_kept_exactly(changes: dict[str, Any], limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "said"),
+    ("changes", "field", "problem"),
     [
         ({"app_id": None}, "app_id", "a workflow"),
         ({"app_id": ""}, "app_id", "must be a name"),
@@ -82,11 +82,11 @@ def test_a_limit_is_kept_exactly(changes: dict[str, Any], limit: int) -> None:
         ({"window": "run", "running": "hold"}, "running", "no later window"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, Any], field: str, said: str) -> None:
+def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, Any], field: str, problem: str) -> None:
     found = validation_problems(**changes)
 
     assert list(found) == [field]
-    assert said in found[field]
+    assert problem in found[field]
 
 
 def test_all_errors_are_reported_at_once() -> None:

@@ -1,4 +1,4 @@
-"""What talks to Redis, through the clients that it uses: redis-py under kombu, redis-py alone, and its asyncio side."""
+"""Redis clients of the product: redis-py under kombu, redis-py alone, and asyncio."""
 
 import logging
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from workers.broker.wakeups import Wakeups
 
 pytestmark = pytest.mark.design("U-4")
 
-# Of each message, however it was sent: Celery's id of the task and kombu's tag of the delivery.
+# In each message: the id of the Celery task and the delivery tag of kombu.
 OWN_HEADERS = {"id", "root_id", "argsrepr"}
 OWN_PROPERTIES = {"correlation_id", "delivery_tag", "reply_to"}
 
@@ -40,7 +40,7 @@ def client(fake_redis: FakeRedis) -> Iterator[Redis]:
 
 
 def pop_message(app: Celery) -> list[Any]:
-    """All messages that wait, in the order in which a worker is given them."""
+    """Takes all waiting messages in the order in which a worker gets them."""
     with app.connection_for_read() as connection:
         channel: Any = connection.default_channel
         found = iter(lambda: channel.basic_get(QUEUE, no_ack=True), None)
@@ -125,7 +125,7 @@ def test_a_refused_push_is_an_error_and_the_next_one_connects_anew(
     publish(["run_4"])
 
     assert [message.payload[0][0]["run_id"] for message in pop_message(app)] == ["run_4"]
-    assert at_first == at_second < len(opened)  # behind Sentinels another one may be the master by now
+    assert at_first == at_second < len(opened)  # behind Sentinels the master may have changed
     publish.close()
 
 
@@ -152,7 +152,7 @@ async def test_wakeups_are_left_to_the_reconciler_while_redis_is_away(
 
 
 async def test_another_redis_on_our_port_is_not_taken_for_ours(fake_redis: FakeRedis, tmp_path: Path) -> None:
-    """It answers PING, over the asyncio client; it has another directory, or does not tell it."""
+    """It answers PING, but has another directory or does not report it."""
     spec = redis_spec(ServerBinary(Path("redis-server"), "8", "PATH"), folder=tmp_path, log=tmp_path / "log")
     looks = iter([True] * 5)
 

@@ -29,7 +29,7 @@ def test_a_url_reaches_celery_with_every_host_complete_and_without_options(url: 
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "problem"),
     [
         ("", "it must begin with one of redis://"),
         ("http://h", "it must begin with one of redis://"),
@@ -51,10 +51,10 @@ def test_a_url_reaches_celery_with_every_host_complete_and_without_options(url: 
         ("amqp://h?visibility_timeout=1", "there is no option visibility_timeout; there are heartbeat"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_one_sentence_that_names_the_fault(url: str, said: str) -> None:
+def test_a_url_that_cannot_be_used_is_one_sentence_that_names_the_fault(url: str, problem: str) -> None:
     with pytest.raises(SettingsError, match=r"^UNATTENDED_REDIS_URL: ") as error:
         parse_broker_url(url)
-    assert said in str(error.value)
+    assert problem in str(error.value)
 
 
 @pytest.mark.parametrize(

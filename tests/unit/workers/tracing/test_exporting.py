@@ -1,4 +1,4 @@
-"""Exporting: what goes out is said to be ours, and an endpoint that is away is said once and waited for a second."""
+"""The OTLP export: spans name us as their source; an outage is logged once."""
 
 import logging
 import threading
@@ -33,17 +33,17 @@ def test_lost_spans_are_logged_once_a_minute_and_at_their_end(
     spans: Any = [None, None]
 
     with caplog.at_level(logging.INFO):
-        for now in (0.0, 1.0, 59.0, 61.0):  # noqa: B007 -- what the clock says
+        for now in (0.0, 1.0, 59.0, 61.0):  # noqa: B007 -- the time
             telling.export(spans)
         collector.is_there = True
         telling.export(spans)
         telling.export(spans)
 
-    said = [
+    logged = [
         (record.getMessage(), *(getattr(record, name, None) for name in ("host", "answer", "spans")))
         for record in caplog.records
     ]
-    assert said == [
+    assert logged == [
         ("traces_not_exported", "collector", 401, 2),
         ("traces_not_exported", "collector", 401, 8),
         ("traces_exported_again", "collector", None, None),
