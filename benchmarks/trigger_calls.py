@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import psutil
 from http_load import SECRET
-from trigger_ground import settings_of, write_package
+from trigger_context import settings_of, write_package
 
 from ops.free_ports import find_free_address
 from ops.processes.supervisor import role_command

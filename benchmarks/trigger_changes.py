@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from trigger_ground import ground_for, write_package
+from trigger_context import ground_for, write_package
 
 from triggers.change_stream.stream_metrics import StreamMetrics
 from triggers.change_stream.watcher_role import build_watcher, tune_gc

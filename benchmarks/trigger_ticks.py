@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from prometheus_client import CollectorRegistry
-from trigger_ground import WORKFLOW, ground_for, write_package
+from trigger_context import WORKFLOW, ground_for, write_package
 
 from triggers.register.trigger import Trigger
 from triggers.role_context import RoleContext

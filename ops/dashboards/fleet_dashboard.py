@@ -88,7 +88,7 @@ def _summary_panels() -> list[Panel]:
         stat_panel(106, "Last good repair pass", repaired, RECONCILE_AGE_S, unit="s")
         .decimals(0)
         .thresholds(rising_thresholds(30, 60))
-        .links([runbook_link("Nobody reconciles")]),
+        .links([runbook_link("No scheduler reconciles")]),
     ]
 
 
@@ -217,7 +217,7 @@ def _repair_panels() -> list[Panel]:
         .with_target(query(quantile(0.95, passed), "95 %", ref="B")),
         graph_panel(134, "Failed steps of repair passes", faults, unit=PER_SECOND, width=12)
         .with_target(query(rate("unattended_reconcile_faults_total", "step"), "{{step}}"))
-        .links([runbook_link("Nobody reconciles")]),
+        .links([runbook_link("No scheduler reconciles")]),
     ]
 
 

@@ -96,20 +96,20 @@ def statement(number: int, **reasons: str) -> Statement:
     return Statement(id=f"D1-{number}", section="S", text="It is so.", **reasons)
 
 
-def tests_holding(*names: str) -> Tests:
+def statement_tests(*names: str) -> Tests:
     return group_marks([Mark("tests/test_x.py", "test_y", name) for name in names])
 
 
 @pytest.mark.parametrize(
     ("statements", "tests", "said"),
     [
-        ([statement(1)], tests_holding(), "D1-1 has neither a test nor a reason"),
-        ([statement(1, differs="x", comes_with="y")], tests_holding(), "D1-1 has several reasons"),
-        ([statement(1, comes_with="x")], tests_holding("D1-1"), "D1-1 says comes_with"),
-        ([statement(1, not_headless="x")], tests_holding("D1-1"), "D1-1 says not_headless"),
-        ([statement(1)], tests_holding("D1-1", "D1-2"), "tests/test_x.py::test_y names D1-2"),
-        ([statement(2), statement(1)], tests_holding("D1-1", "D1-2"), "D1-2 is out of order"),
-        ([statement(1), statement(1)], tests_holding("D1-1"), "D1-1 stands twice"),
+        ([statement(1)], statement_tests(), "D1-1 has neither a test nor a reason"),
+        ([statement(1, differs="x", comes_with="y")], statement_tests(), "D1-1 has several reasons"),
+        ([statement(1, comes_with="x")], statement_tests("D1-1"), "D1-1 says comes_with"),
+        ([statement(1, not_headless="x")], statement_tests("D1-1"), "D1-1 says not_headless"),
+        ([statement(1)], statement_tests("D1-1", "D1-2"), "tests/test_x.py::test_y names D1-2"),
+        ([statement(2), statement(1)], statement_tests("D1-1", "D1-2"), "D1-2 is out of order"),
+        ([statement(1), statement(1)], statement_tests("D1-1"), "D1-1 stands twice"),
     ],
 )
 def test_a_contradiction_is_named_with_what_to_do(statements: list[Statement], tests: Tests, said: str) -> None:
@@ -121,4 +121,4 @@ def test_a_contradiction_is_named_with_what_to_do(statements: list[Statement], t
 def test_what_differs_may_have_tests_and_needs_none() -> None:
     design = Design("D1", "T", "A", (statement(1, differs="x"), statement(2, differs="x")))
 
-    assert problems_of([design], tests_holding("D1-1")) == []
+    assert problems_of([design], statement_tests("D1-1")) == []

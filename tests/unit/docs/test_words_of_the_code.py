@@ -16,7 +16,7 @@ import pytest
 from tests.unit.docs.test_docs import PACKAGE_FOLDERS, PAGES, ROOT, code_spans, prose, read
 
 WORD = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
-NAMED_IN_PROSE = re.compile(r"\b[Ll]og(?: line)?(?: says)? `([a-z_]+)`|`([a-z_]+)` in (?:the|its) log\b")
+NAMED_IN_PROSE = re.compile(r"\b[Ll]ogs?(?: line)?(?: says| has)? `([a-z_]+)`|`([a-z_]+)` in (?:the|its) log\b")
 TABLE_OF_LOG_LINES = re.compile(r"^\| log line \|.*\n(?:\|.*\n)*", re.MULTILINE)
 FIRST_CELL = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 # Words of others: prometheus-client, RabbitMQ, model providers; and those that the code puts together from names.

@@ -217,7 +217,7 @@ def test_an_unusable_file_is_reported_in_one_line(
     def denied(_: object) -> None:
         raise PermissionError(13, "Permission denied", "/srv/flows")
 
-    monkeypatch.setattr("ops.cli.packages.validate_command.folders_in", denied)
+    monkeypatch.setattr("ops.cli.packages.validate_command.find_package_folders", denied)
 
     code, out, err = unattended("validate", ".")
 

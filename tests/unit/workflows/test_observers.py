@@ -349,7 +349,7 @@ def test_an_ordinary_pattern_is_not(pattern: str) -> None:
 
 DROPPED_IN = """
 from dataclasses import dataclass
-from workflows.context.state.state_transitions import Fired
+from workflows.context.state.state_transitions import TriggerMatch
 
 @dataclass(frozen=True)
 class LongText:
@@ -357,7 +357,7 @@ class LongText:
     type: str = "long_text"
 
     def fires(self, turn):
-        return Fired(len(turn.text)) if len(turn.text) >= self.characters else None
+        return TriggerMatch(len(turn.text)) if len(turn.text) >= self.characters else None
 
 def read(section):
     return LongText(section.integer("characters", default=10))

@@ -349,7 +349,7 @@ async def test_earlier_spending_is_looked_up_once_without_reservations(
 
     await reconcile_budgets(store)
 
-    monkeypatch.setattr("accounting.budgets.budget_status.recorded_before", None)
+    monkeypatch.setattr("accounting.budgets.budget_status.sum_recorded_before", None)
     spent = {each.budget.id: each.spent for each in await read_statuses(store.database)}
     assert spent == {
         "app:*/total/tokens": 0,

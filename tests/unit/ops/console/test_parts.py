@@ -130,7 +130,7 @@ async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeyp
     async def as_they_stand(*_: object) -> list[BudgetStatus]:
         return [*shared.values(), own]
 
-    monkeypatch.setattr(budget_rows, "standings", as_they_stand)
+    monkeypatch.setattr(budget_rows, "read_statuses", as_they_stand)
     rows = {
         app_id: await budget_rows.budget_rows(cast(Any, None), Caller(ApiKey("key_1", "shop", app_id, now)))
         for app_id in (None, "acme")
