@@ -11,6 +11,7 @@ MIN_ENDPOINT_PAUSE_S = 1.0
 MAX_ENDPOINT_PAUSE_S = 60.0
 MAX_RETRY_AFTER_S = 3_600.0
 ANSWER_TIMEOUT_S = 20.0
+BODY_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class DeliveryBackoff:
     delays_s: Sequence[float] = DELAYS_S
     max_endpoint_pause_s: float = MAX_ENDPOINT_PAUSE_S
     answer_timeout_s: float = ANSWER_TIMEOUT_S
+    body_timeout_s: float = BODY_TIMEOUT_S  # of an answer, for the part that is shown to people
 
     def retry_delay_s(self, failures: int, *, retry_after_s: float | None, chance: float) -> float | None:
         """Returns the delay after so many failures of one batch, or None to give up.

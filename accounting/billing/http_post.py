@@ -19,7 +19,6 @@ GONE = 410
 THROTTLING = frozenset({429, 502, 503, 504})
 
 CONNECT_TIMEOUT_S = 10.0
-READ_TIMEOUT_S = 2.0
 MAX_READ_BYTES = 16_384
 MAX_SHOWN_CHARACTERS = 200
 MIN_HIDDEN_CHARACTERS, MIN_HIDDEN_PATH_CHARACTERS = 4, 8  # a shorter piece of a path is a word
@@ -67,13 +66,14 @@ async def post_batch(
     *,
     headers: Mapping[str, str],
     timeout_s: float,
+    body_timeout_s: float,
 ) -> PostResult:
     try:
         request = http.build_request("POST", url, content=body, headers=headers)
         async with asyncio.timeout(timeout_s):
             response = await http.send(request, stream=True)
         try:
-            text = _printable_text(await _read_beginning(response), url)
+            text = _printable_text(await _read_beginning(response, body_timeout_s), url)
         finally:
             await response.aclose()
     except TimeoutError:
@@ -86,11 +86,11 @@ async def post_batch(
     return PostResult(response.status_code, f"{description}: {text}" if text else description, retry_after_s)
 
 
-async def _read_beginning(response: httpx.Response) -> bytes:
+async def _read_beginning(response: httpx.Response, timeout_s: float) -> bytes:
     """Reads the beginning of the answer, for people and to reuse the connection."""
     read = b""
     with suppress(TimeoutError, httpx.HTTPError):
-        async with asyncio.timeout(READ_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             # Closed explicitly: the garbage collector may run while the response is being closed.
             async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as parts:
                 async for part in parts:

@@ -81,8 +81,14 @@ class BillingSender:
 
     async def _post(self, batch: ClaimedBatch, keys: Sequence[bytes]) -> PostResult:
         headers = sign_headers(batch.id, batch.body, keys=keys, at_s=int(time.time()))
-        timeout_s = self._backoff.answer_timeout_s
-        return await post_batch(self._http, self._endpoint.url, batch.body, headers=headers, timeout_s=timeout_s)
+        return await post_batch(
+            self._http,
+            self._endpoint.url,
+            batch.body,
+            headers=headers,
+            timeout_s=self._backoff.answer_timeout_s,
+            body_timeout_s=self._backoff.body_timeout_s,
+        )
 
     async def _run_until_stopped(self, work: Coroutine[Any, Any, PostResult]) -> PostResult | None:
         """Cancels the post when `stop` is set; returns None then.

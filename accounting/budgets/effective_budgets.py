@@ -20,8 +20,8 @@ from accounting.budgets.window_calendar import WindowSpan, window_span
 
 log = logging.getLogger(__name__)
 
-READ_EVERY_S = 2.0
-READ_WITHIN_S = 5.0
+REFRESH_INTERVAL_S = 2.0
+REFRESH_TIMEOUT_S = 5.0
 REFRESH_WAIT_S = 1.0  # by callers that have budgets from an earlier read
 MAX_CACHED_SCOPES = 10_000
 
@@ -122,8 +122,16 @@ def effective_budget(stored: StoredBudget, app_id: str | None, budget_ids: Set[s
 
 
 class BudgetCache:
-    def __init__(self, budgets: BudgetStore) -> None:
+    def __init__(
+        self,
+        budgets: BudgetStore,
+        *,
+        refresh_interval_s: float = REFRESH_INTERVAL_S,
+        refresh_timeout_s: float = REFRESH_TIMEOUT_S,
+    ) -> None:
         self._budgets = budgets
+        self._refresh_interval_s = refresh_interval_s
+        self._refresh_timeout_s = refresh_timeout_s
         self._known: Sequence[StoredBudget] | None = None
         self._read_at = float("-inf")
         self._read_task: asyncio.Task[None] | None = None
@@ -135,7 +143,7 @@ class BudgetCache:
 
         Raises PyMongoError if none were ever read and the store is unavailable.
         """
-        if time.monotonic() - self._read_at >= READ_EVERY_S:
+        if time.monotonic() - self._read_at >= self._refresh_interval_s:
             await self._refresh()
         if not self._known:
             return ()
@@ -165,7 +173,7 @@ class BudgetCache:
 
     async def _read(self) -> None:
         try:
-            with pymongo.timeout(READ_WITHIN_S):
+            with pymongo.timeout(self._refresh_timeout_s):
                 budgets = await self._budgets.list()
             if budgets != self._known:
                 self._known = budgets

@@ -29,6 +29,8 @@ from accounting.budgets.reservation_types import PlannedCall
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, Tokens
 
+log = logging.getLogger(__name__)
+
 CHARACTERS_PER_TOKEN = 3
 DEFAULT_ANSWER_TOKENS = 500
 MAX_OBSERVATIONS = 50
@@ -36,19 +38,16 @@ MIN_OBSERVATIONS = 5  # answers of an agent; with fewer, its next one may well b
 MAX_KEYS = 10_000  # in memory; beyond them the least recently used ones are forgotten
 
 ESTIMATES = "budget_estimates"
-STORE_WITHIN_S = 5.0
+STORE_TIMEOUT_S = 5.0
 MAX_READ = 2_000  # documents at the start, those of the most recent calls
-MAX_KEPT = 10_000  # documents
+MAX_DOCUMENTS = 10_000
 RETENTION = timedelta(days=30)
+FLUSH_INTERVAL_S = 10.0
+MAX_KEYS_PER_COMMAND = 500
 
 ESTIMATE_INDEXES = (IndexModel([("at", DESCENDING)], name="by_time"),)
 
 Document = dict[str, Any]
-
-log = logging.getLogger(__name__)
-
-WRITE_EVERY_S = 10.0
-MAX_KEYS_PER_COMMAND = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +202,29 @@ ObservationsByKey = Mapping[EstimateKey, Sequence[Observation]]
 
 
 class EstimateStore:
-    def __init__(self, database: AsyncDatabase[Document]) -> None:
+    def __init__(
+        self,
+        database: AsyncDatabase[Document],
+        *,
+        timeout_s: float = STORE_TIMEOUT_S,
+        max_read: int = MAX_READ,
+        max_documents: int = MAX_DOCUMENTS,
+    ) -> None:
         self._estimates: AsyncCollection[Document] = database[ESTIMATES]
+        self._timeout_s = timeout_s
+        self._max_read = max_read
+        self._max_documents = max_documents
 
     async def ensure_indexes(self) -> None:
         await self._estimates.create_indexes(list(ESTIMATE_INDEXES))
 
     async def read_newest(self) -> ObservationsByKey:
-        with pymongo.timeout(STORE_WITHIN_S):
-            found = self._estimates.find({}).sort("at", DESCENDING).limit(MAX_READ)
+        with pymongo.timeout(self._timeout_s):
+            found = self._estimates.find({}).sort("at", DESCENDING).limit(self._max_read)
             return _parse_documents(await found.to_list(None))
 
     async def read(self, keys: Iterable[EstimateKey]) -> ObservationsByKey:
-        with pymongo.timeout(STORE_WITHIN_S):
+        with pymongo.timeout(self._timeout_s):
             return _parse_documents(await self._estimates.find({"_id": {"$in": [*map(_id, keys)]}}).to_list(None))
 
     async def add(self, observations_by_key: ObservationsByKey) -> None:
@@ -223,7 +232,7 @@ class EstimateStore:
 
         Those of other processes stay, as far as they are recent enough.
         """
-        with pymongo.timeout(STORE_WITHIN_S):
+        with pymongo.timeout(self._timeout_s):
             await self._estimates.bulk_write(
                 [_push_update(key, observations) for key, observations in observations_by_key.items()], ordered=False
             )
@@ -233,7 +242,7 @@ class EstimateStore:
         milliseconds = int(RETENTION.total_seconds() * 1000)
         is_old = {"$expr": {"$lt": ["$at", {"$subtract": ["$$NOW", milliseconds]}]}}
         await self._estimates.delete_many(is_old, hint="by_time")
-        surplus = self._estimates.find({}, {"at": 1}).sort("at", DESCENDING).skip(MAX_KEPT).limit(1)
+        surplus = self._estimates.find({}, {"at": 1}).sort("at", DESCENDING).skip(self._max_documents).limit(1)
         for first in await surplus.to_list(None):
             await self._estimates.delete_many({"at": {"$lte": first["at"]}})
 
@@ -267,8 +276,11 @@ def _key(id_: Document) -> EstimateKey:
 
 
 class SharedEstimates:
-    def __init__(self, store: EstimateStore, estimates: Estimates) -> None:
+    def __init__(
+        self, store: EstimateStore, estimates: Estimates, *, flush_interval_s: float = FLUSH_INTERVAL_S
+    ) -> None:
         self._store = store
+        self._flush_interval_s = flush_interval_s
         self._estimates = estimates
         self._lookup_task: asyncio.Task[None] | None = None
         self._flush_task: asyncio.Task[None] | None = None
@@ -320,7 +332,7 @@ class SharedEstimates:
 
     async def _flush_later(self) -> None:
         while self._estimates.has_unsaved:
-            await asyncio.sleep(WRITE_EVERY_S)
+            await asyncio.sleep(self._flush_interval_s)
             await self.flush()
 
 

@@ -29,9 +29,9 @@ from accounting.ledger.rows import COLLECTION as ROWS
 
 log = logging.getLogger(__name__)
 
-LOST_AFTER_S = 60  # after its reservation has expired
-KEPT_AFTER_S = 600
-AGAIN_AFTER_S = 15
+LOST_DELAY_S = 60  # after its reservation has expired
+FOLD_DELAY_S = 600
+REPEAT_INTERVAL_S = 15
 MAX_WINDOWS = 100
 WINDOW_RETENTION = timedelta(days=7)
 MAX_DELETED = 500
@@ -43,8 +43,17 @@ def _seconds_ago(seconds: float) -> Document:
 
 
 class BudgetReconciler:
-    def __init__(self, database: AsyncDatabase[Document]) -> None:
+    def __init__(
+        self,
+        database: AsyncDatabase[Document],
+        *,
+        repeat_interval_s: float = REPEAT_INTERVAL_S,
+        max_windows: int = MAX_WINDOWS,
+        estimates: EstimateStore | None = None,
+    ) -> None:
         self._database = database
+        self._repeat_interval_s = repeat_interval_s
+        self._max_windows = max_windows
         self._windows = database[COLLECTION]
         self._rows = database[ROWS]
         self._budgets = BudgetStore(database)
@@ -52,7 +61,7 @@ class BudgetReconciler:
         self._is_prepared = False
         self._opened_ids: set[str] = set()
         self._all_open_at = float("-inf")
-        self._estimates = EstimateStore(database)
+        self._estimates = EstimateStore(database) if estimates is None else estimates
         self._estimates_deleted_at = float("-inf")
 
     async def run_pass(self, _: Counter[str]) -> None:
@@ -68,8 +77,8 @@ class BudgetReconciler:
         await self._delete_old_estimates()
 
     async def _settle_lost_holders(self) -> None:
-        is_lost = {"$lt": ["$$each.v.until", _seconds_ago(LOST_AFTER_S)]}
-        is_due = {"$lt": [{"$ifNull": ["$$each.v.summed_at", "$$each.v.until"]}, _seconds_ago(AGAIN_AFTER_S)]}
+        is_lost = {"$lt": ["$$each.v.until", _seconds_ago(LOST_DELAY_S)]}
+        is_due = {"$lt": [{"$ifNull": ["$$each.v.summed_at", "$$each.v.until"]}, _seconds_ago(self._repeat_interval_s)]}
         entries = {"$objectToArray": "$holders"}
         lost = {"$filter": {"input": entries, "as": "each", "cond": {"$and": [is_lost, is_due]}}}
         labels = dict.fromkeys(("app_id", "workflow", "unit", "start", "end"), 1)
@@ -78,7 +87,7 @@ class BudgetReconciler:
             {"$project": {**labels, "lost": lost}},
             {"$match": {"lost": {"$ne": []}}},
             {"$sort": {"lost.v.summed_at": ASCENDING}},  # first those that no pass has reached
-            {"$limit": MAX_WINDOWS},
+            {"$limit": self._max_windows},
         ]
         async for window in await self._windows.aggregate(pipeline, hint="by_holders"):
             for entry in window["lost"]:
@@ -96,7 +105,7 @@ class BudgetReconciler:
         summed = {f"{path}.spent": spent, f"{path}.reserved": 0, f"{path}.summed_at": "$$NOW"}
         await self._windows.update_one(seen, [{"$set": summed}])
         if "summed_at" in entry and spent == entry["spent"]:  # otherwise rows may still arrive, as after a long outage
-            is_over = {"$lt": [f"${path}.until", _seconds_ago(KEPT_AFTER_S)]}
+            is_over = {"$lt": [f"${path}.until", _seconds_ago(FOLD_DELAY_S)]}
             fold: list[Mapping[str, Any]] = [
                 {"$set": {"folded": {"$add": ["$folded", spent]}}},
                 {"$unset": path},
@@ -121,7 +130,7 @@ class BudgetReconciler:
         return sum([int(row["spent"]) async for row in found])
 
     async def _open_windows(self) -> None:
-        if time.monotonic() - self._all_open_at < AGAIN_AFTER_S:
+        if time.monotonic() - self._all_open_at < self._repeat_interval_s:
             return
         now, budgets = datetime.now(UTC), await self._budgets.list()
         for_one_app = [
@@ -131,17 +140,17 @@ class BudgetReconciler:
         young = {window.id: window for window in windows if window.has_earlier_spending}
         self._opened_ids &= young.keys()
         unopened = [window for id_, window in young.items() if id_ not in self._opened_ids]
-        for window in unopened[:MAX_WINDOWS]:
+        for window in unopened[: self._max_windows]:
             await self._store.open(window)
             self._opened_ids.add(window.id)
-        if len(unopened) <= MAX_WINDOWS:
+        if len(unopened) <= self._max_windows:
             self._all_open_at = time.monotonic()
 
     async def _update_bases(self) -> None:
-        is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _seconds_ago(AGAIN_AFTER_S)]}
+        is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _seconds_ago(self._repeat_interval_s)]}
         found = self._windows.find({"is_young": True, "$expr": is_due}, hint="by_youth")
-        for window in await found.sort("based_at", ASCENDING).limit(MAX_WINDOWS).to_list(None):
-            is_young = {"$gt": ["$since", _seconds_ago(KEPT_AFTER_S)]}
+        for window in await found.sort("based_at", ASCENDING).limit(self._max_windows).to_list(None):
+            is_young = {"$gt": ["$since", _seconds_ago(FOLD_DELAY_S)]}
             base = {
                 "base": await sum_recorded_before(self._database, window),
                 "based_at": "$$NOW",

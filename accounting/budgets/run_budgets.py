@@ -25,7 +25,6 @@ from accounting.budgets.window_accounts import Account, AccountClosedError, Wind
 from accounting.usage import ModelCall
 
 MAX_TRIES = 5
-ROOM_WITHIN_S = 9.0  # a little less than a chat waits for its budgets
 
 
 @dataclass(slots=True)
@@ -84,7 +83,7 @@ class RunBudgets:
             return self._observe_only(planned)
         reservation = Reservation(planned)
         try:
-            async with asyncio.timeout(ROOM_WITHIN_S):
+            async with asyncio.timeout(self._service.tuning.room_timeout_s):
                 await self._reserve_all(effective, reservation)
         except BaseException as error:
             reservation.release()

@@ -24,7 +24,7 @@ from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 
 COLLECTION = "budget_windows"
-STORE_WITHIN_S = 5.0  # a longer command is neither waited for nor carried out later
+STORE_TIMEOUT_S = 5.0  # a longer command is neither waited for nor carried out later
 
 INDEXES = (
     # The windows of a budget, the present one first.
@@ -191,8 +191,9 @@ ShareCommand = tuple[BudgetWindow, ProcessShare, Pipeline]
 
 
 class WindowStore:
-    def __init__(self, database: AsyncDatabase[Document]) -> None:
+    def __init__(self, database: AsyncDatabase[Document], *, timeout_s: float = STORE_TIMEOUT_S) -> None:
         self._database = database
+        self._timeout_s = timeout_s
         self._windows = database[COLLECTION]
         self._share_writer = BulkWriter(self._send_shares)
         self._leave_writer = BulkWriter(self._leave_windows)
@@ -223,7 +224,7 @@ class WindowStore:
         Each reply is in the entry of its process, which no other process writes.
         """
         shown = {f"holders.{share.holder}": 1 for _, share, _ in sends}
-        with pymongo.timeout(STORE_WITHIN_S):
+        with pymongo.timeout(self._timeout_s):
             if len(sends) == 1:
                 [(window, share, command)] = sends
                 after = await self._windows.find_one_and_update(
@@ -245,7 +246,7 @@ class WindowStore:
         await self._leave_writer.submit((window, share))
 
     async def _leave_windows(self, leaves: Sequence[tuple[BudgetWindow, ProcessShare]]) -> Sequence[Exception | None]:
-        with pymongo.timeout(STORE_WITHIN_S):
+        with pymongo.timeout(self._timeout_s):
             writes = [leave_command(window, share) for window, share in leaves]
             return await collect_bulk_errors(self._windows.bulk_write(writes, ordered=False), len(writes))
 
@@ -263,7 +264,7 @@ class WindowStore:
             {"$match": {"_id": {"$in": [window.id for window in windows]}}},
             {"$project": {"spent": SPENT, "reserved": RESERVED}},
         ]
-        with pymongo.timeout(STORE_WITHIN_S):
+        with pymongo.timeout(self._timeout_s):
             found = await self._windows.aggregate(pipeline)
             return {row["_id"]: WindowUsage(int(row["spent"]), int(row["reserved"])) async for row in found}
 

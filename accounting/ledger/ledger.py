@@ -45,7 +45,7 @@ Write = InsertOne[Row] | ReplaceOne[Row] | DeleteOne
 
 FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 5.0
-BEGINS_WITHIN_S = 10.0
+BEGIN_TIMEOUT_S = 10.0
 MAX_WAITING_WRITES = 2_000
 
 
@@ -70,6 +70,8 @@ class Ledger:
         *,
         holder: Callable[[], str] = str,
         fails_closed: bool = True,
+        begin_timeout_s: float = BEGIN_TIMEOUT_S,
+        max_waiting_writes: int = MAX_WAITING_WRITES,
     ) -> None:
         """`holder` returns the name of this process for budgets.
 
@@ -80,8 +82,9 @@ class Ledger:
         self._prices = prices
         self._holder = holder
         self._fails_closed = fails_closed
+        self._begin_timeout_s = begin_timeout_s
         self._writer = BulkWriter(self._write_all)
-        self._slots = asyncio.Semaphore(MAX_WAITING_WRITES)
+        self._slots = asyncio.Semaphore(max_waiting_writes)
         self._pending_writes = 0
         self._all_written = asyncio.Event()
         self._delete_tasks: set[asyncio.Task[None]] = set()
@@ -96,7 +99,7 @@ class Ledger:
         """
         row = open_row(owner, lease_token=lease_token, call=call, holder=self._holder())
         try:
-            await self._write_with_retries(InsertOne(row), row["_id"], timeout_s=BEGINS_WITHIN_S)
+            await self._write_with_retries(InsertOne(row), row["_id"], timeout_s=self._begin_timeout_s)
         except DuplicateKeyError:
             return  # an earlier try was written though its reply was lost
         except PyMongoError as error:

@@ -46,7 +46,7 @@ from accounting.totals.usage_query import totals_pipeline
 Database = AsyncDatabase[dict[str, Any]]
 OnProgress = Callable[[int, int], None]
 ByLabels = dict[LabelValues, Sums]
-HOURS_AT_ONCE = 50_000  # totals of hours that one transaction sums up; in a large ledger one app has as many
+MAX_HOURS_PER_BATCH = 50_000  # totals of hours that one transaction sums up; in a large ledger one app has as many
 RightAndStored = tuple[ByLabels, ByLabels]
 
 
@@ -70,7 +70,12 @@ async def ensure_indexes(database: Database) -> None:
         await database[collection].create_indexes([*indexes])
 
 
-async def find_differences(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> Sequence[Difference]:
+async def find_differences(
+    database: Database,
+    on_hour: OnProgress = lambda _done, _all: None,
+    *,
+    max_hours_per_batch: int = MAX_HOURS_PER_BATCH,
+) -> Sequence[Difference]:
     """Lists what a rebuild would change.
 
     `right` is the sum of the ledger or of the hours, `kept` is that of the total.
@@ -82,18 +87,30 @@ async def find_differences(database: Database, on_hour: OnProgress = lambda _don
         right, kept = await snapshot_read(database, partial(_read_hour, database, hour))
         found += compare_totals(hour, right, kept)
         on_hour(number, len(hours))
-    async for app_ids in _list_app_batches(database):
+    async for app_ids in _list_app_batches(database, max_hours=max_hours_per_batch):
         right, kept = await snapshot_read(database, partial(_read_apps, database, app_ids))
         found += compare_totals(None, right, kept)
     return found
 
 
-async def rebuild(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> int:
+async def rebuild(
+    database: Database,
+    on_hour: OnProgress = lambda _done, _all: None,
+    *,
+    max_hours_per_batch: int = MAX_HOURS_PER_BATCH,
+) -> int:
     """Rebuilds all totals and returns how many have changed."""
-    return sum([changed async for changed in rebuild_in_steps(database, on_hour)])
+    return sum(
+        [changed async for changed in rebuild_in_steps(database, on_hour, max_hours_per_batch=max_hours_per_batch)]
+    )
 
 
-async def rebuild_in_steps(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> AsyncGenerator[int]:
+async def rebuild_in_steps(
+    database: Database,
+    on_hour: OnProgress = lambda _done, _all: None,
+    *,
+    max_hours_per_batch: int = MAX_HOURS_PER_BATCH,
+) -> AsyncGenerator[int]:
     """Yields after each step how many totals it has changed.
 
     Readers use totals from when all are there (`ready`), before that the rows.
@@ -106,7 +123,7 @@ async def rebuild_in_steps(database: Database, on_hour: OnProgress = lambda _don
     for number, hour in enumerate(hours, 1):
         yield await _in_transaction(database, partial(_repair_hour, database, hour))
         on_hour(number, len(hours))
-    async for app_ids in _list_app_batches(database):
+    async for app_ids in _list_app_batches(database, max_hours=max_hours_per_batch):
         yield await _in_transaction(database, partial(_repair_apps, database, app_ids))
     await state.update_one({"_id": STATE_ID}, {"$set": {"ready": True}})
 
@@ -141,13 +158,15 @@ async def _list_hours(database: Database) -> Sequence[datetime]:
     return sorted(hours)
 
 
-async def _list_app_batches(database: Database) -> AsyncGenerator[Sequence[str]]:
+async def _list_app_batches(
+    database: Database, *, max_hours: int = MAX_HOURS_PER_BATCH
+) -> AsyncGenerator[Sequence[str]]:
     """Yields all apps in batches that have few hours together, of at least one app."""
     batch: list[str] = []
     count = 0
     for app_id in sorted({*await database[TOTALS].distinct("app_id"), *await database[HOURS].distinct("app_id")}):
         hours_of_app = await database[HOURS].count_documents({"app_id": app_id})
-        if batch and count + hours_of_app > HOURS_AT_ONCE:
+        if batch and count + hours_of_app > max_hours:
             yield batch
             batch, count = [], 0
         batch.append(app_id)

@@ -47,17 +47,23 @@ ADDED, CLOSED = "added", "closed"
 BATCH = 1_000
 # A pass stays short, so that neither shutdown nor the other steps of the reconciler wait long.
 MAX_BATCHES = 10
-BUILDS_FOR_S = 2.0
+REBUILD_TIMEOUT_S = 2.0
 
 
 class RollUp:
     def __init__(
-        self, database: AsyncDatabase[dict[str, Any]], *, outbox: Outbox | None = None, batch: int = BATCH
+        self,
+        database: AsyncDatabase[dict[str, Any]],
+        *,
+        outbox: Outbox | None = None,
+        batch: int = BATCH,
+        rebuild_timeout_s: float = REBUILD_TIMEOUT_S,
     ) -> None:
         self._database = database
         self._rows = database[COLLECTION]
         self._outbox = outbox
         self._batch = batch
+        self._rebuild_timeout_s = rebuild_timeout_s
         self._is_prepared = False
         self._rebuild: AsyncGenerator[int] | None = None
 
@@ -93,7 +99,7 @@ class RollUp:
         return True
 
     async def _advance_rebuild(self, rebuild: AsyncGenerator[int]) -> bool:
-        until = time.monotonic() + BUILDS_FOR_S
+        until = time.monotonic() + self._rebuild_timeout_s
         try:
             async for _ in rebuild:
                 if time.monotonic() > until:

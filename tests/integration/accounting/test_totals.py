@@ -174,13 +174,12 @@ async def test_a_ledger_of_an_older_version_is_added_up_at_the_first_pass(store:
 
 
 async def test_a_large_ledger_is_summed_in_several_passes_and_read_exactly(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
+    store: RunStore,
 ) -> None:
-    monkeypatch.setattr("accounting.totals.roll_up.BUILDS_FOR_S", 0)  # one step per pass
     await insert_rows(
         store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=14))
     )
-    roll_up, passes = RollUp(store.database), 0
+    roll_up, passes = RollUp(store.database, rebuild_timeout_s=0), 0  # one step per pass
     before = await by_rows(store, KEYS)
 
     while await store.database[STATE].find_one({"ready": True}) is None:
@@ -233,18 +232,15 @@ async def test_totals_dropped_under_a_running_roll_up_are_rebuilt(store: RunStor
     assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
 
 
-@pytest.mark.parametrize("most", [1, 1_000])
-async def test_apps_are_added_up_some_at_a_time(
-    store: RunStore, roll_up: RollUp, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    monkeypatch.setattr("accounting.totals.rebuild.HOURS_AT_ONCE", most)
+@pytest.mark.parametrize("max_hours", [1, 1_000])
+async def test_apps_are_added_up_some_at_a_time(store: RunStore, roll_up: RollUp, max_hours: int) -> None:
     await insert_rows(store, random_rows(60, seed=18))
     await roll_up.run_pass(Counter())
     await store.database[TOTALS].delete_many({})
 
-    assert await find_differences(store.database) != []
-    assert await rebuild(store.database) > 0
-    assert await find_differences(store.database) == []
+    assert await find_differences(store.database, max_hours_per_batch=max_hours) != []
+    assert await rebuild(store.database, max_hours_per_batch=max_hours) > 0
+    assert await find_differences(store.database, max_hours_per_batch=max_hours) == []
 
 
 class _FailingOutbox(Outbox):

@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.context.values.value_sizes import count_values
+from workflows.context.values.value_sizes import count_values, is_deeper_than
 
 MAX_VALUE_BYTES = 256 * 1024
 MAX_CONTEXT_BYTES = 2 * 1024 * 1024
+MAX_LEVELS = 200  # MongoDB takes 180. The limit of Python differs by version: from 3.12 on it is ten times as high.
 
 
 class TooLargeError(ValueError):
@@ -20,13 +21,20 @@ def to_plain_json(value: Any) -> Any:
 
 
 def to_json_text(value: Any, *, max_bytes: int = MAX_VALUE_BYTES) -> str:
-    # Weighed first: a few shared lists can stand for more text than there is memory.
+    """Writes JSON text. Raises TooLargeError."""
+    too_large = TooLargeError(f"the value is larger than {max_bytes // 1024} KB; name narrower fields")
+    too_deep = TooLargeError("the value is nested too deeply")
+    # Checked before it is written: a few shared lists can stand for more text than there is memory.
+    if not is_smaller_than(max_bytes, value):
+        raise too_large
+    if is_deeper_than(MAX_LEVELS, value):
+        raise too_deep
     try:
-        text = json.dumps(value, default=str) if is_smaller_than(max_bytes, value) else None
-    except RecursionError:
-        raise TooLargeError("the value is nested too deeply") from None
-    if text is None or len(text) > max_bytes:
-        raise TooLargeError(f"the value is larger than {max_bytes // 1024} KB; name narrower fields")
+        text = json.dumps(value, default=str)
+    except RecursionError:  # the caller itself is deep in the stack
+        raise too_deep from None
+    if len(text) > max_bytes:
+        raise too_large
     return text
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.billing import http_post
 from accounting.billing.delivery_backoff import DeliveryBackoff
 from accounting.billing.endpoint_health import EndpointHealth, find_failures, forget_failures
 from accounting.billing.http_post import create_http_client
@@ -189,13 +188,10 @@ async def test_a_dead_batch_is_replayed_when_the_endpoint_is_mended(billing: Bil
     assert len(receiver.bodies) == 1
 
 
-async def test_an_answer_without_an_end_counts_by_its_status_and_fills_no_memory(
-    billing: Billing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_post, "READ_TIMEOUT_S", 1_000)
+async def test_an_answer_without_an_end_counts_by_its_status_and_fills_no_memory(billing: Billing) -> None:
     await billing.rows(1)
     async with billing_receiver(lambda _: Answer(endless=True)) as receiver:
-        await billing.sender(receiver.url, pace=replace(HASTY, answer_timeout_s=1.0)).post_next()
+        await billing.sender(receiver.url, pace=replace(HASTY, answer_timeout_s=1.0, body_timeout_s=1_000)).post_next()
 
     assert (await billing.only_batch())["state"] == "delivered"
 

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import reconcile, run_budgets, window_accounts
 from accounting.budgets.budget_status import read_statuses
-from accounting.budgets.reconcile import KEPT_AFTER_S, LOST_AFTER_S, BudgetReconciler
+from accounting.budgets.reconcile import FOLD_DELAY_S, LOST_DELAY_S, BudgetReconciler
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError
+from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.process import ReservingProcess, recorded_spending, set_budget
 from tests.integration.accounting.budgets.test_reserving import LossyWindowStore
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.integration
 LIMIT = 20_000
 MOST_TOKENS, CALLERS, PROCESSES, MOST_PROCESSES = 200, 5, 4, 12
 TROUBLES = 25
+HASTY = BudgetTuning(idle_timeout_s=0.1, flush_delay_s=0.02, store_retry_s=0.02, room_timeout_s=1.0)
 
 
 class Trouble:
@@ -33,7 +34,7 @@ class Trouble:
         self.is_over = False
 
     def start(self) -> None:
-        process = ReservingProcess(self.store)
+        process = ReservingProcess(self.store, tuning=HASTY)
         if self.random.random() < 0.5:
             losing = LossyWindowStore(self.store, every=self.random.choice((3, 5, 9)))
             process.keeper.windows = process.keeper.accounts._windows = losing
@@ -62,8 +63,8 @@ class Trouble:
             self.kill(process)
             self.start()
         elif what < 0.5:
-            await self.pass_time(process.holder.id, RESERVATION_TTL_S + LOST_AFTER_S + 1)
-        await BudgetReconciler(self.store.database).run_pass(Counter())
+            await self.pass_time(process.holder.id, RESERVATION_TTL_S + LOST_DELAY_S + 1)
+        await BudgetReconciler(self.store.database, repeat_interval_s=0.05).run_pass(Counter())
 
     def kill(self, process: ReservingProcess) -> None:
         self.alive.remove(process)
@@ -89,18 +90,12 @@ class Trouble:
             await process.close()
         async for window in self.store.database["budget_windows"].find({"is_held": True}):
             for holder in window["holders"]:
-                await self.pass_time(holder, RESERVATION_TTL_S + LOST_AFTER_S + KEPT_AFTER_S)
-        await BudgetReconciler(self.store.database).run_pass(Counter())
+                await self.pass_time(holder, RESERVATION_TTL_S + LOST_DELAY_S + FOLD_DELAY_S)
+        await BudgetReconciler(self.store.database, repeat_interval_s=0.05).run_pass(Counter())
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_through_any_trouble_the_spending_equals_the_ledger(
-    store: RunStore, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, seconds in (("LEAVE_AFTER_S", 0.1), ("FLUSH_AFTER_S", 0.02), ("TRY_AGAIN_S", 0.02)):
-        monkeypatch.setattr(window_accounts, name, seconds)
-    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", 0.05)
-    monkeypatch.setattr(run_budgets, "ROOM_WITHIN_S", 1.0)
+async def test_through_any_trouble_the_spending_equals_the_ledger(store: RunStore, seed: int) -> None:
     await set_budget(store, LIMIT, app_id="*")
     await set_budget(store, 2 * LIMIT, app_id=None, workflow="Digest")
     trouble = Trouble(store, Random(seed))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
-from accounting.budgets import estimates
 from accounting.budgets.estimates import DEFAULT_ANSWER_TOKENS, ESTIMATES, MAX_OBSERVATIONS, EstimateKey, EstimateStore
 from accounting.budgets.reconcile import BudgetReconciler
 from accounting.budgets.reservation_types import BudgetExhaustedError
+from accounting.budgets.tuning import BudgetTuning
 from tests.integration.accounting.budgets.process import ReservingProcess, budget_status, recorded_spending, set_budget
 from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
@@ -119,8 +119,7 @@ async def test_a_running_process_looks_up_unknown_models_beside_its_call(store: 
 
 async def test_much_is_written_in_few_commands_by_itself(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed process writes nothing when it ends."""
-    monkeypatch.setattr(estimates, "WRITE_EVERY_S", 0.2)
-    process = await open_process(store)
+    process = await open_process(store, tuning=BudgetTuning(estimates_interval_s=0.2))
     commands: list[int] = []
     add = EstimateStore.add
 
@@ -154,11 +153,10 @@ async def test_processes_add_to_what_others_have_learnt_and_the_last_calls_stay(
 
 
 async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: RunStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(estimates, "STORE_WITHIN_S", 0.3)
     nowhere: AsyncMongoClient[Any] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
-    process = await open_process(store)
+    process = await open_process(store, tuning=BudgetTuning(store_timeout_s=0.3))
     estimate_store = process.keeper._estimate_store
     there, estimate_store._estimates = estimate_store._estimates, nowhere["nowhere"][ESTIMATES]
     await process.keeper.shared_estimates.load()
@@ -177,17 +175,14 @@ async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
 async def test_the_last_of_it_is_not_waited_for_when_the_store_hangs(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = await open_process(store)
+    process = await open_process(store, tuning=BudgetTuning(close_timeout_s=0.3))
     await process.run().call(tokens=TOKENS, prompt=PROMPT)
     monkeypatch.setattr(EstimateStore, "add", lambda *_: asyncio.Event().wait())
-    monkeypatch.setattr("accounting.budgets.service.CLOSES_WITHIN_S", 0.3)
 
     await asyncio.wait_for(process.close(), 3)
 
 
-async def test_estimates_of_calls_that_are_made_no_more_are_deleted(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_estimates_of_calls_that_are_made_no_more_are_deleted(store: RunStore) -> None:
     now = datetime.now(UTC)
     ages = {"young": 0, "old": 29, "too old": 31}
     kept = [
@@ -196,21 +191,19 @@ async def test_estimates_of_calls_that_are_made_no_more_are_deleted(
     ]
     await store.database[ESTIMATES].insert_many(kept)
 
-    async def left() -> set[str]:
-        return {each["_id"]["agent"] async for each in store.database[ESTIMATES].find()}
+    async def list_agents() -> set[str]:
+        return {document["_id"]["agent"] async for document in store.database[ESTIMATES].find()}
 
     await BudgetReconciler(store.database).run_pass(Counter())
-    assert await left() == {"young", "old"}
+    assert await list_agents() == {"young", "old"}
 
-    monkeypatch.setattr(estimates, "MAX_KEPT", 1)
-    await BudgetReconciler(store.database).run_pass(Counter())
-    assert await left() == {"young"}
+    estimate_store = EstimateStore(store.database, max_documents=1)
+    await BudgetReconciler(store.database, estimates=estimate_store).run_pass(Counter())
+    assert await list_agents() == {"young"}
     assert list(await EstimateStore(store.database).read_newest()) == [EstimateKey("script", "m", "Digest", "young")]
 
 
-async def test_a_start_reads_the_newest_and_no_more_than_its_bound(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_start_reads_the_newest_and_no_more_than_its_bound(store: RunStore) -> None:
     now = datetime.now(UTC)
     kept = [
         {
@@ -221,8 +214,7 @@ async def test_a_start_reads_the_newest_and_no_more_than_its_bound(
         for number in range(20)
     ]
     await store.database[ESTIMATES].insert_many(kept)
-    monkeypatch.setattr(estimates, "MAX_READ", 5)
 
-    read = await EstimateStore(store.database).read_newest()
+    read = await EstimateStore(store.database, max_read=5).read_newest()
 
     assert [key.agent for key in read] == ["A0", "A1", "A2", "A3", "A4"]

@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import reconcile, window_accounts
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.effective_budgets import BudgetWindow
-from accounting.budgets.reconcile import AGAIN_AFTER_S, KEPT_AFTER_S, LOST_AFTER_S, WINDOW_RETENTION, BudgetReconciler
+from accounting.budgets.reconcile import (
+    FOLD_DELAY_S,
+    LOST_DELAY_S,
+    REPEAT_INTERVAL_S,
+    WINDOW_RETENTION,
+    BudgetReconciler,
+)
+from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_store import RESERVATION_TTL_S, ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.process import (
     ReservingProcess,
@@ -26,12 +32,18 @@ from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+SILENT = BudgetTuning(flush_delay_s=3600)  # its settled amounts never reach the store
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-async def process(store: RunStore) -> AsyncIterator[ReservingProcess]:
-    process = ReservingProcess(store)
+def tuning() -> BudgetTuning:
+    return BudgetTuning()
+
+
+@pytest.fixture
+async def process(store: RunStore, tuning: BudgetTuning) -> AsyncIterator[ReservingProcess]:
+    process = ReservingProcess(store, tuning=tuning)
     await process.keeper.ensure_indexes()
     yield process
     await process.close()
@@ -71,11 +83,10 @@ async def test_a_reservation_of_a_dead_process_holds_to_its_end_and_no_longer(
 
 
 async def test_spending_a_dead_process_never_reported_is_summed_from_its_rows(
-    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess
 ) -> None:
-    monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 3600)
     await set_budget(store, 10_000)
-    dead = ReservingProcess(store)
+    dead = ReservingProcess(store, tuning=SILENT)
     await dead.run().begin()  # its reply never arrives
     for _ in range(5):
         await dead.run().call(tokens=100)
@@ -83,14 +94,14 @@ async def test_spending_a_dead_process_never_reported_is_summed_from_its_rows(
     await process.run().call(tokens=7)
     await process.close()
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     assert (await budget_status(store)).spent < 500
     await reconcile_budgets(store)
 
     assert (await budget_status(store)).spent == 500 + 7 == await recorded_spending(store)
     assert dead.holder.id in (await window(store))["holders"]
 
-    await age_windows(store, KEPT_AFTER_S)
+    await age_windows(store, FOLD_DELAY_S)
     await asyncio.gather(*(reconcile_budgets(store) for _ in range(4)))
     assert (await window(store))["folded"] == 507
     assert dead.holder.id not in (await window(store))["holders"]
@@ -106,7 +117,7 @@ async def test_only_rows_of_the_budgets_own_scope_and_window_are_summed_up(store
     await dead.run(app_id="acme").call(tokens=12)
     await kill_process(dead)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await reconcile_budgets(store)
 
     assert (await budget_status(store)).spent == 42
@@ -122,7 +133,7 @@ async def test_a_process_that_slept_returns_renamed_and_no_call_counts_twice(sto
     name = sleeper.holder.id
     await wait_for_status(store, "it is told", lambda now: now.spent == 100)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)  # while it sleeps, its spending is summed up
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)  # while it sleeps, its spending is summed up
     await reconcile_budgets(store)
     await run.end(begun, tokens=50)  # it wakes up; the reply had arrived, and is signed with the old name
     await sleeper.run().call(tokens=25)
@@ -136,7 +147,7 @@ async def test_a_process_that_slept_returns_renamed_and_no_call_counts_twice(sto
     await reconcile_budgets(store)
     await wait_for_status(store, "all is told, once", lambda now: now.spent == 175)
     await sleeper.close()
-    await age_windows(store, KEPT_AFTER_S)
+    await age_windows(store, FOLD_DELAY_S)
     await reconcile_budgets(store)
     assert (await budget_status(store)).spent == 175 == await recorded_spending(store)
     assert (await window(store))["holders"] == {}
@@ -148,7 +159,7 @@ async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(
     await set_budget(store, 100_000)
     run = process.run()
     begun = await run.begin()
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await reconcile_budgets(store)
     name = process.holder.id
 
@@ -160,7 +171,7 @@ async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(
         20,
         1,
     )
-    await age_windows(store, AGAIN_AFTER_S + 1)
+    await age_windows(store, REPEAT_INTERVAL_S + 1)
     await reconcile_budgets(store)
     await wait_for_status(store, "both are told", lambda now: now.spent == 21)
 
@@ -175,17 +186,17 @@ async def test_a_process_that_stops_during_calls_leaves_them_to_the_ledger(
     assert (await budget_status(store)).reserved == 600
     await run.end(begun, tokens=70)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await reconcile_budgets(store)
 
     now = await budget_status(store)
     assert (now.spent, now.reserved) == (70, 0)
 
 
+@pytest.mark.parametrize("tuning", [BudgetTuning(idle_timeout_s=0.1)])
 async def test_an_idle_process_leaves_and_rejoins_and_counts_each_call_once(
-    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess
 ) -> None:
-    monkeypatch.setattr(window_accounts, "LEAVE_AFTER_S", 0.1)
     await set_budget(store, 100_000)
     for n in range(1, 4):
         await process.run().call(tokens=100)
@@ -196,10 +207,9 @@ async def test_an_idle_process_leaves_and_rejoins_and_counts_each_call_once(
         await wait_until("nobody is in the window", has_left)
         assert (await window(store))["folded"] == 100 * n
         assert "is_held" not in await window(store)
-    monkeypatch.undo()
     await process.run().call(tokens=100)
     await kill_process(process)
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await reconcile_budgets(store)
     assert (await budget_status(store)).spent == 400 == await recorded_spending(store)
 
@@ -225,10 +235,10 @@ class DroppedCommands(WindowStore):
             raise AutoReconnect
 
 
+@pytest.mark.parametrize("tuning", [BudgetTuning(idle_timeout_s=0.05)])
 async def test_a_process_unsure_whether_it_left_loses_no_later_spending(
-    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess
 ) -> None:
-    monkeypatch.setattr(window_accounts, "LEAVE_AFTER_S", 0.05)
     await set_budget(store, 1000, soft=True)
     process.keeper.accounts._windows = wire = DroppedCommands(store.database)
     wire.lost = "leave"
@@ -273,11 +283,11 @@ async def test_spending_after_a_long_outage_is_summed_before_its_entry_goes(
     run = process.run()
     begun = await run.begin()
     await kill_process(process)
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + KEPT_AFTER_S)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + FOLD_DELAY_S)
 
     await reconcile_budgets(store)
     await run.end(begun, tokens=50)
-    await age_windows(store, AGAIN_AFTER_S + 1)
+    await age_windows(store, REPEAT_INTERVAL_S + 1)
     await reconcile_budgets(store)
 
     assert (await budget_status(store)).spent == 50
@@ -289,7 +299,7 @@ async def test_reported_spending_stays_after_its_rows_are_pruned(store: RunStore
     await wait_for_status(store, "it is told", lambda now: now.spent == 100)
     await kill_process(process)
     await store.database["usage"].delete_many({})
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
 
     await reconcile_budgets(store)
 
@@ -360,26 +370,24 @@ async def test_earlier_spending_is_looked_up_once_without_reservations(
     }
 
 
-async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore) -> None:
     apps = ("a", "b", "c")
-    monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 3600)
-    monkeypatch.setattr(reconcile, "MAX_WINDOWS", 1)
-    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", -1)  # the first one is due again at the next pass
-    before = ReservingProcess(store)
+    before = ReservingProcess(store, tuning=SILENT)
     begun = [(before.run(app_id=app), await before.run(app_id=app).begin()) for app in apps]
     for app in apps:
         await set_budget(store, 1000, app_id=app)
-    dead = ReservingProcess(store)
+    dead = ReservingProcess(store, tuning=SILENT)
     for app in apps:
         await dead.run(app_id=app).call(tokens=9)
     await kill_process(dead)
     for run, call in begun:
         await run.end(call, tokens=4)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
-    mender = BudgetReconciler(store.database)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
+    # With this interval the first window is due again at the next pass.
+    reconciler = BudgetReconciler(store.database, max_windows=1, repeat_interval_s=-1)
     for _ in apps:
-        await mender.run_pass(Counter())
+        await reconciler.run_pass(Counter())
 
     assert [each.spent for each in await read_statuses(store.database)] == [13, 13, 13]
 

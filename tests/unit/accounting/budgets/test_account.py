@@ -2,20 +2,22 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import window_accounts as module
 from accounting.budgets.budget import parse_budget
 from accounting.budgets.budget_store import StoredBudget
 from accounting.budgets.effective_budgets import BudgetWindow, effective_budgets
+from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_accounts import Account, AccountClosedError, WindowSpentError
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+HASTY = BudgetTuning(flush_delay_s=0.005, room_retry_s=0.005)
 
 
 class FakeWindows:
@@ -58,7 +60,7 @@ class FakeWindows:
 
 
 class AccountBench:
-    def __init__(self) -> None:
+    def __init__(self, tuning: BudgetTuning = HASTY) -> None:
         self.windows = FakeWindows()
         self.closed = asyncio.Event()
         self.on_answer: Callable[[], object] = lambda: None
@@ -73,6 +75,7 @@ class AccountBench:
             on_answer=self._on_answer,
             on_closed=lambda _: self.closed.set(),
             clock=lambda: self.now,
+            tuning=tuning,
         )
         self.account.limit = 100
 
@@ -86,12 +89,6 @@ class AccountBench:
         """Returns the next share that reaches the store."""
         await self.reserve(1)
         return self.windows.parts[-1]
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FLUSH_AFTER_S", 0.005)
-    monkeypatch.setattr(module, "ASK_AGAIN_S", 0.005)
 
 
 async def test_what_is_asked_while_a_command_is_under_way_goes_with_the_next() -> None:
@@ -152,10 +149,8 @@ async def test_when_all_is_spent_every_waiter_is_refused() -> None:
     assert [type(each) for each in results] == [WindowSpentError] * 3
 
 
-async def test_calls_under_way_are_renewed_and_an_idle_account_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RENEW_AFTER_S", 0.005)
-    monkeypatch.setattr(module, "LEAVE_AFTER_S", 0.02)
-    bench = AccountBench()
+async def test_calls_under_way_are_renewed_and_an_idle_account_leaves() -> None:
+    bench = AccountBench(replace(HASTY, renew_interval_s=0.005, idle_timeout_s=0.02))
     amount = await bench.reserve(7)
     await bench.windows.wait_for_commands(4)
     assert {part.reserved for part in bench.windows.parts[1:]} == {7}
@@ -166,9 +161,8 @@ async def test_calls_under_way_are_renewed_and_an_idle_account_leaves(monkeypatc
     assert [(part.spent, part.reserved) for part in bench.windows.left] == [(5, 0)]
 
 
-async def test_an_account_whose_store_fails_reports_it_and_writes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TRY_AGAIN_S", 0.005)
-    bench = AccountBench()
+async def test_an_account_whose_store_fails_reports_it_and_writes_later() -> None:
+    bench = AccountBench(replace(HASTY, store_retry_s=0.005))
     amount = await bench.reserve(7)
     bench.windows.error = AutoReconnect("away")
     bench.account.settle(amount, 5)
