@@ -170,4 +170,4 @@ async def test_callers_do_not_wait_for_ever_for_a_command_that_was_cut_off() -> 
 
     async with asyncio.timeout(5):
         answers = await asyncio.gather(first, second, return_exceptions=True)
-    assert [type(each) for each in answers] == [asyncio.CancelledError] * 2
+    assert [type(answer) for answer in answers] == [asyncio.CancelledError] * 2

@@ -151,7 +151,9 @@ async def test_what_is_wrong_in_a_total_is_found_and_named(store: RunStore, roll
 
     found = await find_differences(store.database)
 
-    assert {(each.hour is None, each.field, each.kept - each.right) for each in found} == {
+    assert {
+        (difference.hour is None, difference.field, difference.kept - difference.right) for difference in found
+    } == {
         (False, "calls", 3),
         (True, "calls", -3),
     }

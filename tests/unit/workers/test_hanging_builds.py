@@ -76,7 +76,7 @@ async def test_a_hanging_build_is_a_transient_fault_with_its_remedy(
 
     assert WITHIN_S <= time.monotonic() - began < WITHIN_S + 2
     [slow, *_] = waiting
-    assert all(isinstance(each, PackageSlow) for each in waiting)
+    assert all(isinstance(build, PackageSlow) for build in waiting)
     assert isinstance(slow, PackageSlow)
     outcome = slow.outcome()
     assert (outcome.kind, outcome.transient, outcome.retry_after_s) == (OutcomeKind.PACKAGE_ERROR, True, WITHIN_S)
@@ -139,7 +139,7 @@ async def test_hanging_builds_up_to_the_slots_delay_no_other(
         assert await name_of(builds, "Well") == "Well"
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
 
-    assert all(isinstance(each, PackageSlow) for each in outcomes)
+    assert all(isinstance(outcome, PackageSlow) for outcome in outcomes)
     async with asyncio.timeout(2):
         assert await name_of(builds, "Later") == "Later"
 

@@ -73,7 +73,7 @@ def test_a_variable_sets_its_field_and_a_child_gets_the_same(variable: str, name
 
 
 def test_every_setting_is_tested_here_and_they_stay_few() -> None:
-    assert {variable_name(each) for each in setting_fields()} == {each[0] for each in WRITTEN}
+    assert {variable_name(setting_field) for setting_field in setting_fields()} == {each[0] for each in WRITTEN}
     assert len(WRITTEN) <= 30
 
 
@@ -265,7 +265,7 @@ def test_an_address_is_written_as_it_is_read(host: Any, port: int) -> None:
 
 
 def test_settings_are_frozen_and_each_field_but_the_snapshot_a_variable() -> None:
-    beside = {each.name for each in fields(Settings)} - {each.name for each in setting_fields()}
+    beside = {field.name for field in fields(Settings)} - {setting_field.name for setting_field in setting_fields()}
     assert beside == {"environ", "directory"}
     with pytest.raises(AttributeError):
         Settings().lease_s = 5  # type: ignore[misc]  # -- that it is refused is what is tested

@@ -57,18 +57,22 @@ async def events(store: RunStore) -> list[dict[str, Any]]:
 async def sums_of_totals(store: RunStore) -> dict[str, tuple[int, int, int]]:
     """Sums by app: calls, tokens, nano-dollars."""
     return {
-        each.key["app_id"]: (each.calls, each.input_tokens + each.output_tokens, each.cost_nano_usd)
-        for each in await usage_totals(store.database, ["app_id"])
+        usage_total.key["app_id"]: (
+            usage_total.calls,
+            usage_total.input_tokens + usage_total.output_tokens,
+            usage_total.cost_nano_usd,
+        )
+        for usage_total in await usage_totals(store.database, ["app_id"])
     }
 
 
 def sums_of_events(events: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, int]]:
     sums: dict[str, list[int]] = {}
-    for each in events:
-        of_app = sums.setdefault(str(each["app_id"]).removeprefix("'"), [0, 0, 0])
-        cost_nano_usd = Decimal(each["cost_usd"] or 0) * 10**9
+    for event in events:
+        of_app = sums.setdefault(str(event["app_id"]).removeprefix("'"), [0, 0, 0])
+        cost_nano_usd = Decimal(event["cost_usd"] or 0) * 10**9
         assert cost_nano_usd == int(cost_nano_usd)
-        for place, value in enumerate((1, int(each["tokens_used"]), int(cost_nano_usd))):
+        for place, value in enumerate((1, int(event["tokens_used"]), int(cost_nano_usd))):
             of_app[place] += value
     return {app_id: (calls, tokens, cost) for app_id, (calls, tokens, cost) in sums.items()}
 
@@ -178,6 +182,6 @@ async def test_resending_makes_new_batches_with_the_same_events(store: RunStore)
     sent = await resend_rows(store.database, UsageFilter(app_id="acme"), on_progress=progress.append)
 
     assert sent == 30
-    again = Counter(each["id"] for each in await events(store))
+    again = Counter(event["id"] for event in await events(store))
     assert Counter(again.values()) == {1: 60, 2: 30}
     assert set(before) < set(await store.database["outbox"].distinct("_id"))

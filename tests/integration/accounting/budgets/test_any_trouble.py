@@ -68,7 +68,7 @@ class Trouble:
 
     def kill(self, process: ReservingProcess) -> None:
         self.alive.remove(process)
-        for task in (*self.tasks[process], *(each._task for each in process.keeper.accounts._accounts.values())):
+        for task in (*self.tasks[process], *(account._task for account in process.keeper.accounts._accounts.values())):
             task.cancel()
 
     async def pass_time(self, holder: str, seconds: float) -> None:
@@ -85,7 +85,7 @@ class Trouble:
     async def end(self) -> None:
         self.is_over = True
         done = await asyncio.gather(*(task for tasks in self.tasks.values() for task in tasks), return_exceptions=True)
-        assert [each for each in done if isinstance(each, Exception)] == []
+        assert [result for result in done if isinstance(result, Exception)] == []
         for process in self.alive:
             await process.close()
         async for window in self.store.database["budget_windows"].find({"is_held": True}):
@@ -108,8 +108,10 @@ async def test_through_any_trouble_the_spending_equals_the_ledger(store: RunStor
     await trouble.end()
 
     found = await read_statuses(store.database)
-    ledger = [await recorded_spending(store, **({"app_id": each.app_id} if each.app_id else {})) for each in found]
-    assert [(each.spent, each.reserved) for each in found] == [(spent, 0) for spent in ledger]
+    ledger = [
+        await recorded_spending(store, **({"app_id": status.app_id} if status.app_id else {})) for status in found
+    ]
+    assert [(status.spent, status.reserved) for status in found] == [(spent, 0) for spent in ledger]
     assert min(ledger) > 0
     most_at_once = MOST_TOKENS * CALLERS * MOST_PROCESSES
-    assert max(each.spent - each.limit for each in found) <= most_at_once
+    assert max(status.spent - status.limit for status in found) <= most_at_once

@@ -53,7 +53,9 @@ async def spend_by_many(store: RunStore, process: ReservingProcess, *, tokens: i
     runs = [process.run().call(tokens=tokens, prompt=PROMPT, lasting_s=0.3) for _ in range(calls)]
     results = await asyncio.gather(*runs, return_exceptions=True)
     others = [
-        each for each in results if isinstance(each, BaseException) and not isinstance(each, BudgetExhaustedError)
+        result
+        for result in results
+        if isinstance(result, BaseException) and not isinstance(result, BudgetExhaustedError)
     ]
     assert not others, others
     return await recorded_spending(store)

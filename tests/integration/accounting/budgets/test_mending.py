@@ -61,8 +61,8 @@ async def window(store: RunStore) -> dict[str, Any]:
 
 async def kill_process(process: ReservingProcess) -> None:
     """Stops a process for good."""
-    for each in [*process.keeper.accounts._accounts.values()]:
-        each._task.cancel()
+    for account in [*process.keeper.accounts._accounts.values()]:
+        account._task.cancel()
     await asyncio.sleep(0)
 
 
@@ -360,7 +360,7 @@ async def test_earlier_spending_is_looked_up_once_without_reservations(
     await reconcile_budgets(store)
 
     monkeypatch.setattr("accounting.budgets.budget_status.sum_recorded_before", None)
-    spent = {each.budget.id: each.spent for each in await read_statuses(store.database)}
+    spent = {status.budget.id: status.spent for status in await read_statuses(store.database)}
     assert spent == {
         "app:*/total/tokens": 0,
         "app:acme/month/tokens": 70,
@@ -389,7 +389,7 @@ async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore) -
     for _ in apps:
         await reconciler.run_pass(Counter())
 
-    assert [each.spent for each in await read_statuses(store.database)] == [13, 13, 13]
+    assert [status.spent for status in await read_statuses(store.database)] == [13, 13, 13]
 
 
 @pytest.mark.usefixtures("process")

@@ -68,7 +68,7 @@ def process(processes: list[ReservingProcess]) -> ReservingProcess:
 async def gather_outcomes(calls: list[Awaitable[object]]) -> tuple[int, int]:
     """Counts the calls made and the calls refused; any other error fails the test."""
     results = await asyncio.gather(*calls, return_exceptions=True)
-    refused = [each for each in results if isinstance(each, BudgetExhaustedError)]
+    refused = [result for result in results if isinstance(result, BudgetExhaustedError)]
     others = [each for each in results if isinstance(each, BaseException) and each not in refused]
     assert not others, others
     return len(results) - len(refused), len(refused)
@@ -406,7 +406,7 @@ async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(stor
 
 
 async def has_reported(store: RunStore, spent: list[int]) -> bool:
-    return [each.spent for each in await read_statuses(store.database)] == spent
+    return [status.spent for status in await read_statuses(store.database)] == spent
 
 
 async def test_unreserved_spending_is_reported_when_the_store_is_back(store: RunStore, nowhere: Database) -> None:

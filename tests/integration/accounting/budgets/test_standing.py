@@ -34,7 +34,7 @@ async def test_of_two_concurrent_creations_one_succeeds(store: RunStore) -> None
 
     results = await asyncio.gather(*(budgets.set(budget(100), by=f"user {n}") for n in range(8)))
 
-    assert sorted(each.kind for each in results) == ["created", *["unchanged"] * 7]
+    assert sorted(result.kind for result in results) == ["created", *["unchanged"] * 7]
 
 
 async def test_another_time_zone_begins_anew(store: RunStore) -> None:
@@ -93,7 +93,7 @@ async def test_an_app_sees_the_budgets_that_its_calls_must_fit_in(store: RunStor
 
     found = await read_statuses(store.database, "acme")
 
-    assert [(each.budget.id, each.app_id) for each in found] == [
+    assert [(status.budget.id, status.app_id) for status in found] == [
         ("app:*/day/tokens", "acme"),
         ("app:acme/total/tokens", "acme"),
         ("workflow:Digest/total/tokens", None),
@@ -108,7 +108,7 @@ async def test_before_any_reservation_spending_comes_from_the_ledger(store: RunS
 
     found = await read_statuses(store.database, "acme")
 
-    assert [each.spent for each in found] == [70, 70]
+    assert [status.spent for status in found] == [70, 70]
 
 
 async def test_a_budget_of_each_run_has_no_window(store: RunStore) -> None:
@@ -144,7 +144,7 @@ async def test_a_per_app_budget_has_no_status_for_an_app_with_its_own(store: Run
 
     found = await read_statuses(store.database)
 
-    assert [(each.budget.id, each.app_id, each.is_exhausted) for each in found] == [
+    assert [(status.budget.id, status.app_id, status.is_exhausted) for status in found] == [
         ("app:*/total/tokens", "globex", True),
         ("app:acme/total/tokens", "acme", False),
     ]

@@ -146,7 +146,7 @@ async def test_when_all_is_spent_every_waiter_is_refused() -> None:
 
     results = await asyncio.gather(*(bench.reserve(1) for _ in range(3)), return_exceptions=True)
 
-    assert [type(each) for each in results] == [WindowSpentError] * 3
+    assert [type(result) for result in results] == [WindowSpentError] * 3
 
 
 async def test_calls_under_way_are_renewed_and_an_idle_account_leaves() -> None:
@@ -186,5 +186,5 @@ async def test_a_request_while_the_store_hangs_fails_with_the_others() -> None:
 
     failed = await asyncio.gather(first, second, return_exceptions=True)
 
-    assert [type(each) for each in failed] == [AutoReconnect] * 2
+    assert [type(error) for error in failed] == [AutoReconnect] * 2
     assert len(bench.windows.parts) == 1

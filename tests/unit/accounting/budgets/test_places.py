@@ -84,7 +84,7 @@ def test_only_a_window_older_than_its_budget_has_earlier_spending() -> None:
     young = effective_budgets([stored_budget(since=NOON)], "acme", "Digest")[0].window_at(NOON)
     total = effective_budgets([stored_budget(window="total")], "acme", "Digest")[0].window_at(NOON)
 
-    assert [each.has_earlier_spending for each in (old, young, total)] == [False, True, True]
+    assert [window.has_earlier_spending for window in (old, young, total)] == [False, True, True]
 
 
 def test_a_window_is_over_from_its_end_on() -> None:

@@ -147,7 +147,7 @@ async def test_wakeups_are_left_to_the_reconciler_while_redis_is_away(
 
     assert unsent == 0
     assert [message.payload[0][0]["run_id"] for message in pop_message(app)] == ["run_3"]
-    left = next(each for each in caplog.records if each.getMessage() == "wakeups_flow_again")
+    left = next(record for record in caplog.records if record.getMessage() == "wakeups_flow_again")
     assert vars(left)["left_to_reconciler"] == 3
 
 
