@@ -14,7 +14,7 @@ Publish = Callable[[Sequence[str]], None]
 TASK = "unattended.run"
 VERSION = 1
 # Half a megabyte per command, so that a busy Redis is not blocked for long.
-BATCH = 500
+BATCH_SIZE = 500
 
 
 class Publisher:
@@ -23,8 +23,9 @@ class Publisher:
     One thread calls it.
     """
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery, *, batch_size: int = BATCH_SIZE) -> None:
         self._app = app
+        self._batch_size = batch_size
         self._connection: Any = None
         self._send: Publish | None = None
 
@@ -77,8 +78,9 @@ class Publisher:
 
         def send(run_ids: Sequence[str]) -> None:
             with channel.conn_or_acquire() as client:
-                for start in range(0, len(run_ids), BATCH):
-                    client.lpush(wire_format.queue, *map(wire_format.message, run_ids[start : start + BATCH]))
+                for start in range(0, len(run_ids), self._batch_size):
+                    batch = run_ids[start : start + self._batch_size]
+                    client.lpush(wire_format.queue, *map(wire_format.message, batch))
 
         return send
 

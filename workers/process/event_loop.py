@@ -31,10 +31,10 @@ PACKAGE_THREADS = 256  # started as needed
 
 
 class WorkerLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
+    def __init__(self, *, package_threads: int = PACKAGE_THREADS) -> None:
         super().__init__()
         self._lookups = DaemonThreads(LOOKUP_THREADS, "lookup")
-        self.set_default_executor(DaemonThreads(PACKAGE_THREADS, "to_thread"))
+        self.set_default_executor(DaemonThreads(package_threads, "to_thread"))
         self._is_for_one = False
 
     @override

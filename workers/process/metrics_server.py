@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PORTS_TRIED = 50
-CLIENT_PATIENCE_S = 10
-STOP_WITHIN_S = 0.1
+MAX_PORTS = 50
+CLIENT_TIMEOUT_S = 10
+POLL_INTERVAL_S = 0.1
 
 
 class NoFreePortError(OSError):
@@ -52,12 +52,14 @@ class MetricsServer:
         self._server.socket.close()
 
 
-def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | None = None) -> MetricsServer:
+def serve_metrics(
+    registry: CollectorRegistry, first: Address, health: Health | None = None, *, max_ports: int = MAX_PORTS
+) -> MetricsServer:
     """Serves on the first free port.
 
     `first` is the address of the exporter: other roles listen on the ports after it. Port 0 takes any.
     """
-    candidates = range(first.port + 1, min(first.port + PORTS_TRIED, 65535) + 1) if first.port else (0,)
+    candidates = range(first.port + 1, min(first.port + max_ports, 65535) + 1) if first.port else (0,)
     for port in candidates:
         try:
             server = serve_at(make_wsgi_app(registry), Address(first.host, port), health)
@@ -68,7 +70,7 @@ def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | 
         return server
     raise NoFreePortError(
         errno.EADDRINUSE,
-        f"no free port in {first.host}:{first.port + 1}-{first.port + PORTS_TRIED}; set UNATTENDED_METRICS_LISTEN",
+        f"no free port in {first.host}:{first.port + 1}-{first.port + max_ports}; set UNATTENDED_METRICS_LISTEN",
     )
 
 
@@ -98,13 +100,13 @@ def _serve(app: "WSGIApplication", address: Address) -> MetricsServer:
             log.debug("metrics_request_failed")
 
     server = make_server(str(place[0]), address.port, app, Server, handler_class=_Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(STOP_WITHIN_S,), name="metrics", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_INTERVAL_S,), name="metrics", daemon=True)
     thread.start()
     return MetricsServer(Address(address.host, server.server_port), server, thread)
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = CLIENT_PATIENCE_S  # a silent client must not keep its thread for ever
+    timeout = CLIENT_TIMEOUT_S  # a silent client must not keep its thread for ever
 
     @override
     def log_message(self, format: str, *args: object) -> None:

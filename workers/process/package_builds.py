@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 BUILDERS = 8
 ATTEMPTS = 3
-PLACE_FOR_S = 5.0
-BUILD_WITHIN_S = 60.0
+SLOT_TIMEOUT_S = 5.0
+BUILD_TIMEOUT_S = 60.0
 MAX_PINNED_VERSIONS = 50
 
 T = TypeVar("T")
@@ -46,17 +46,19 @@ class PackageBuilds:
         *,
         on_packages: Callable[[Mapping[str, Package]], None] = lambda _: None,
         environment: Mapping[str, str] = MappingProxyType({}),
-        within_s: float = BUILD_WITHIN_S,
+        timeout_s: float = BUILD_TIMEOUT_S,
+        slot_timeout_s: float = SLOT_TIMEOUT_S,
     ) -> None:
         """`on_packages` gets the packages of the catalog after each change, before a build.
 
-        `environment` has the variables that packages may require.
+        `environment` has the variables that packages may require. A build holds its slot for `slot_timeout_s`.
         """
         self._catalog = catalog
         self._agents = agents
         self._on_packages = on_packages
         self._environment = environment
-        self._within_s = within_s
+        self._timeout_s = timeout_s
+        self._slot_timeout_s = slot_timeout_s
         self._known: Mapping[str, Package] = {}
         self._catalog_thread = DaemonThreads(1, "catalog")
         self._build_slots = asyncio.Semaphore(BUILDERS)
@@ -150,19 +152,19 @@ class PackageBuilds:
         """
         async with self._build_slots:
             importing = _in_own_thread(functools.partial(_build_package, self._agents, package), name=package.name)
-            slot_for_s = min(PLACE_FOR_S, self._within_s)
-            await asyncio.wait((importing,), timeout=slot_for_s)
+            slot_s = min(self._slot_timeout_s, self._timeout_s)
+            await asyncio.wait((importing,), timeout=slot_s)
         if not importing.done():
-            await asyncio.wait((importing,), timeout=self._within_s - slot_for_s)
+            await asyncio.wait((importing,), timeout=self._timeout_s - slot_s)
         if importing.done():
             return importing.result()
         facts = {"workflow": package.name, "version": package.version}
-        log.warning("package_import_hangs", extra={**facts, "within_s": self._within_s})
+        log.warning("package_import_hangs", extra={**facts, "within_s": self._timeout_s})
         importing.add_done_callback(functools.partial(self._on_built_late, package))
         raise PackageSlow(
-            f"importing the files of {package.name} takes longer than {self._within_s:g} s: what connects, waits or "
+            f"importing the files of {package.name} takes longer than {self._timeout_s:g} s: what connects, waits or "
             "computes at import belongs into the functions that need it, with a timeout",
-            retry_after_s=self._within_s,
+            retry_after_s=self._timeout_s,
         )
 
     def _on_built(self, key: Version, build: "asyncio.Task[BuiltPackage]") -> None:

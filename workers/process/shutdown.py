@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-AFTER_GRACE_S = 2.0
+EXIT_DELAY_S = 2.0  # after the grace period
 IDLE_S = 3.0  # no run is left: Celery only closes its connections, which is not needed
-LOOK_EVERY_S = 0.2
+CHECK_INTERVAL_S = 0.2
 
 # Exit codes. 1 also means that the worker could not start.
 HANDED_BACK = 0
@@ -39,16 +39,26 @@ class ShutdownDeadline:
     `begin` may be called from a signal handler, even on top of itself: it takes no lock and writes no log.
     """
 
-    def __init__(self, count_runs: Callable[[], int], *, end: Callable[[int], None] = end_process) -> None:
+    def __init__(
+        self,
+        count_runs: Callable[[], int],
+        *,
+        end: Callable[[int], None] = end_process,
+        exit_delay_s: float = EXIT_DELAY_S,
+        idle_s: float = IDLE_S,
+        check_interval_s: float = CHECK_INTERVAL_S,
+    ) -> None:
         self._count_runs = count_runs  # the number of runs that this process holds
         self._end = end
         self._has_begun = False
         self._code: int | None = None
-        self._timeout_s = AFTER_GRACE_S
+        self._exit_delay_s = self._timeout_s = exit_delay_s
+        self._idle_s = idle_s
+        self._check_interval_s = check_interval_s
         self._thread = threading.Thread(target=self._watch, name="leaving", daemon=True)
 
     def start(self, *, grace_s: float) -> None:
-        self._timeout_s = grace_s + AFTER_GRACE_S
+        self._timeout_s = grace_s + self._exit_delay_s
         self._thread.start()
 
     def begin(self) -> None:
@@ -64,16 +74,16 @@ class ShutdownDeadline:
 
     def _watch(self) -> None:
         while not self._has_begun:
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(self._check_interval_s)
         log.info("worker_stopping", extra={"runs": self._count_runs()})
         leave_by = time.monotonic() + self._timeout_s
         idle_since: float | None = None
         while (now := time.monotonic()) < leave_by:
             idle_since = (idle_since or now) if self._count_runs() == 0 else None
-            if idle_since is not None and now - idle_since >= (IDLE_S if self._code is None else 0):
+            if idle_since is not None and now - idle_since >= (self._idle_s if self._code is None else 0):
                 self._end_process(HANDED_BACK)
                 return
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(self._check_interval_s)
         log.warning("runs_cut_off", extra={"runs": self._count_runs()})
         self._end_process(CUT_OFF)
 

@@ -26,7 +26,7 @@ from workflows.context.redaction import Redactor
 
 log = logging.getLogger(__name__)
 
-FLUSHED_WITHIN_S = 1.0  # a stopping worker has little more time
+FLUSH_TIMEOUT_S = 1.0  # a stopping worker has little more time
 LOG_INTERVAL_S = 60.0
 
 
@@ -78,14 +78,14 @@ def _resource(role: str) -> Resource:
     return resource
 
 
-def _shut_down(provider: TracerProvider) -> None:
+def _shut_down(provider: TracerProvider, *, timeout_s: float = FLUSH_TIMEOUT_S) -> None:
     """Sends what it can within the time limit.
 
     An unavailable endpoint does not delay shutdown.
     """
     thread = threading.Thread(target=provider.shutdown, name="last traces", daemon=True)
     thread.start()
-    thread.join(FLUSHED_WITHIN_S)
+    thread.join(timeout_s)
 
 
 class ChosenIds(RandomIdGenerator):

@@ -10,7 +10,7 @@ from workers.worker_role import serve
 
 
 def main() -> None:
-    vars(worker)["PackageBuilds"] = functools.partial(PackageBuilds, within_s=float(sys.argv[1]))
+    vars(worker)["PackageBuilds"] = functools.partial(PackageBuilds, timeout_s=float(sys.argv[1]))
     serve(load_settings())
 
 

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,7 @@ from workers.process.event_loop import WorkerLoop
 ROOT = Path(__file__).parents[3]
 
 
-def test_names_are_found_while_every_other_thread_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.process.event_loop.PACKAGE_THREADS", 2)
+def test_names_are_found_while_every_other_thread_hangs() -> None:
     release = threading.Event()
 
     async def look() -> bool:
@@ -26,7 +26,7 @@ def test_names_are_found_while_every_other_thread_hangs(monkeypatch: pytest.Monk
         assert await asyncio.gather(*hanging) == [True] * 3
         return bool(found)
 
-    with asyncio.Runner(loop_factory=WorkerLoop) as runner:
+    with asyncio.Runner(loop_factory=partial(WorkerLoop, package_threads=2)) as runner:
         assert runner.run(look())
 
 

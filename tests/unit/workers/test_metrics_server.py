@@ -73,13 +73,9 @@ def test_a_closed_server_frees_its_port(registry: CollectorRegistry) -> None:
         again.bind(("127.0.0.1", first.address.port))
 
 
-def test_no_port_left_is_one_clear_error(
-    registry: CollectorRegistry, busy: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.process.metrics_server.PORTS_TRIED", 1)
-
+def test_no_port_left_is_one_clear_error(registry: CollectorRegistry, busy: int) -> None:
     with pytest.raises(NoFreePortError, match="UNATTENDED_METRICS_LISTEN"):
-        serve_metrics(registry, Address("127.0.0.1", busy - 1))
+        serve_metrics(registry, Address("127.0.0.1", busy - 1), max_ports=1)
 
 
 def test_a_place_that_is_not_here_is_one_clear_error(registry: CollectorRegistry) -> None:

@@ -14,7 +14,6 @@ from ops.doctor.broker_checks import _check_persistence
 from ops.embedded.binaries import ServerBinary
 from ops.embedded.embedded_redis import redis_spec
 from tests.unit.workers.broker.conftest import QUEUE, FakeRedis
-from workers.broker import publisher
 from workers.broker.publisher import TASK, Publisher
 from workers.broker.queue_depth import count_messages
 from workers.broker.wakeups import Wakeups
@@ -48,26 +47,27 @@ def pop_message(app: Celery) -> list[Any]:
 
 
 def test_wakeups_are_pushed_in_batches_and_taken_in_order(
-    fake_redis: FakeRedis, publish: Publisher, monkeypatch: pytest.MonkeyPatch
+    fake_redis: FakeRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "BATCH", 3)
+    publish = Publisher(fake_redis.app(), batch_size=3)
     pushed: list[int] = []
     push = Redis.lpush
 
-    def counted(self: Redis, name: str, *values: Any) -> Any:
+    def count_push(self: Redis, name: str, *values: Any) -> Any:
         pushed.append(len(values))
         return push(self, name, *values)
 
-    monkeypatch.setattr(Redis, "lpush", counted)
+    monkeypatch.setattr(Redis, "lpush", count_push)
     run_ids = [f"run_{number}" for number in range(8)]
 
     publish(run_ids)
+    publish.close()
 
     messages = pop_message(fake_redis.app())
     assert pushed == [3, 3, 2]
     assert len({message.properties["delivery_tag"] for message in messages}) == len(run_ids)
     assert len({message.headers["id"] for message in messages}) == len(run_ids)
-    assert [message.payload[0] for message in messages] == [[{"v": 1, "run_id": each}] for each in run_ids]
+    assert [message.payload[0] for message in messages] == [[{"v": 1, "run_id": run_id}] for run_id in run_ids]
 
 
 def test_a_batch_is_what_celery_itself_would_have_sent(fake_redis: FakeRedis, publish: Publisher) -> None:

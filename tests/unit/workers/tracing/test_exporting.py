@@ -29,15 +29,15 @@ def test_lost_spans_are_logged_once_a_minute_and_at_their_end(
     collector = Collector()
     backend = TraceBackend()
     backend.answer = 401
-    telling = LoggingExporter(collector, "http://key@collector:4318/v1/traces", backend)
+    exporter = LoggingExporter(collector, "http://key@collector:4318/v1/traces", backend)
     spans: Any = [None, None]
 
     with caplog.at_level(logging.INFO):
         for now in (0.0, 1.0, 59.0, 61.0):  # noqa: B007 -- the time
-            telling.export(spans)
+            exporter.export(spans)
         collector.is_there = True
-        telling.export(spans)
-        telling.export(spans)
+        exporter.export(spans)
+        exporter.export(spans)
 
     logged = [
         (record.getMessage(), *(getattr(record, name, None) for name in ("host", "answer", "spans")))
@@ -50,12 +50,11 @@ def test_lost_spans_are_logged_once_a_minute_and_at_their_end(
     ]
 
 
-def test_stopping_waits_only_so_long_for_an_endpoint_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_export, "FLUSHED_WITHIN_S", 0.05)
+def test_stopping_waits_only_so_long_for_an_endpoint_that_hangs() -> None:
     over = threading.Event()
     hanging: Any = SimpleNamespace(shutdown=over.wait)
 
-    otlp_export._shut_down(hanging)
+    otlp_export._shut_down(hanging, timeout_s=0.05)
 
     assert not over.is_set()
     over.set()
