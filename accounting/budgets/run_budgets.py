@@ -83,7 +83,7 @@ class RunBudgets:
             return self._observe_only(planned)
         reservation = Reservation(planned)
         try:
-            async with asyncio.timeout(self._service.tuning.room_timeout_s):
+            async with asyncio.timeout(self._service.options.room_timeout_s):
                 await self._reserve_all(effective, reservation)
         except BaseException as error:
             reservation.release()

@@ -18,11 +18,11 @@ from pymongo.errors import PyMongoError
 
 from accounting.budgets.alerts import BudgetAlerts, describe_spent
 from accounting.budgets.budget import Budget, Unit
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import BudgetCache, BudgetWindow, EffectiveBudget
 from accounting.budgets.estimates import Estimates, EstimateStore, SharedEstimates
 from accounting.budgets.reservation_types import PlannedCall
-from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_accounts import ReserverIdentity, WindowAccounts
 from accounting.budgets.window_store import WindowReply, WindowStore
 from accounting.prices import PriceTable
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 LOG_INTERVAL_S = 60.0
 FLUSH_DELAY_S = 0.3
 HELD_BY_PREFIX = "budget:"
-DEFAULT_TUNING = BudgetTuning()
+DEFAULT_OPTIONS = BudgetOptions()
 
 
 class RejectionCounter:
@@ -97,26 +97,26 @@ class BudgetService:
         *,
         fails_open: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        tuning: BudgetTuning = DEFAULT_TUNING,
+        options: BudgetOptions = DEFAULT_OPTIONS,
     ) -> None:
         """`fails_open` allows calls when the store is unavailable or no price is known."""
         self.holder = holder
         self.fails_open = fails_open
         self.clock = clock
-        self.tuning = tuning
-        self.windows = WindowStore(database, timeout_s=tuning.store_timeout_s)
+        self.options = options
+        self.windows = WindowStore(database, timeout_s=options.store_timeout_s)
         self.cache = BudgetCache(
             BudgetStore(database),
-            refresh_interval_s=tuning.refresh_interval_s,
-            refresh_timeout_s=tuning.refresh_timeout_s,
+            refresh_interval_s=options.refresh_interval_s,
+            refresh_timeout_s=options.refresh_timeout_s,
         )
         self.estimates = Estimates(prices)
-        self._estimate_store = EstimateStore(database, timeout_s=tuning.store_timeout_s)
+        self._estimate_store = EstimateStore(database, timeout_s=options.store_timeout_s)
         self.shared_estimates = SharedEstimates(
-            self._estimate_store, self.estimates, flush_interval_s=tuning.estimates_interval_s
+            self._estimate_store, self.estimates, flush_interval_s=options.estimates_interval_s
         )
         self.rejections = RejectionCounter(self.windows)
-        self.accounts = WindowAccounts(self.windows, holder, self._on_reply, clock, tuning)
+        self.accounts = WindowAccounts(self.windows, holder, self._on_reply, clock, options)
         self._alerts = BudgetAlerts(self.windows)
         self._logged_at: dict[tuple[str, ...], float] = {}
 
@@ -145,7 +145,7 @@ class BudgetService:
     async def close(self) -> None:
         """Leaves all windows. What does not finish in time is settled from the ledger."""
         try:
-            async with asyncio.timeout(self.tuning.close_timeout_s):
+            async with asyncio.timeout(self.options.close_timeout_s):
                 await self.accounts.close()
                 await self._alerts.close()
                 await self.rejections.close()

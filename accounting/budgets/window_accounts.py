@@ -15,8 +15,8 @@ from uuid import uuid4
 
 from pymongo.errors import PyMongoError
 
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.effective_budgets import BudgetWindow, EffectiveBudget
-from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Account:
         on_answer: Callable[["Account", WindowReply], None],
         on_closed: Callable[["Account"], None],
         clock: Callable[[], datetime],
-        tuning: BudgetTuning,
+        options: BudgetOptions,
     ) -> None:
         """`on_closed` is called when the account has ended."""
         self.window = window
@@ -75,7 +75,7 @@ class Account:
         self._on_answer = on_answer
         self._on_closed = on_closed
         self._clock = clock
-        self._tuning = tuning
+        self._options = options
         self._since = clock()  # no call that is settled here began earlier
         self._spent = self._reserved = self._command_number = 0
         self._is_new = True
@@ -141,7 +141,7 @@ class Account:
 
     def _schedule_flush(self) -> None:
         if self._flush_at is None:
-            self._flush_at = self._loop.time() + self._tuning.flush_delay_s
+            self._flush_at = self._loop.time() + self._options.flush_delay_s
         self._touch()
 
     def _touch(self) -> None:
@@ -155,7 +155,7 @@ class Account:
                 if wait_s > 0:
                     await self._wait(wait_s)
                 elif self._requests or self._flush_at is not None or (self._reserved and not self._is_leaving):
-                    await self._send(self._requests[: self._tuning.max_requests])
+                    await self._send(self._requests[: self._options.max_requests])
                 elif self._reserved or await self._leave_window():
                     return
         finally:
@@ -169,13 +169,13 @@ class Account:
         if self._is_leaving or any(not request.was_refused for request in self._requests):
             return 0
         if self._requests:  # amounts released here may be room enough
-            retry_s = self._tuning.room_retry_s if self._flush_at is None else self._tuning.flush_delay_s / 10
+            retry_s = self._options.room_retry_s if self._flush_at is None else self._options.flush_delay_s / 10
             return self._sent_at + retry_s - now
         if self._flush_at is not None:
             return self._flush_at - now
         if self._reserved:
-            return self._sent_at + self._tuning.renew_interval_s - now
-        return max(self._touched_at, self._sent_at) + self._tuning.idle_timeout_s - now
+            return self._sent_at + self._options.renew_interval_s - now
+        return max(self._touched_at, self._sent_at) + self._options.idle_timeout_s - now
 
     async def _wait(self, wait_s: float) -> None:
         self._wakeup.clear()
@@ -198,7 +198,7 @@ class Account:
             self._refuse_all(self._requests, error)  # later requests would only wait as long again
             self._sent_at = self._loop.time()  # a renewal too is tried again
             if had_unsent or self._reserved:
-                self._flush_at = self._sent_at + self._tuning.store_retry_s
+                self._flush_at = self._sent_at + self._options.store_retry_s
             if self._is_leaving:
                 self.is_lost = True  # the reconciler finds the rest in the ledger
             return
@@ -289,11 +289,11 @@ class WindowAccounts:
         holder: ReserverIdentity,
         on_answer: Callable[[BudgetWindow, WindowReply], None],
         clock: Callable[[], datetime],
-        tuning: BudgetTuning,
+        options: BudgetOptions,
     ) -> None:
         self._windows = windows
         self._holder = holder
-        self._tuning = tuning
+        self._options = options
         self._on_answer = on_answer
         self._clock = clock
         self._accounts: dict[tuple[str, str], Account] = {}
@@ -328,7 +328,7 @@ class WindowAccounts:
                 on_answer=lambda account, answer: self._on_answer(account.window, answer),
                 on_closed=self._remove_closed,
                 clock=self._clock,
-                tuning=self._tuning,
+                options=self._options,
             )
         account.window = window  # the limit of its budget may have changed
         return account

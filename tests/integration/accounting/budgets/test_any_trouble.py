@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from pymongo.errors import AutoReconnect
 
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.reconcile import FOLD_DELAY_S, LOST_DELAY_S, BudgetReconciler
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError
-from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.process import ReservingProcess, recorded_spending, set_budget
 from tests.integration.accounting.budgets.test_reserving import LossyWindowStore
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 LIMIT = 20_000
 MOST_TOKENS, CALLERS, PROCESSES, MOST_PROCESSES = 200, 5, 4, 12
 TROUBLES = 25
-HASTY = BudgetTuning(idle_timeout_s=0.1, flush_delay_s=0.02, store_retry_s=0.02, room_timeout_s=1.0)
+HASTY = BudgetOptions(idle_timeout_s=0.1, flush_delay_s=0.02, store_retry_s=0.02, room_timeout_s=1.0)
 
 
 class Trouble:
@@ -34,7 +34,7 @@ class Trouble:
         self.is_over = False
 
     def start(self) -> None:
-        process = ReservingProcess(self.store, tuning=HASTY)
+        process = ReservingProcess(self.store, options=HASTY)
         if self.random.random() < 0.5:
             losing = LossyWindowStore(self.store, every=self.random.choice((3, 5, 9)))
             process.keeper.windows = process.keeper.accounts._windows = losing

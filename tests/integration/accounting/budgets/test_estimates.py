@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.estimates import DEFAULT_ANSWER_TOKENS, ESTIMATES, MAX_OBSERVATIONS, EstimateKey, EstimateStore
 from accounting.budgets.reconcile import BudgetReconciler
 from accounting.budgets.reservation_types import BudgetExhaustedError
-from accounting.budgets.tuning import BudgetTuning
 from tests.integration.accounting.budgets.process import ReservingProcess, budget_status, recorded_spending, set_budget
 from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
@@ -121,7 +121,7 @@ async def test_a_running_process_looks_up_unknown_models_beside_its_call(store: 
 
 async def test_much_is_written_in_few_commands_by_itself(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed process writes nothing when it ends."""
-    process = await open_process(store, tuning=BudgetTuning(estimates_interval_s=0.2))
+    process = await open_process(store, options=BudgetOptions(estimates_interval_s=0.2))
     commands: list[int] = []
     add = EstimateStore.add
 
@@ -158,7 +158,7 @@ async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
     store: RunStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     nowhere: AsyncMongoClient[Any] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
-    process = await open_process(store, tuning=BudgetTuning(store_timeout_s=0.3))
+    process = await open_process(store, options=BudgetOptions(store_timeout_s=0.3))
     estimate_store = process.keeper._estimate_store
     there, estimate_store._estimates = estimate_store._estimates, nowhere["nowhere"][ESTIMATES]
     await process.keeper.shared_estimates.load()
@@ -177,7 +177,7 @@ async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
 async def test_the_last_of_it_is_not_waited_for_when_the_store_hangs(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = await open_process(store, tuning=BudgetTuning(close_timeout_s=0.3))
+    process = await open_process(store, options=BudgetOptions(close_timeout_s=0.3))
     await process.run().call(tokens=TOKENS, prompt=PROMPT)
     monkeypatch.setattr(EstimateStore, "add", lambda *_: asyncio.Event().wait())
 

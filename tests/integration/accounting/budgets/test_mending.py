@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect
 
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.effective_budgets import BudgetWindow
 from accounting.budgets.reconcile import (
@@ -18,7 +19,6 @@ from accounting.budgets.reconcile import (
     WINDOW_RETENTION,
     BudgetReconciler,
 )
-from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_store import RESERVATION_TTL_S, ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.process import (
     ReservingProcess,
@@ -32,18 +32,18 @@ from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
-SILENT = BudgetTuning(flush_delay_s=3600)  # its settled amounts never reach the store
+SILENT = BudgetOptions(flush_delay_s=3600)  # its settled amounts never reach the store
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def tuning() -> BudgetTuning:
-    return BudgetTuning()
+def options() -> BudgetOptions:
+    return BudgetOptions()
 
 
 @pytest.fixture
-async def process(store: RunStore, tuning: BudgetTuning) -> AsyncIterator[ReservingProcess]:
-    process = ReservingProcess(store, tuning=tuning)
+async def process(store: RunStore, options: BudgetOptions) -> AsyncIterator[ReservingProcess]:
+    process = ReservingProcess(store, options=options)
     await process.keeper.ensure_indexes()
     yield process
     await process.close()
@@ -86,7 +86,7 @@ async def test_spending_a_dead_process_never_reported_is_summed_from_its_rows(
     store: RunStore, process: ReservingProcess
 ) -> None:
     await set_budget(store, 10_000)
-    dead = ReservingProcess(store, tuning=SILENT)
+    dead = ReservingProcess(store, options=SILENT)
     await dead.run().begin()  # its reply never arrives
     for _ in range(5):
         await dead.run().call(tokens=100)
@@ -193,7 +193,7 @@ async def test_a_process_that_stops_during_calls_leaves_them_to_the_ledger(
     assert (now.spent, now.reserved) == (70, 0)
 
 
-@pytest.mark.parametrize("tuning", [BudgetTuning(idle_timeout_s=0.1)])
+@pytest.mark.parametrize("options", [BudgetOptions(idle_timeout_s=0.1)])
 async def test_an_idle_process_leaves_and_rejoins_and_counts_each_call_once(
     store: RunStore, process: ReservingProcess
 ) -> None:
@@ -235,7 +235,7 @@ class DroppedCommands(WindowStore):
             raise AutoReconnect
 
 
-@pytest.mark.parametrize("tuning", [BudgetTuning(idle_timeout_s=0.05)])
+@pytest.mark.parametrize("options", [BudgetOptions(idle_timeout_s=0.05)])
 async def test_a_process_unsure_whether_it_left_loses_no_later_spending(
     store: RunStore, process: ReservingProcess
 ) -> None:
@@ -372,11 +372,11 @@ async def test_earlier_spending_is_looked_up_once_without_reservations(
 
 async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore) -> None:
     apps = ("a", "b", "c")
-    before = ReservingProcess(store, tuning=SILENT)
+    before = ReservingProcess(store, options=SILENT)
     begun = [(before.run(app_id=app), await before.run(app_id=app).begin()) for app in apps]
     for app in apps:
         await set_budget(store, 1000, app_id=app)
-    dead = ReservingProcess(store, tuning=SILENT)
+    dead = ReservingProcess(store, options=SILENT)
     for app in apps:
         await dead.run(app_id=app).call(tokens=9)
     await kill_process(dead)

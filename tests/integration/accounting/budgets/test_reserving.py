@@ -13,12 +13,12 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import AutoReconnect, PyMongoError
 
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import REFRESH_INTERVAL_S, BudgetCache, BudgetWindow
 from accounting.budgets.reconcile import BudgetReconciler
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError, BudgetHoldError
-from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.process import (
     Database,
@@ -35,7 +35,7 @@ from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 
-IMPATIENT = BudgetTuning(refresh_timeout_s=0.3, store_timeout_s=0.3)
+IMPATIENT = BudgetOptions(refresh_timeout_s=0.3, store_timeout_s=0.3)
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ async def nowhere() -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def tuning() -> BudgetTuning:
-    return BudgetTuning()
+def options() -> BudgetOptions:
+    return BudgetOptions()
 
 
 @pytest.fixture
-async def processes(store: RunStore, tuning: BudgetTuning) -> AsyncIterator[list[ReservingProcess]]:
-    both = [ReservingProcess(store, tuning=tuning) for _ in range(2)]
+async def processes(store: RunStore, options: BudgetOptions) -> AsyncIterator[list[ReservingProcess]]:
+    both = [ReservingProcess(store, options=options) for _ in range(2)]
     await both[0].keeper.ensure_indexes()
     yield both
     for process in both:
@@ -134,7 +134,7 @@ async def test_a_call_waits_for_those_that_hold_the_room_and_gets_the_rest(
     assert await recorded_spending(store) == 200
 
 
-@pytest.mark.parametrize("tuning", [BudgetTuning(room_timeout_s=0.4)])
+@pytest.mark.parametrize("options", [BudgetOptions(room_timeout_s=0.4)])
 async def test_a_long_wait_ends_as_busy_and_holds_nothing(store: RunStore, processes: list[ReservingProcess]) -> None:
     await set_budget(store, 600)
     await processes[0].run().begin(prompt=300)
@@ -177,7 +177,7 @@ async def test_one_app_does_not_touch_the_other_ones_budget(store: RunStore, pro
     assert (await budget_status(store, "initech")).spent == 0
 
 
-@pytest.mark.parametrize("tuning", [BudgetTuning(refresh_interval_s=0.0)])
+@pytest.mark.parametrize("options", [BudgetOptions(refresh_interval_s=0.0)])
 async def test_an_apps_own_budget_precedes_the_per_app_one_and_both_count(
     store: RunStore, process: ReservingProcess
 ) -> None:
@@ -232,7 +232,7 @@ async def test_a_soft_budget_stops_nothing_and_logs_each_threshold_once(
     assert (await budget_status(store)).spent == 1500
 
 
-@pytest.mark.parametrize("tuning", [BudgetTuning(refresh_interval_s=0.0)])
+@pytest.mark.parametrize("options", [BudgetOptions(refresh_interval_s=0.0)])
 async def test_a_higher_limit_is_warned_of_anew(
     store: RunStore, process: ReservingProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -348,7 +348,7 @@ async def test_without_a_price_a_fail_open_budget_admits_and_logs(
 async def test_what_was_spent_before_a_budget_that_was_first_used_unasked_counts(
     store: RunStore, nowhere: Database
 ) -> None:
-    process = ReservingProcess(store, fails_open=True, tuning=IMPATIENT)
+    process = ReservingProcess(store, fails_open=True, options=IMPATIENT)
     await process.run().call(tokens=400)
     await set_budget(store, 500)
     process.move_to(store.database)
@@ -371,7 +371,7 @@ async def test_while_the_store_is_away_nothing_is_allowed_unless_configured(
     store: RunStore, nowhere: Database, is_known: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     await set_budget(store, 1000)
-    closed, opened = (ReservingProcess(store, fails_open=is_open, tuning=IMPATIENT) for is_open in (False, True))
+    closed, opened = (ReservingProcess(store, fails_open=is_open, options=IMPATIENT) for is_open in (False, True))
     for process in (closed, opened):
         if is_known:
             await process.keeper.cache.effective_budgets("acme", "Digest")
@@ -392,7 +392,7 @@ async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(stor
     """Otherwise no unchecked call could be made: its chat waits only so long."""
     for window in ("hour", "day", "month", "total"):
         await set_budget(store, 1000, window=window)
-    process = ReservingProcess(store, fails_open=True, tuning=replace(IMPATIENT, room_timeout_s=0.6))
+    process = ReservingProcess(store, fails_open=True, options=replace(IMPATIENT, room_timeout_s=0.6))
     await process.keeper.cache.effective_budgets("acme", "Digest")
     process.move_to(nowhere)
     run, planned = process.run(), process.plan_call()
@@ -411,7 +411,7 @@ async def has_reported(store: RunStore, spent: list[int]) -> bool:
 
 async def test_unreserved_spending_is_reported_when_the_store_is_back(store: RunStore, nowhere: Database) -> None:
     await set_budget(store, 1000)
-    process = ReservingProcess(store, fails_open=True, tuning=IMPATIENT)
+    process = ReservingProcess(store, fails_open=True, options=IMPATIENT)
     await process.keeper.cache.effective_budgets("acme", "Digest")
     process.move_to(nowhere)
     run = process.run()
@@ -452,8 +452,8 @@ class LossyWindowStore(WindowStore):
 
 async def test_answers_that_get_lost_change_no_sum(store: RunStore) -> None:
     await set_budget(store, 100_000)
-    hasty = BudgetTuning(store_retry_s=0.01, flush_delay_s=0.01, idle_timeout_s=0.02)
-    process = ReservingProcess(store, tuning=hasty)
+    hasty = BudgetOptions(store_retry_s=0.01, flush_delay_s=0.01, idle_timeout_s=0.02)
+    process = ReservingProcess(store, options=hasty)
     losing = LossyWindowStore(store)
     process.keeper.accounts._windows = losing  # the connection between a process and its store
     made = 0
@@ -516,9 +516,9 @@ async def test_definitions_are_read_every_two_seconds_and_survive_an_outage(stor
     assert await cache.effective_budgets("acme", "Digest") == (found,)
 
 
-@pytest.mark.parametrize("tuning", [BudgetTuning(max_requests=3)])
+@pytest.mark.parametrize("options", [BudgetOptions(max_requests=3)])
 async def test_reservations_beyond_one_command_wait_in_order_and_retry(
-    store: RunStore, process: ReservingProcess, tuning: BudgetTuning
+    store: RunStore, process: ReservingProcess, options: BudgetOptions
 ) -> None:
     await set_budget(store, 600)
     holding = process.run()
@@ -538,7 +538,7 @@ async def test_reservations_beyond_one_command_wait_in_order_and_retry(
         return its._command_number >= first + 3
 
     await wait_until("they ask again", has_asked_again)
-    assert time.monotonic() - began >= 2 * tuning.room_retry_s
+    assert time.monotonic() - began >= 2 * options.room_retry_s
 
     await holding.end(begun, tokens=10)
     await asyncio.gather(*waiting)

@@ -10,14 +10,14 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from accounting.budgets.budget import parse_budget
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_store import StoredBudget
 from accounting.budgets.effective_budgets import BudgetWindow, effective_budgets
-from accounting.budgets.tuning import BudgetTuning
 from accounting.budgets.window_accounts import Account, AccountClosedError, WindowSpentError
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-HASTY = BudgetTuning(flush_delay_s=0.005, room_retry_s=0.005)
+HASTY = BudgetOptions(flush_delay_s=0.005, room_retry_s=0.005)
 
 
 class FakeWindows:
@@ -60,7 +60,7 @@ class FakeWindows:
 
 
 class AccountBench:
-    def __init__(self, tuning: BudgetTuning = HASTY) -> None:
+    def __init__(self, options: BudgetOptions = HASTY) -> None:
         self.windows = FakeWindows()
         self.closed = asyncio.Event()
         self.on_answer: Callable[[], object] = lambda: None
@@ -75,7 +75,7 @@ class AccountBench:
             on_answer=self._on_answer,
             on_closed=lambda _: self.closed.set(),
             clock=lambda: self.now,
-            tuning=tuning,
+            options=options,
         )
         self.account.limit = 100
 

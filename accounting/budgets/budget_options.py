@@ -1,4 +1,4 @@
-"""Tuning of the budgets of a process: timings and bounds with their defaults."""
+"""Options of the budgets of a process: timings and bounds with their defaults."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from accounting.budgets.window_store import RESERVATION_TTL_S, STORE_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetTuning:
+class BudgetOptions:
     """How often a process reads budgets and writes windows, and how long it waits."""
 
     refresh_interval_s: float = REFRESH_INTERVAL_S
