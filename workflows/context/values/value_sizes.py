@@ -71,6 +71,8 @@ def estimate_bytes(
                 total += _add_members(item.copy(), below, unfit_in_keys)  # one step: a tool's thread may change it
             if total > max_bytes:
                 return math.inf
+        if not below:
+            break
         level = below
     return total
 
