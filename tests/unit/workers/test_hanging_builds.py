@@ -89,7 +89,11 @@ async def test_a_hanging_build_is_a_transient_fault_with_its_remedy(
     assert all(isinstance(build, PackageSlow) for build in waiting)
     assert isinstance(slow, PackageSlow)
     outcome = slow.outcome()
-    assert (outcome.kind, outcome.transient, outcome.retry_after_s) == (OutcomeKind.PACKAGE_ERROR, True, BUILD_TIMEOUT_S)
+    assert (outcome.kind, outcome.transient, outcome.retry_after_s) == (
+        OutcomeKind.PACKAGE_ERROR,
+        True,
+        BUILD_TIMEOUT_S,
+    )
     assert outcome.reason.startswith("importing the files of Hangs takes longer than 0.4 s: what connects, waits or")
 
 
