@@ -1,5 +1,8 @@
-"""App labels: a metric shows at most so many apps by name, and the rest as one. Which ones stands in the store, in the
-order in which they were first seen, so that an app has the same label in every exporter and after every restart."""
+"""App labels: metrics name a limited number of apps and show all others as one.
+
+The store keeps the names in the order in which apps were first seen, so an app has the same label in every exporter and
+after every restart.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +25,10 @@ class AppLabels:
 
 
 class AppLabelStore:
-    """The store is asked only about an app that is new here, while there is room for one more name."""
+    """Registers apps by name.
+
+    Reads the store only for a new app while there is room for another name.
+    """
 
     def __init__(self, database: AsyncDatabase[dict[str, Any]], *, max_apps: int) -> None:
         self._labels = database[COLLECTION]
@@ -30,7 +36,7 @@ class AppLabelStore:
         self._known_apps: Sequence[str] = ()
 
     async def register(self, apps: Sequence[str]) -> AppLabels:
-        """Those that come first get a name first, where not all can have one."""
+        """Adds new apps, first come first served, and returns the labels."""
         known = frozenset(self._known_apps)
         unknown = [app for app in dict.fromkeys(apps) if app not in known]
         if unknown and len(self._known_apps) < self._max_apps:
@@ -38,7 +44,10 @@ class AppLabelStore:
         return AppLabels(frozenset(self._known_apps))
 
     async def _append(self, apps: Sequence[str]) -> Sequence[str]:
-        """Names are never taken out: where the cap was higher, those beyond ours are of no use, and wait."""
+        """Appends new names up to the cap and returns all stored names.
+
+        Names are never removed: after the cap was lowered, the store holds more names than this process uses.
+        """
         known = {"$ifNull": ["$names", []]}
         new = {"$filter": {"input": {"$literal": list(apps)}, "cond": {"$not": [{"$in": ["$$this", known]}]}}}
         room = {"$max": [self._max_apps, {"$size": known}]}

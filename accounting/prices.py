@@ -1,4 +1,7 @@
-"""Prices: USD per million tokens by provider and model, those of the models file before the built-in ones."""
+"""Prices: USD per million tokens by provider and model.
+
+Prices of the models file win over built-in ones.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +16,16 @@ from accounting.usage import Tokens
 
 BUILT_IN_FILE = Path(__file__).with_name("price_table.yaml")
 MODELS_FILE_NAME = "models file"
-MAX_CACHED_MODELS = 1_000  # models in use, by day
+MAX_CACHED_MODELS = 1_000  # models per day
 AMOUNTS = ("input", "output", "cached_input", "cache_write", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Per million tokens. `model` is a glob; `since` is the first day it holds. `above_tokens`: it holds for calls with
-    more input than that, cached tokens included."""
+    """A price per million tokens. `model` is a glob; `since` is its first day.
+
+    With `above_tokens` it applies to calls with more input than that, cached tokens included.
+    """
 
     provider: str
     model: str
@@ -42,7 +47,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The first match wins. `name` says in a ledger row whose price it has."""
+    """Prices in order: the first match wins.
+
+    Ledger rows store `name` as the source of their price.
+    """
 
     name: str
     prices: tuple[Price, ...]
@@ -50,14 +58,20 @@ class PriceList:
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """Both None where no price is known: unknown is never shown as free."""
+    """The cost of a call.
+
+    Both fields are None if no price is known: unknown is never shown as free.
+    """
 
     nano_usd: int | None
     table: str | None
 
 
 def cost_nano_usd(tokens: Tokens, price: Price) -> int:
-    """Whole nano-dollars, so that sums over millions of rows stay exact. (USD per million = micro-USD each.)"""
+    """Returns whole nano-dollars, so that sums over millions of rows stay exact.
+
+    (USD per million = micro-USD each.)
+    """
     plain_input = tokens.input - tokens.cached_input - tokens.cache_write
     plain_output = tokens.output - tokens.reasoning
     micro_usd = (
@@ -71,7 +85,10 @@ def cost_nano_usd(tokens: Tokens, price: Price) -> int:
 
 
 class PriceTable:
-    """`own` are the prices of a models file; the built-in ones come after them, read when the first call is priced."""
+    """Looks up prices in `own`, those of a models file, then in the built-in ones.
+
+    The latter are read on first use.
+    """
 
     def __init__(self, own: Iterable[Price] = ()) -> None:
         self.own = PriceList(MODELS_FILE_NAME, tuple(own))
@@ -87,11 +104,11 @@ class PriceTable:
         return self.price_call(tokens, provider=provider, model=model, at=at).nano_usd
 
     def table_of(self, *, provider: str, model: str, day: date) -> str | None:
-        """Whose price a call has that is not long; None where it would have none."""
+        """Returns the name of the list that prices a call of ordinary length, or None."""
         return next((table for price, table in self._find_cached(provider, model, day) if not price.above_tokens), None)
 
     def _find(self, provider: str, model: str, day: date) -> Sequence[tuple[Price, str]]:
-        """All that apply, up to the first that does so at any length."""
+        """Lists all prices that apply, up to the first that applies at any length."""
         found: list[tuple[Price, str]] = []
         for table in (self.own, built_in_prices()):
             for price in table.prices:
@@ -104,10 +121,13 @@ class PriceTable:
 
 @cache
 def built_in_prices() -> PriceList:
-    """List prices change: a models file overrides them, and a ledger row keeps the price of its day."""
+    """Loads the built-in prices.
+
+    A models file overrides them, and a ledger row keeps the price of its day.
+    """
     import yaml
 
-    # The first call of a process waits for it: 5 ms instead of 43. It is as safe as the other one.
+    # The C loader takes 5 ms instead of 43 ms, for which the first call of a process waits. It is as safe.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     table = yaml.load(BUILT_IN_FILE.read_text(encoding="utf-8"), loader)  # noqa: S506 -- a safe loader, by another name
     prices = (_parse_price(provider, entry) for provider, entries in table["prices"].items() for entry in entries)

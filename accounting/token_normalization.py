@@ -1,6 +1,6 @@
-"""What the token counts of each provider mean, and how they become ours.
+"""Token normalization: converts the token counts of each provider into ours.
 
-Ours: input includes what was read from and written to a cache, output includes reasoning.
+Ours: input includes tokens read from and written to a cache, output includes reasoning.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,12 +8,12 @@ from typing import Protocol
 
 from accounting.usage import Tokens
 
-MAX_TOKENS = 10**9  # what a server says is stored as it is; more than this is no count of tokens, and may have no room
-CHARACTERS_PER_TOKEN = 4  # of English text, by the rule of thumb that OpenAI and Google give
+MAX_TOKENS = 10**9  # more is no count of tokens, and may not fit into the store
+CHARACTERS_PER_TOKEN = 4  # of English text: a rule of thumb from OpenAI and Google
 
 
 class ReportedUsage(Protocol):
-    """What a call used in the provider's own meaning, as AG2 hands it over: None where nothing was said."""
+    """Usage in the meaning of the provider, as AG2 passes it on. None: not reported."""
 
     @property
     def prompt_tokens(self) -> float | None: ...
@@ -33,31 +33,36 @@ Normalizer = Callable[[ReportedUsage], Tokens]
 
 
 def normalize_openai(usage: ReportedUsage) -> Tokens:
-    """OpenAI's meaning: prompt includes what a cache was involved in, completion includes reasoning. Some servers that
-    speak the same count reasoning beside the completion; then it is part of the total only."""
+    """Converts usage of OpenAI: prompt includes cached tokens, completion reasoning.
+
+    Some compatible servers report reasoning beside the completion; then only the total includes it.
+    """
     prompt, completion, reasoning, total = _counts(usage)
-    beside = reasoning and total >= prompt + completion + reasoning
-    return _tokens(usage, prompt, completion + reasoning if beside else completion)
+    is_reasoning_beside = reasoning and total >= prompt + completion + reasoning
+    return _tokens(usage, prompt, completion + reasoning if is_reasoning_beside else completion)
 
 
 def normalize_anthropic(usage: ReportedUsage) -> Tokens:
-    """Anthropic's meaning, also on Bedrock: the prompt is what no cache was involved in."""
+    """Converts usage of Anthropic, also on Bedrock: the prompt excludes cached tokens."""
     prompt, completion, _, _ = _counts(usage)
     cached, written = _valid_count(usage.cache_read_input_tokens), _valid_count(usage.cache_creation_input_tokens)
     return _tokens(usage, prompt + cached + written, completion)
 
 
 def normalize_gemini(usage: ReportedUsage) -> Tokens:
-    """Gemini's meaning: the prompt includes cached, reasoning is beside the completion."""
+    """Converts usage of Gemini: prompt includes cached tokens, completion no reasoning."""
     prompt, completion, reasoning, _ = _counts(usage)
     return _tokens(usage, prompt, completion + reasoning)
 
 
 def normalize_xai(usage: ReportedUsage) -> Tokens:
-    """xAI's meaning: Gemini's. A gateway in front of it may have moved reasoning inside, which the total shows."""
+    """Converts usage of xAI, which counts like Gemini.
+
+    A gateway in front of it may include reasoning in the completion; the total shows it.
+    """
     prompt, completion, reasoning, total = _counts(usage)
-    inside = 0 < total < prompt + completion + reasoning
-    return _tokens(usage, prompt, completion if inside else completion + reasoning)
+    is_reasoning_inside = 0 < total < prompt + completion + reasoning
+    return _tokens(usage, prompt, completion if is_reasoning_inside else completion + reasoning)
 
 
 NORMALIZERS: Mapping[str, Normalizer] = {
@@ -74,12 +79,15 @@ NORMALIZERS: Mapping[str, Normalizer] = {
 
 
 def estimate_tokens(prompt_characters: int, answer_characters: int) -> Tokens:
-    """For an answer that came without usage. At least one token each way: it was asked and answered, so not free."""
+    """Estimates an answer without usage.
+
+    At least one token each way, so that it is never free.
+    """
     return Tokens(input=_tokens_for_characters(prompt_characters), output=_tokens_for_characters(answer_characters))
 
 
 def _counts(usage: ReportedUsage) -> tuple[int, int, int, int]:
-    """Prompt, completion, reasoning and the total of them, as the provider means them."""
+    """Returns prompt, completion, reasoning and total in the meaning of the provider."""
     return (
         _valid_count(usage.prompt_tokens),
         _valid_count(usage.completion_tokens),
@@ -93,7 +101,10 @@ def _tokens_for_characters(characters: int) -> int:
 
 
 def _tokens(usage: ReportedUsage, input_: int, output: int) -> Tokens:
-    """A part is never more than the whole, whatever a server says: prices would make the rest negative."""
+    """Caps each part at its whole, since a server may report more.
+
+    Prices would make the rest negative.
+    """
     cached = min(_valid_count(usage.cache_read_input_tokens), input_)
     return Tokens(
         input=input_,
@@ -105,7 +116,10 @@ def _tokens(usage: ReportedUsage, input_: int, output: int) -> Tokens:
 
 
 def _valid_count(value: object) -> int:
-    """The libraries check nothing: what a server sent arrives here, be it text, negative or not a number."""
+    """Returns a usable count.
+
+    Libraries pass on what a server sent: text, negative or not a number.
+    """
     if not isinstance(value, int | float) or not 0 < value <= MAX_TOKENS:
         return 0
     return int(value)

@@ -1,15 +1,20 @@
-"""What one model call used: the value that goes into the ledger."""
+"""Usage of one model call: the values that go into the ledger."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
+
+NANO_PER_USD = 1_000_000_000
 
 UsageStatus = Literal["reported", "missing", "estimated"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Normalised over providers: input includes cached and cache writes, output includes reasoning."""
+    """Token counts in one meaning for all providers.
+
+    Input includes cached and cache writes, output includes reasoning.
+    """
 
     input: int = 0
     cached_input: int = 0
@@ -20,7 +25,10 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class BegunCall:
-    """One call of a model that is made now. `within_s`: then it has an answer or has failed; None where nobody says."""
+    """A model call that is being made.
+
+    After `within_s` it has an answer or has failed; None means unknown.
+    """
 
     number: int
     agent: str
@@ -32,7 +40,7 @@ class BegunCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One call of a model as the chat saw it, whether an answer came or not."""
+    """A finished model call, with or without an answer."""
 
     number: int
     agent: str
@@ -48,7 +56,7 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class RunOwner:
-    """Who pays for a run: the labels every ledger row of it carries."""
+    """The labels of a run that every ledger row of it carries."""
 
     run_id: str
     app_id: str
@@ -74,9 +82,12 @@ class UsageTotals:
 
     @property
     def cost_usd(self) -> float | None:
-        """What the priced calls cost; None when calls were answered and none of them has a price."""
+        """The cost of the priced calls.
+
+        None: calls were answered and none of them has a price.
+        """
         answered = self.calls - self.missing
-        return None if answered and self.unpriced == answered else self.cost_nano_usd / 1e9
+        return None if answered and self.unpriced == answered else self.cost_nano_usd / NANO_PER_USD
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Container
 
-from workers.process.metrics_server import PORTS_TRIED
+from workers.process.metrics_server import MAX_PORTS
 from workers.setting_values import Address
 from workers.settings import SettingsError
 
@@ -25,7 +25,7 @@ def resolve_port(address: Address) -> Address:
 
 def find_next_free(address: Address, *, excluded_ports: Container[int]) -> Address:
     """The first port after this one that is free at this moment."""
-    for port in range(address.port + 1, min(address.port + PORTS_TRIED, 65535) + 1):
+    for port in range(address.port + 1, min(address.port + MAX_PORTS, 65535) + 1):
         try:
             if port not in excluded_ports:
                 _open_listener(Address(address.host, port)).close()

@@ -1,7 +1,7 @@
-"""The Celery app: `celery -A workers worker` finds it here, and no task is imported with it.
+"""The Celery app: `celery -A workers worker` finds it here. It imports no task.
 
-Every setting stands with its reason. The run document is the truth and a message only a wake-up, so what
-Celery would do for reliability (late acks, results, retries) is switched off rather than tuned.
+Each setting has its reason. The run document is the truth and a message only a wake-up, so the reliability features of
+Celery (late acks, results, retries) are switched off rather than tuned.
 """
 
 import importlib
@@ -22,7 +22,7 @@ __all__ = ["TASK", "app", "celery_config", "configure"]
 
 
 def celery_config(settings: Settings) -> dict[str, Any]:
-    """Raises SettingsError for a broker's URL that cannot be used."""
+    """Builds the configuration. Raises SettingsError for an unusable broker URL."""
     return {
         **broker_config(parse_broker_url(settings.redis_url or "")),
         "task_default_queue": settings.queue,
@@ -30,25 +30,25 @@ def celery_config(settings: Settings) -> dict[str, Any]:
         "task_serializer": "json",
         "result_serializer": "json",
         "accept_content": ["json"],  # no pickle anywhere
-        # Acknowledged on receipt: a message lost with its worker is re-published from the run document, while
-        # late acks on Redis run every task again that outlives the visibility timeout (docs/decisions/0011).
+        # Acknowledged on receipt: the reconciler repeats a message that is lost with its worker. Late acks on Redis run
+        # every task again that takes longer than the visibility timeout (docs/decisions/0011).
         "task_acks_late": False,
         "task_publish_retry": False,  # the reconciler is the retry
-        # Threads that wait on one event loop; gevent loses acknowledgements on Redis and is refused.
+        # Threads wait on one event loop; gevent loses acknowledgements on Redis and is refused.
         "worker_pool": "workers.process.thread_pool:WakeupThreadPool",
         "worker_concurrency": settings.concurrency,
-        # On RabbitMQ it fetches one ahead at most, on Redis worker_disable_prefetch none: worker_prefetch_multiplier,
-        # which would take some for every thread, has no say.
+        # It fetches one message ahead on RabbitMQ, and none on Redis (worker_disable_prefetch). So
+        # worker_prefetch_multiplier, which fetches some for every thread, has no effect.
         "worker_consumer": "workers.broker.consumer:WakeupConsumer",
-        # Cancels only tasks with late acks, of which there are none; unset, every reconnect logs a warning.
+        # Cancels only tasks with late acks, of which there are none; unset, Celery logs a warning at each reconnect.
         "worker_cancel_long_running_tasks_on_connection_loss": True,
-        "worker_send_task_events": False,  # measured: a third of the throughput
+        "worker_send_task_events": False,  # they cost a third of the throughput, as measured
         "worker_enable_remote_control": False,  # cancel and inspect go through the run store
     }
 
 
 class SettingsLoader(AppLoader):
-    """Reads our settings when Celery first needs its configuration, never when this module is imported."""
+    """Reads our settings when Celery first needs its configuration, not at import."""
 
     configured_settings: Settings | None = None
     was_read = False
@@ -66,7 +66,7 @@ class SettingsLoader(AppLoader):
 
     @override
     def import_from_cwd(self, module: str, imp: Any = None, package: str | None = None) -> ModuleType:
-        # Celery would put the current directory first, where a user may have a `workflows` of their own.
+        # Celery would put the current directory first on the path, which may contain another `workflows`.
         return importlib.import_module(module, package=package)
 
 
@@ -78,12 +78,12 @@ def settings_loader() -> SettingsLoader:
 
 
 def configure(settings: Settings) -> Celery:
-    """Gives the app the settings a role already has, instead of reading them again.
+    """Gives the app the settings that a role already has, instead of reading them again.
 
-    Raises SettingsError for a broker's URL that cannot be used, before anything has been started.
+    Raises SettingsError for an unusable broker URL before anything is started.
     """
     parse_broker_url(settings.redis_url or "")
     settings_loader().configured_settings = settings
-    if settings_loader().was_read:  # with other settings, in a process that works with one after the other, as tests do
+    if settings_loader().was_read:  # with other settings, as in tests, which use one process for several
         app.conf.update(celery_config(settings))
     return app

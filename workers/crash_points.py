@@ -1,4 +1,4 @@
-"""Landmarks: the named steps on a run's way at which a process may die, and after which nothing may be lost.
+"""Crash points: named steps of a run at which a process may die without any loss.
 
 In the product they do nothing. The chaos tests start processes that kill themselves at one of them.
 """
@@ -33,6 +33,6 @@ def crash_point(name: CrashPoint) -> None:
 
 
 def watch_crash_points(on_crash_point: Callable[[CrashPoint], None]) -> None:
-    """For tests, once per process."""
+    """Sets the observer of this process, for tests."""
     global _on_crash_point  # noqa: PLW0603 -- one observer for the whole process, set before it starts
     _on_crash_point = on_crash_point

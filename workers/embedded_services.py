@@ -1,4 +1,4 @@
-"""The addresses of the embedded servers: a small file in the data directory, for as long as they run."""
+"""The addresses of the embedded servers, in a file while they run."""
 
 import json
 import os
@@ -13,13 +13,13 @@ SERVICES_FILE = "services.json"
 _CONNECT_TIMEOUT_S = 1.0
 
 
-class NothingRunning(SettingsError):  # noqa: N818 -- reads as what it says: nothing is running
-    """No server to talk to: none is configured and none of ours runs."""
+class NothingRunning(SettingsError):  # noqa: N818 -- it reads as its own message
+    """No server is configured, and no embedded one is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Where the embedded servers listen; a server that the user brought himself is None."""
+    """Where the embedded servers listen. None: the user has a server of his own."""
 
     mongodb_url: str | None
     redis_url: str | None
@@ -28,7 +28,7 @@ class Services:
     redis_version: str | None = None
 
     def fill(self, settings: Settings) -> Settings:
-        """Settings whose absent URLs are ours; a URL that the user gave always wins."""
+        """Returns the settings with missing URLs filled in; URLs of the user win."""
         return replace(
             settings,
             mongodb_url=settings.mongodb_url or self.mongodb_url,
@@ -37,9 +37,9 @@ class Services:
 
 
 def with_services(settings: Settings, *, redis: bool = True) -> Settings:
-    """Settings with their URLs: given ones as they are, absent ones from the embedded servers that run.
+    """Returns the settings with URLs, if missing those of running embedded servers.
 
-    Who only reads the store passes `redis=False` and is served without a broker.
+    Callers that only read the store pass `redis=False` and need no broker.
     """
     if settings.mongodb_url and (settings.redis_url or not redis):
         return settings
@@ -48,29 +48,32 @@ def with_services(settings: Settings, *, redis: bool = True) -> Settings:
     needed = [("UNATTENDED_MONGODB_URL", filled.mongodb_url)]
     if redis:
         needed.append(("UNATTENDED_REDIS_URL", filled.redis_url))
-    absent = [name for name, url in needed if not url]
-    if absent:
-        raise NothingRunning(f"nothing is running: start `unattended up`, or set {' and '.join(absent)}")
+    missing = [name for name, url in needed if not url]
+    if missing:
+        raise NothingRunning(f"nothing is running: start `unattended up`, or set {' and '.join(missing)}")
     return filled
 
 
 def read_services(data_dir: Path) -> Services | None:
-    """What runs on this data directory; None also for the file of an owner that was killed."""
+    """Reads what runs on this data directory.
+
+    None too if the owner of the file was killed.
+    """
     try:
         raw = json.loads((data_dir / SERVICES_FILE).read_text(encoding="utf-8"))
-        services = Services(**{each.name: raw[each.name] for each in fields(Services)})
+        services = Services(**{field.name: raw[field.name] for field in fields(Services)})
         return services if _is_alive(services) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent, or damaged in some way
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing or damaged
         return None
 
 
 def write_services(data_dir: Path, services: Services) -> None:
     target = data_dir / SERVICES_FILE
-    fresh = target.with_suffix(".new")
-    # Readers see the old file or the new one, never half of one.
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    new_file = target.with_suffix(".new")
+    # Readers see the old file or the new one, never a part.
+    with os.fdopen(os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(asdict(services), file, indent=2)
-    fresh.replace(target)
+    new_file.replace(target)
 
 
 def remove_services(data_dir: Path) -> None:
@@ -78,7 +81,7 @@ def remove_services(data_dir: Path) -> None:
 
 
 def process_exists(pid: int) -> bool:
-    if pid < 1:  # 0 and negative numbers would ask about whole groups of processes
+    if pid < 1:  # 0 and negative numbers mean whole process groups
         return False
     try:
         os.kill(pid, 0)

@@ -1,7 +1,8 @@
-"""Hidden values: what of a worker's environment no context, prompt, log or record may show.
+"""Hidden values: what no context, prompt, log or record may contain.
 
-In production the values of all environment variables that any loaded package declares or requires, and of those that
-look like a secret; everywhere the secrets that a models file or a package refers to, and the passwords of the stores.
+In production these are the values of all variables that a loaded package declares or requires, and of those that look
+like secrets. Everywhere they are the secrets that a models file or a package refers to, and the passwords of the
+stores.
 """
 
 import re
@@ -15,7 +16,7 @@ from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.variable_sources import EnvSource, ExternalSource
 from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
-# Others are settings, which tools rightly speak of: hiding a host's name would break every link to it.
+# Other variables are settings, of which tools may speak: hiding a host name would break each link to it.
 _SECRET_NAME = re.compile(
     r"secret|token|passw|passphrase|credential|private|api_?key|_key$|^key_|_salt$", re.IGNORECASE
 )
@@ -30,7 +31,10 @@ _RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=.~-]{1
 
 
 def values_of_environment(settings: Settings) -> set[str]:
-    """What a tool may read from the process though no package declares it."""
+    """Lists secrets of the process that no package declares.
+
+    Tools may read them all the same.
+    """
     found = {password for value in settings.environ.values() if "@" in value for password in _url_passwords(value)}
     found |= {value for name in TRACES_HEADERS for value in _header_keys(settings.environ.get(name, ""))}
     if not settings.production:
@@ -40,18 +44,21 @@ def values_of_environment(settings: Settings) -> set[str]:
 
 def _looks_secret(name: str, value: str) -> bool:
     if _SECRET_NAME.search(name):
-        # A reference to a file is no secret: only what stands in it is.
+        # The path of a secret file is no secret.
         return not value.startswith("/")
     return _PLAIN_NAME.search(name) is None and _RANDOM.fullmatch(value.strip()) is not None
 
 
 def _header_keys(headers: str) -> Iterator[str]:
-    """Of OpenTelemetry: `name=value,name=value`, as in a URL. Others name a tenant, which may be an app as well."""
+    """Lists keys in headers of OpenTelemetry: `name=value,name=value`, as in a URL.
+
+    Other headers may name a tenant, which may be an app as well.
+    """
     for header in headers.split(","):
-        name, _, written = header.partition("=")
-        value = unquote(written).strip()
+        name, _, raw = header.partition("=")
+        value = unquote(raw).strip()
         if _HEADER_OF_KEY.search(name) or _RANDOM.fullmatch(value):
-            yield from (value, value.rpartition(" ")[2])  # also alone, of `Bearer …`
+            yield from (value, value.rpartition(" ")[2])  # also the part after `Bearer`
 
 
 def _url_passwords(url: str) -> Iterator[str]:
@@ -80,7 +87,9 @@ def values_of_models(models: Mapping[str, ModelSpec], settings: Settings) -> set
 
 def _declared_variables(package: Package) -> Iterable[str]:
     yield from package.orchestrator.required_environment
-    yield from (each.source.env_var for each in package.variables.values() if isinstance(each.source, EnvSource))
+    yield from (
+        variable.source.env_var for variable in package.variables.values() if isinstance(variable.source, EnvSource)
+    )
 
 
 def _secret_references(package: Package) -> Iterable[str]:
@@ -97,6 +106,6 @@ def _resolve_references(references: Iterable[str], settings: Settings) -> set[st
     for reference in references:
         try:
             found.add(settings.resolve_secret(reference))
-        except SettingsError:  # said where the secret is needed
+        except SettingsError:  # reported where the secret is needed
             continue
     return found

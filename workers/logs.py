@@ -1,4 +1,4 @@
-"""Logging: one event per line, a snake_case name plus fields, on the console or as JSON."""
+"""Logging: one event per line, with a snake_case name and fields."""
 
 import json
 import logging
@@ -27,12 +27,15 @@ _context_fields: ContextVar[Mapping[str, Any]] = ContextVar("unattended_log_abou
 
 @contextmanager
 def log_context(**fields: Any) -> Iterator[None]:
-    """Every line that is logged meanwhile has these fields, also one of a package's tool; its own go before them."""
+    """Adds fields to all lines that are logged inside, also to those of package tools.
+
+    The own fields of a line win.
+    """
     token = _context_fields.set({**_context_fields.get(), **fields})
     try:
         yield
     finally:
-        with suppress(ValueError):  # what is left behind is closed by the garbage collector, in another context
+        with suppress(ValueError):  # an abandoned generator is closed by the garbage collector, in another context
             _context_fields.reset(token)
 
 
@@ -44,13 +47,16 @@ def _preview(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     if len(text) > _PREVIEW_LENGTH:
         text = f"{text[:_PREVIEW_LENGTH]}… ({len(text)} characters)"
-    if not text.isprintable():  # line ends of every kind, and what steers a terminal
+    if not text.isprintable():  # line ends of all kinds, and control sequences
         return json.dumps(text)
     return json.dumps(text, ensure_ascii=False) if " " in text else text
 
 
 class EventFormatter(logging.Formatter):
-    """Takes hidden values out piece by piece, before anything is cut, quoted or put on one line."""
+    """Redacts hidden values piece by piece.
+
+    That comes before anything is cut, quoted or put on one line.
+    """
 
     def __init__(self, role: str) -> None:
         super().__init__()
@@ -72,13 +78,13 @@ class ConsoleFormatter(EventFormatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         shown = " ".join(f"{name}={_preview(value)}" for name, value in self._fields(record).items())
-        event = " ".join(self._event(record).split())  # other people's events are sentences, some with line ends
+        event = " ".join(self._event(record).split())  # events of libraries are sentences, some with line ends
         line = f"{clock} {self._role:<9} {record.levelname.lower():<7} {event} {shown}".rstrip()
         return f"{line}\n{self._traceback(record)}" if record.exc_info else line
 
 
 def _truncate(value: Any) -> Any:
-    """As it is while it is short: a log line is no place for a payload."""
+    """Cuts a long value: a log line is no place for a payload."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     return value if len(text) <= _MAX_FIELD_CHARACTERS else f"{text[:_MAX_FIELD_CHARACTERS]}… ({len(text)} characters)"
 
@@ -98,14 +104,17 @@ class JsonFormatter(EventFormatter):
 
 
 def redact_logs(redactor: Redactor) -> None:
-    """What it hides, now or later, no line of this process shows from here on."""
+    """Makes all log lines of this process hide what the redactor hides, now or later."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, EventFormatter):
             handler.formatter.redactor = redactor
 
 
 class _RedactingStream:
-    """A standard stream that hides what is printed to it; everything else is the stream's own."""
+    """Redacts what is written to a standard stream.
+
+    Everything else is passed on to the stream.
+    """
 
     def __init__(self, stream: TextIO, redactor: Redactor) -> None:
         self._stream = stream
@@ -125,7 +134,7 @@ class _RedactingStream:
 
 @contextmanager
 def redact_streams(redactor: Redactor) -> Iterator[None]:
-    """A package's tool may print: in a container that is the log as well."""
+    """Redacts what tools of packages print: in a container that is the log as well."""
     out, err = sys.stdout, sys.stderr
     sys.stdout = cast("TextIO", _RedactingStream(out, redactor))
     sys.stderr = cast("TextIO", _RedactingStream(err, redactor))
@@ -136,7 +145,10 @@ def redact_streams(redactor: Redactor) -> Iterator[None]:
 
 
 def _log_thread_error(arguments: threading.ExceptHookArgs) -> None:
-    """Also of threads that a package's tool started: Python itself would print to standard error what it hides."""
+    """Logs an error that ended a thread, also a thread of a package.
+
+    Python itself would print it to standard error without redaction.
+    """
     error = arguments.exc_value
     if error is not None and not isinstance(error, SystemExit):
         name = arguments.thread.name if arguments.thread else None
@@ -144,9 +156,11 @@ def _log_thread_error(arguments: threading.ExceptHookArgs) -> None:
 
 
 def _skip_unused_record_fields() -> None:
-    """A gateway logs each run it accepts: where in the code, in which thread and process is a quarter of what that
-    costs, and no line says it."""
-    logging._srcfile = None  # as the documentation of `logging` advises
+    """Skips record fields that no line contains: source line, thread, process.
+
+    They are a quarter of the cost of logging, and a gateway logs each accepted run.
+    """
+    logging._srcfile = None  # as the documentation of `logging` recommends
     logging.logThreads = False
     logging.logProcesses = False
     logging.logMultiprocessing = False
@@ -159,8 +173,8 @@ def configure_logging(*, role: str, log_format: str, log_level: str, log_file: s
     logging.basicConfig(level=log_level.upper(), handlers=[handler], force=True)
     threading.excepthook = _log_thread_error
     _skip_unused_record_fields()
-    # Their info lines are about themselves, in sentences; what they warn about still shows.
-    for chatty in (
+    # Their info lines are sentences about themselves; their warnings are still shown.
+    for library in (
         "celery",
         "kombu",
         "amqp",
@@ -173,4 +187,4 @@ def configure_logging(*, role: str, log_format: str, log_level: str, log_file: s
         "asyncio",
         "ag2",
     ):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+        logging.getLogger(library).setLevel(logging.WARNING)

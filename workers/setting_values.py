@@ -1,4 +1,7 @@
-"""What settings are written as: text from the environment into values, and what to write instead when it is wrong."""
+"""Setting values: parse text from the environment.
+
+Their errors say what to write instead.
+"""
 
 import ipaddress
 import os
@@ -29,17 +32,20 @@ def plain_text(raw: str) -> str:
 
 
 def server_url(raw: str) -> str:
-    """The URL, or `file:PATH` of a file with it: a password in it then stands in no environment."""
+    """Returns the URL, or reads it from `file:PATH`.
+
+    With a file no environment contains its password.
+    """
     kind, _, name = raw.partition(":")
     if kind != "file":
         return raw
     try:
-        found = Path(name).expanduser().read_text(encoding="utf-8").strip()
+        url = Path(name).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"a URL, or file:PATH of a file that holds it ({error})") from None
-    if not found:
+    if not url:
         raise ValueError(f"a URL, or file:PATH of a file that holds it; {name} is empty")
-    return found
+    return url
 
 
 def database_name(raw: str) -> str:
@@ -78,12 +84,12 @@ def retention_days(raw: str) -> RetentionDays:
     for part in raw.split(","):
         name, equals, count = part.strip().rpartition("=")
         if (name, equals) not in (("", ""), ("ledger", "=")):
-            raise ValueError("days of runs and of the ledger's rows, such as 30,ledger=400")
+            raise ValueError("days to keep runs and ledger rows, such as 30,ledger=400")
         days = replace(days, **{name or "runs": positive_int(count)})
     if days.runs < MIN_RETENTION_DAYS:
-        raise ValueError(f"at least {MIN_RETENTION_DAYS}: for so long a repeated event must find its first run")
+        raise ValueError(f"at least {MIN_RETENTION_DAYS}: for that time a repeated event must find its first run")
     if days.ledger < MIN_LEDGER_DAYS:
-        raise ValueError(f"ledger={MIN_LEDGER_DAYS} or more: budgets of a month are reckoned from its rows")
+        raise ValueError(f"ledger={MIN_LEDGER_DAYS} or more: monthly budgets need these rows")
     return days
 
 
@@ -99,7 +105,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 def parse_address(raw: str) -> Address:
     host, _, port = raw.rpartition(":")
     is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
-    bracketed = host.startswith("[") and host.endswith("]")  # an IPv6 address has colons of its own
+    bracketed = host.startswith("[") and host.endswith("]")  # an IPv6 address contains colons
     host = host[1:-1] if bracketed else host
     if not host or not is_port or (":" in host) != bracketed:
         raise ValueError("host:port, such as 127.0.0.1:8400 or [::1]:8400")
@@ -118,16 +124,16 @@ def hosts(raw: str) -> frozenset[str]:
 def https_url(raw: str) -> str:
     try:
         parts = urlsplit(raw.strip())
-        usable = bool(parts.hostname) and parts.port != 0 and raw.strip().isprintable() and " " not in raw.strip()
-        (parts.hostname or "").encode("idna")  # as whoever connects does
+        is_usable = bool(parts.hostname) and parts.port != 0 and raw.strip().isprintable() and " " not in raw.strip()
+        (parts.hostname or "").encode("idna")  # as clients do when they connect
     except ValueError:
-        usable = False
-    if not usable or parts.scheme not in ("https", "http") or parts.fragment:
+        is_usable = False
+    if not is_usable or parts.scheme not in ("https", "http") or parts.fragment:
         raise ValueError("an address such as https://billing.example.com/usage")
     if "@" in parts.netloc:
-        raise ValueError("it without user and password; batches are signed with UNATTENDED_BILLING_SECRET")
+        raise ValueError("the address without user and password; UNATTENDED_BILLING_SECRET signs the batches")
     if parts.scheme == "http" and not _is_private_host(parts):
-        raise ValueError("https; plain http is only for hosts of your own network")
+        raise ValueError("an https address; plain http is only for hosts of your own network")
     return raw.strip()
 
 
@@ -135,10 +141,10 @@ def traces_url(raw: str) -> str:
     url = raw.strip()
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in url
-    except ValueError:  # of a port, or of brackets
-        usable = False
-    if not usable or not url.isprintable():
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in url
+    except ValueError:  # an invalid port, or brackets
+        is_usable = False
+    if not is_usable or not url.isprintable():
         raise ValueError("an address such as http://127.0.0.1:4318")
     return url
 
@@ -147,14 +153,14 @@ def _is_private_host(parts: SplitResult) -> bool:
     host = parts.hostname or ""
     try:
         address = ipaddress.ip_address(host)
-    except ValueError:  # a name, which only a network of one's own knows, or the name of this machine
+    except ValueError:  # a name without a domain, as in a private network, or of this machine
         return "." not in host or host.endswith((".localhost", ".local", ".internal"))
     return address.is_private or address.is_loopback
 
 
 def secret_references(raw: str) -> frozenset[str]:
     references = frozenset(re.split(r"[,\s]+", raw.strip())) - {""}
-    if not references or any(not re.fullmatch(r"(?:env|file):.+", each) for each in references):
+    if not references or any(not re.fullmatch(r"(?:env|file):.+", reference) for reference in references):
         raise ValueError("env:NAME or file:PATH, and never the secret itself")
     return references
 

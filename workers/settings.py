@@ -1,4 +1,4 @@
-"""Settings: one frozen object, read from the environment here and nowhere else."""
+"""Settings: one frozen object, read from the environment only here."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -31,13 +31,13 @@ PREFIX = "UNATTENDED_"
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used; the text names the variable and says what to write instead."""
+    """An unusable setting. The text names the variable and what to write instead."""
 
 
 def start_directory() -> Path:
     try:
         return Path.cwd()
-    except FileNotFoundError:  # it was deleted under us: relative paths lead nowhere in any case
+    except FileNotFoundError:  # the directory was deleted: relative paths are useless in any case
         return Path("/")
 
 
@@ -50,7 +50,10 @@ def _setting(
     shown: str = "",
     secret: bool = False,
 ) -> Any:
-    """A dataclass field that knows its variable; `shown` is the default as the README prints it."""
+    """Creates a dataclass field with its variable.
+
+    `shown` is the default as the README prints it.
+    """
     metadata = {"description": description, "parse": parse, "name": name, "shown": shown}
     return field(default=default, metadata=metadata, repr=not secret)
 
@@ -58,14 +61,14 @@ def _setting(
 @dataclass(frozen=True, slots=True)
 class Settings:
     mongodb_url: str | None = _setting(
-        "MongoDB replica set; absent: the embedded servers",
+        "MongoDB replica set; unset: the embedded servers",
         default=None,
         parse=server_url,
         shown="embedded",
         secret=True,
     )
     redis_url: str | None = _setting(
-        "Celery's broker: Redis, Sentinel or RabbitMQ, as `docs/brokers.md` says; absent: the embedded servers",
+        "Celery broker: Redis, Sentinel or RabbitMQ, see `docs/brokers.md`; unset: the embedded servers",
         default=None,
         parse=server_url,
         shown="embedded",
@@ -107,13 +110,13 @@ class Settings:
         shown="`30,ledger=400`",
     )
     max_memory_mb: int = _setting(
-        "A worker that grows beyond this hands its runs back and starts anew", default=2048, parse=positive_int
+        "A worker above this hands its runs back and restarts", default=2048, parse=positive_int
     )
     republish_after_s: int = _setting(
         "Seconds before a queued run's wake-up counts as lost", default=15, parse=positive_int
     )
     grace_s: int = _setting(
-        "Seconds in which turns may end when a worker is told to stop; it is gone two later",
+        "Seconds in which turns may end when a worker stops; it exits at most two later",
         default=7,
         parse=positive_int,
     )
@@ -128,7 +131,7 @@ class Settings:
         shown="127.0.0.1:9400",
     )
     max_app_labels: int = _setting(
-        "Apps with a metric label of their own; the rest is `_other`", default=100, parse=positive_int
+        "Number of apps with a metric label of their own; the others share `_other`", default=100, parse=positive_int
     )
     body_limit_bytes: int = _setting("Largest accepted HTTP body", default=1_048_576, parse=positive_int)
     external_hosts: frozenset[str] = _setting(
@@ -138,21 +141,21 @@ class Settings:
         shown="none",
     )
     billing_url: str | None = _setting(
-        "Where usage is posted, signed, as `docs/billing.md` says; absent: nowhere",
+        "Where signed usage is posted, see `docs/billing.md`; unset: nowhere",
         default=None,
         parse=https_url,
         shown="none",
         secret=True,
     )
     billing_secret: frozenset[str] = _setting(
-        "Its signing secrets, `env:NAME` or `file:PATH`; several, separated by commas, while they change",
+        "Signing secrets of billing, `env:NAME` or `file:PATH`; several, separated by commas, during a rotation",
         default=frozenset(),
         parse=secret_references,
         shown="none",
-        secret=True,  # who writes the secret itself here by mistake shall not read it again in a log
+        secret=True,  # a secret written here by mistake must not appear in a log
     )
     budgets_fail: str = _setting(
-        "`closed`: no call is made that its budgets cannot be asked for; `open`: it is made",
+        "Model calls while budgets cannot be checked: `closed` refuses them, `open` allows them",
         default="closed",
         parse=one_of("closed", "open"),
     )
@@ -176,16 +179,16 @@ class Settings:
         "1: context changes appear in the log", default=False, parse=truthy, name="CONTEXT_VERBOSE_DEBUG"
     )
     otlp_endpoint: str | None = _setting(
-        "Where traces go, as `docs/tracing.md` says",
+        "Where traces go, see `docs/tracing.md`",
         default=None,
         parse=traces_url,
         name="OTEL_EXPORTER_OTLP_ENDPOINT",
         shown="none",
         secret=True,
     )
-    # A snapshot, so that nothing else reads the process environment; never shown, it holds secrets.
+    # A snapshot, so that no other code reads the process environment. Never shown: it holds secrets.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # Where the process was started. Code of packages may move it: no path of ours depends on where it stands later.
+    # The start directory. Code of packages may change the current one: our paths do not depend on it.
     directory: Path = field(default_factory=start_directory, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -193,14 +196,14 @@ class Settings:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, self.directory / value)
-        object.__setattr__(self, "packages", tuple(self.directory / each for each in self.packages))
+        object.__setattr__(self, "packages", tuple(self.directory / package for package in self.packages))
 
     @property
     def production(self) -> bool:
         return self.environment.strip().lower() == "production"
 
     def context_environment(self) -> Mapping[str, str]:
-        """What environment variables a workflow may see: in production none, by construction."""
+        """Returns the variables that a workflow may see: in production none."""
         return {} if self.production else self.environ
 
     def resolve_secret(self, reference: str) -> str:
@@ -219,7 +222,7 @@ class Settings:
 
 
 def setting_fields() -> list[Any]:
-    return [each for each in fields(Settings) if "parse" in each.metadata]
+    return [setting for setting in fields(Settings) if "parse" in setting.metadata]
 
 
 def variable_name(setting: Any) -> str:
@@ -227,36 +230,42 @@ def variable_name(setting: Any) -> str:
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-    """Settings from an environment (the process's own by default), then what flags override."""
+    """Reads settings from an environment, by default that of the process.
+
+    Flags win over it.
+    """
     source = dict(os.environ if environ is None else environ)
     values: dict[str, Any] = {"environ": source}
-    for each in setting_fields():
-        variable = variable_name(each)
+    for setting in setting_fields():
+        variable = variable_name(setting)
         raw = source.get(variable)
-        # An empty variable means "not set", except where empty is itself a meaning (falsy flags).
-        if raw is None or (raw == "" and each.default is not True):
+        # An empty variable means "not set", except for flags that an empty value turns off.
+        if raw is None or (raw == "" and setting.default is not True):
             continue
         try:
-            values[each.name] = each.metadata["parse"](raw)
+            values[setting.name] = setting.metadata["parse"](raw)
         except ValueError as error:
-            written = f"{variable}={raw!r}" if each.repr else variable
-            raise SettingsError(f"{written} cannot be used; write {error}") from None
-    given = {name: value for name, value in overrides.items() if value is not None}
-    return replace(Settings(**values), **given)
+            assignment = f"{variable}={raw!r}" if setting.repr else variable
+            raise SettingsError(f"{assignment} cannot be used; write {error}") from None
+    flags = {name: value for name, value in overrides.items() if value is not None}
+    return replace(Settings(**values), **flags)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    known = {variable_name(each) for each in setting_fields()}
+    known = {variable_name(setting) for setting in setting_fields()}
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 
 def as_environment(settings: Settings) -> dict[str, str]:
-    """The variables that give a child process the same settings, on top of what it inherits."""
+    """Returns the variables that give a child process the same settings.
+
+    They come on top of the environment that it inherits.
+    """
     result = dict(settings.environ)
-    for each in setting_fields():
-        value = getattr(settings, each.name)
-        if value is None or value == each.default:
-            result.pop(variable_name(each), None)  # a flag may have overridden what the environment says
+    for setting in setting_fields():
+        value = getattr(settings, setting.name)
+        if value is None or value == setting.default:
+            result.pop(variable_name(setting), None)  # a flag may have replaced a value of the environment
             continue
         if isinstance(value, tuple):
             value = os.pathsep.join(str(path.resolve()) for path in value)
@@ -266,5 +275,5 @@ def as_environment(settings: Settings) -> dict[str, str]:
             value = "1" if value else "0"
         elif isinstance(value, Path):
             value = value.resolve()
-        result[variable_name(each)] = str(value)
+        result[variable_name(setting)] = str(value)
     return result

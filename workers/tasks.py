@@ -1,4 +1,4 @@
-"""The one Celery task: a wake-up names a run, and the process's event loop works on it."""
+"""The one Celery task: a wake-up, after which the event loop executes a run."""
 
 import gc
 import logging
@@ -40,7 +40,7 @@ _REFUSED_POOLS = ("gevent", "eventlet")
 
 
 class _ProcessWorker:
-    """The process's worker, made when the process first needs it: after a fork, never before."""
+    """The worker of this process, created on first use: after a fork, never before."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +64,10 @@ class _ProcessWorker:
 
     @contextmanager
     def track_run(self) -> Iterator[None]:
-        """For as long as a run may be held here: the process is not ended before it is handed back."""
+        """Counts a run while it may be held here.
+
+        The process does not end before the run is handed back.
+        """
         run = object()
         self._active_runs.add(run)
         self.metrics.add_active_runs(+1)
@@ -75,7 +78,10 @@ class _ProcessWorker:
             self._active_runs.discard(run)
 
     def drain(self, *, at_once: bool = False) -> None:
-        """Without the lock: this runs in a signal handler, maybe on top of the very `get` that holds it."""
+        """Drains the worker.
+
+        It takes no lock: it runs in a signal handler, maybe on top of the very `get_worker` that holds the lock.
+        """
         self._is_draining = True
         self.shutdown.begin()
         worker = self._worker
@@ -97,15 +103,18 @@ def start_worker(settings: Settings, metrics: WorkerMetrics) -> WorkerProcess:
     try:
         worker.start()
     except BaseException:
-        worker.stop()  # or every failed start would leave a loop and its threads behind
+        worker.stop()  # otherwise each failed start would leave a loop and its threads behind
         raise
     tune_garbage_collection()
     return worker
 
 
 def tune_garbage_collection() -> None:
-    """What a thousand chats hold is not garbage: looked through less often, they cost a quarter less CPU and no more
-    memory (benchmarks/chat.py --tune-gc)."""
+    """Makes garbage collections rarer.
+
+    The objects of a thousand chats are no garbage. Collected less often they cost a quarter less CPU, with the same
+    memory (benchmarks/chat.py --tune-gc).
+    """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
@@ -117,7 +126,7 @@ app.steps["consumer"].add(create_consumer_step(process.consumer))
 @app.task(name=TASK)
 def run(message: dict[str, Any]) -> None:
     if message.get("v") != VERSION or not isinstance(message.get("run_id"), str):
-        # A newer version's message: the run document is there, and a worker that knows it gets its own wake-up.
+        # A message of a newer version: its run document exists, and a worker of that version gets another wake-up.
         log.error("unknown_wakeup", extra={"version": message.get("v")})
         return
     crash_point("woken")
@@ -126,13 +135,16 @@ def run(message: dict[str, Any]) -> None:
         try:
             worker.submit(handle_wakeup(message["run_id"], worker)).result()
         except CancelledError:
-            # It was cut off and has handed its run back; a second cancellation came on top.
+            # The run was cut off and handed back; a second cancellation arrived meanwhile.
             log.info("run_task_cancelled", extra={"run_id": message["run_id"]})
 
 
 @signals.setup_logging.connect
 def _configure_logging(logfile: str | None = None, **_: Any) -> None:
-    """`logfile` is what --logfile names; without it, whoever says --detach or `celery multi` would see nothing."""
+    """Configures logging. `logfile` comes from --logfile.
+
+    Without it, --detach and `celery multi` would discard the log.
+    """
     settings = settings_loader().settings()
     configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level, log_file=logfile)
 
@@ -141,12 +153,12 @@ def _configure_logging(logfile: str | None = None, **_: Any) -> None:
 def _refuse_pools(conf: Any, options: dict[str, Any], **_: Any) -> None:
     pool = str(options.get("pool") or conf.worker_pool)
     if any(name in pool for name in _REFUSED_POOLS):
-        raise SystemExit(f"the {pool} pool loses acknowledgements on Redis; leave -P out, threads are the default")
+        raise SystemExit(f"the {pool} pool loses acknowledgements on Redis; omit -P to use threads, the default")
 
 
 @signals.celeryd_after_setup.connect
 def _serve_probes(instance: Any, **_: Any) -> None:
-    # Before the broker is reached, for which Celery waits as long as it takes: alive, though not ready.
+    # Before the broker connects, for which Celery waits without limit: the process is alive, but not ready.
     if issubclass(instance.pool_cls, TaskPool):
         with _exit_on_start_error():
             settings = settings_loader().settings()
@@ -157,7 +169,7 @@ def _serve_probes(instance: Any, **_: Any) -> None:
 
 @signals.worker_ready.connect
 def _on_worker_ready(sender: Any, **_: Any) -> None:
-    # With threads the process is this one: open it now, so that the first run does not wait for imports.
+    # With threads this is the working process: prepare it now, so that the first run does not wait for imports.
     if isinstance(sender.pool, TaskPool):
         install_signal_handlers()
         with _exit_on_start_error():
@@ -166,8 +178,8 @@ def _on_worker_ready(sender: Any, **_: Any) -> None:
         process.health.attach(worker)
         process.health.start()
         MemoryWatch(limit_mb=worker.settings.max_memory_mb, restart=stop_by_signal).start()
-        served = str(process.server.address) if process.server else None
-        log.info("worker_ready", extra={"concurrency": sender.pool.num_processes, "metrics": served})
+        address = str(process.server.address) if process.server else None
+        log.info("worker_ready", extra={"concurrency": sender.pool.num_processes, "metrics": address})
 
 
 @contextmanager
@@ -175,15 +187,18 @@ def _exit_on_start_error() -> Iterator[None]:
     try:
         yield
     except (ModelsFileError, OperatorFileError, SettingsError, PyMongoError, OSError) as error:
-        # Celery would log it and go on consuming what this process cannot work on.
+        # Celery would log it and go on consuming runs that this process cannot execute.
         log.error("worker_cannot_start", extra={"error": str(error)[:300]})
         process.exit_code = 1
         raise SystemExit(1) from None
 
 
 def install_signal_handlers() -> None:
-    """SIGTERM is Celery's, and right. Its SIGQUIT and second SIGINT would leave runs to their leases, since no thread
-    can be terminated, and its SIGHUP would wait for chats to end and start the process again without its command."""
+    """Replaces the handlers of SIGQUIT, SIGHUP and SIGINT; that of SIGTERM is right.
+
+    SIGQUIT and a second SIGINT of Celery would leave runs to their leases, since no thread can be terminated. Its
+    SIGHUP would wait for chats to end and restart the process without its command line.
+    """
     signal.signal(signal.SIGQUIT, lambda *_: _stop_consuming(at_once=True))
     signal.signal(signal.SIGHUP, lambda *_: _stop_consuming(at_once=False))
     signal.signal(signal.SIGINT, lambda *_: _stop_consuming(at_once=state.should_stop is not None))
@@ -191,7 +206,7 @@ def install_signal_handlers() -> None:
 
 def _stop_consuming(*, at_once: bool) -> None:
     process.drain(at_once=at_once)
-    state.should_stop = EX_OK  # type: ignore[assignment]  # its stub knows only the first value
+    state.should_stop = EX_OK  # type: ignore[assignment]  # its stub has only the first value
 
 
 def stop_by_signal() -> None:

@@ -1,8 +1,11 @@
-"""Waking: what those who make a run ready need to tell the workers."""
+"""The interface to wake-ups, for code that makes runs ready."""
 
 from typing import Protocol
 
 
 class WakeupSender(Protocol):
     def send(self, run_id: str) -> None:
-        """Best effort: the reconciler repeats what gets lost."""
+        """Notifies the workers of a run.
+
+        Best effort: the reconciler repeats lost wake-ups.
+        """

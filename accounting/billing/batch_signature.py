@@ -1,4 +1,7 @@
-"""Signatures of Standard Webhooks 1.0: one for each shared secret, so that a receiver may change its own."""
+"""Signatures of Standard Webhooks 1.0: one per shared secret.
+
+So a receiver can rotate its secret.
+"""
 
 import base64
 import binascii
@@ -11,7 +14,10 @@ MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
 
 
 def parse_signing_keys(secrets: Sequence[str]) -> Sequence[bytes]:
-    """ValueError, which never holds the secret, says what is wrong with one, or that there is none."""
+    """Decodes the secrets.
+
+    Raises ValueError for a bad one or for none; its text never holds the secret.
+    """
     if not secrets:
         raise ValueError("there is no secret to sign with")
     return [_parse_key(secret) for secret in secrets]

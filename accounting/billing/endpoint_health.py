@@ -1,7 +1,7 @@
-"""The endpoint's trouble: kept only while there is some, and for all senders, so that they spare it together.
+"""Health of the billing endpoint: one document while it fails, for all senders.
 
-One document per URL, without the URL, which may hold a token: a hash, and the host for people. With another URL the
-senders begin afresh.
+So all senders pause together. The document holds a hash instead of the URL, which may contain a token, and the host for
+people. A new URL starts without failures.
 """
 
 import hashlib
@@ -36,18 +36,18 @@ class EndpointHealth:
 
     async def is_paused(self) -> bool:
         paused = {"$expr": {"$gt": ["$paused_until", "$$NOW"]}}
-        trouble = await self._failures.find_one({"_id": self._id, "$or": [{"gone_at": {"$type": "date"}}, paused]})
-        return trouble is not None
+        failure = await self._failures.find_one({"_id": self._id, "$or": [{"gone_at": {"$type": "date"}}, paused]})
+        return failure is not None
 
     async def record_success(self) -> None:
-        """It takes batches again; that it once wanted none is for people to take back."""
+        """Deletes the failures. That the endpoint is gone (410) is only reset by a person."""
         await self._failures.delete_one({"_id": self._id, "gone_at": None})
 
     async def record_failure(self, result: PostResult, *, batch_id: str) -> None:
         last = {"at": "$$NOW", "what": {"$literal": result.description}, "batch_id": batch_id}
         failures = {"$add": [{"$ifNull": ["$failures", 0]}, 1]}
         gone = {"gone_at": {"$ifNull": ["$gone_at", "$$NOW"]}} if result.status == GONE else {}
-        trouble = await self._failures.find_one_and_update(
+        health = await self._failures.find_one_and_update(
             {"_id": self._id},
             [{"$set": {"url": {"$literal": redact_url(self.url)}, "failures": failures, "last_failure": last, **gone}}],
             upsert=True,
@@ -55,19 +55,22 @@ class EndpointHealth:
         )
         asked_s = result.retry_after_s if result.status in THROTTLING else None
         pause_ms = round(
-            self._backoff.endpoint_pause_s(int((trouble or {}).get("failures", 1)), retry_after_s=asked_s) * 1000
+            self._backoff.endpoint_pause_s(int((health or {}).get("failures", 1)), retry_after_s=asked_s) * 1000
         )
-        longer = {"$max": ["$paused_until", {"$add": ["$$NOW", pause_ms]}]}
-        await self._failures.update_one({"_id": self._id}, [{"$set": {"paused_until": longer}}])
+        paused_until = {"$max": ["$paused_until", {"$add": ["$$NOW", pause_ms]}]}
+        await self._failures.update_one({"_id": self._id}, [{"$set": {"paused_until": paused_until}}])
 
 
 async def find_failures(database: AsyncDatabase[dict[str, Any]], url: str | None) -> Sequence[Mapping[str, Any]]:
-    """Of this URL; of every one where it is not known here."""
+    """Lists the failures of this URL, or of all URLs if it is None."""
     found = database[COLLECTION].find({} if url is None else {"_id": endpoint_id(url)}).sort("last_failure.at", -1)
     return await found.to_list(None)
 
 
 async def forget_failures(database: AsyncDatabase[dict[str, Any]], url: str | None) -> int:
-    """So that it is tried again, though it answered 410; how many there were."""
+    """Forgets failures, so that an endpoint is tried again even after 410.
+
+    Returns how many there were.
+    """
     forgotten = await database[COLLECTION].delete_many({} if url is None else {"_id": endpoint_id(url)})
     return forgotten.deleted_count

@@ -1,4 +1,4 @@
-"""What became of a post."""
+"""The HTTP post of a batch. Its result never shows the secrets of the URL."""
 
 import asyncio
 import ssl
@@ -15,19 +15,18 @@ import httpx
 from accounting.infra.retry_after import parse_retry_after
 
 GONE = 410
-# Servers that ask for less: their wish is about all that is sent to them, not about one batch.
+# Overloaded servers: their Retry-After applies to all deliveries, not to one batch.
 THROTTLING = frozenset({429, 502, 503, 504})
 
 CONNECT_TIMEOUT_S = 10.0
-READ_TIMEOUT_S = 2.0
 MAX_READ_BYTES = 16_384
 MAX_SHOWN_CHARACTERS = 200
-MIN_HIDDEN_CHARACTERS, MIN_HIDDEN_PATH_CHARACTERS = 4, 8  # characters; a shorter piece of a path is a word
+MIN_HIDDEN_CHARACTERS, MIN_HIDDEN_PATH_CHARACTERS = 4, 8  # a shorter piece of a path is a word
 
 
 @dataclass(frozen=True, slots=True)
 class PostResult:
-    """`status` is None where no answer came. `what` is for people."""
+    """`status` is None without an answer. `description` is for people."""
 
     status: int | None
     description: str
@@ -39,14 +38,17 @@ class PostResult:
 
 
 def create_ssl_context() -> ssl.SSLContext:
-    """The public authorities and those of this system, such as a company's own."""
+    """Trusts the public authorities and those of this system, such as a company's own."""
     context = httpx.create_ssl_context(trust_env=False)
     context.load_default_certs()
     return context
 
 
 def create_http_client() -> httpx.AsyncClient:
-    """No redirects, no cookies, and no proxy or password from the process environment."""
+    """Creates the HTTP client of the sender.
+
+    It has no redirects, no cookies, and no proxy or password from the environment.
+    """
     return httpx.AsyncClient(
         verify=create_ssl_context(),
         follow_redirects=False,
@@ -64,31 +66,32 @@ async def post_batch(
     *,
     headers: Mapping[str, str],
     timeout_s: float,
+    body_timeout_s: float,
 ) -> PostResult:
     try:
         request = http.build_request("POST", url, content=body, headers=headers)
         async with asyncio.timeout(timeout_s):
             response = await http.send(request, stream=True)
         try:
-            said = _printable_text(await _read_beginning(response), url)
+            text = _printable_text(await _read_beginning(response, body_timeout_s), url)
         finally:
             await response.aclose()
     except TimeoutError:
         return PostResult(None, f"no answer within {timeout_s:g} s")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-        # By its type only: the text of such errors may quote the URL, and with it a secret.
+        # Only the type: the text of such errors may quote the URL, and with it a secret.
         return PostResult(None, f"the call failed ({type(error).__name__})")
-    what = f"it answered {response.status_code}"
-    asked_s = parse_retry_after(response.headers.get("retry-after", ""), now=datetime.now(UTC))
-    return PostResult(response.status_code, f"{what}: {said}" if said else what, asked_s)
+    description = f"it answered {response.status_code}"
+    retry_after_s = parse_retry_after(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+    return PostResult(response.status_code, f"{description}: {text}" if text else description, retry_after_s)
 
 
-async def _read_beginning(response: httpx.Response) -> bytes:
-    """The status has said it all; the rest is read for people, and to use the connection again."""
+async def _read_beginning(response: httpx.Response, timeout_s: float) -> bytes:
+    """Reads the beginning of the answer, for people and to reuse the connection."""
     read = b""
     with suppress(TimeoutError, httpx.HTTPError):
-        async with asyncio.timeout(READ_TIMEOUT_S):
-            # Closed when it is left early: the garbage collector may come while the response is being closed.
+        async with asyncio.timeout(timeout_s):
+            # Closed explicitly: the garbage collector may run while the response is being closed.
             async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as parts:
                 async for part in parts:
                     read += part[: MAX_READ_BYTES - len(read)]
@@ -99,16 +102,19 @@ async def _read_beginning(response: httpx.Response) -> bytes:
 
 def _printable_text(body: bytes, url: str) -> str:
     text = body.decode("utf-8", "replace")
-    for each in _hidden_parts(url):  # before anything is cut
-        text = text.replace(each, "(hidden)")
-    return "".join(each for each in " ".join(text.split()) if each.isprintable())[:MAX_SHOWN_CHARACTERS]
+    for part in _hidden_parts(url):  # hidden before the text is cut
+        text = text.replace(part, "(hidden)")
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())[:MAX_SHOWN_CHARACTERS]
 
 
 def _hidden_parts(url: str) -> Sequence[str]:
-    """What may be a token in the address: many servers repeat what they were asked. The longest comes first."""
-    parts = urlsplit(url)
-    values = [pair.partition("=")[2] or pair for pair in parts.query.split("&")]
-    names = [name for name in parts.path.split("/") if len(name) >= MIN_HIDDEN_PATH_CHARACTERS]
-    written = [f"{parts.path}?{parts.query}".rstrip("?"), *values, *names]
-    found = {*written, *map(unquote, written), *map(unquote_plus, values)}
-    return sorted((each for each in found if len(each) >= MIN_HIDDEN_CHARACTERS), key=len, reverse=True)
+    """Lists parts of the URL that may be tokens, longest first.
+
+    Many servers repeat the URL in their answer.
+    """
+    address = urlsplit(url)
+    values = [pair.partition("=")[2] or pair for pair in address.query.split("&")]
+    names = [name for name in address.path.split("/") if len(name) >= MIN_HIDDEN_PATH_CHARACTERS]
+    written = [f"{address.path}?{address.query}".rstrip("?"), *values, *names]
+    candidates = {*written, *map(unquote, written), *map(unquote_plus, values)}
+    return sorted((part for part in candidates if len(part) >= MIN_HIDDEN_CHARACTERS), key=len, reverse=True)

@@ -1,10 +1,10 @@
-"""The outbox: batches of billing events that wait to be posted, made in the transaction of the roll-up.
+"""The outbox: batches of billing events that wait to be posted.
 
-1. `add` makes batches of ledger rows, in the transaction that puts those rows into the totals: each row that is in
-   the totals is in exactly one batch, whoever is killed when. A batch's bytes are kept as they will be sent.
-2. `claim` takes the batch that has been due the longest, by making it due again later: should its sender die, another
-   one takes it then. So it may be posted twice, under the same id, and is never left.
-3. Delivered batches are deleted after a week; dead ones stay until somebody replays or drops them.
+1. `add` makes batches of ledger rows in the transaction of the roll-up: each row that is in the totals is in exactly
+   one batch, whichever process is killed when. A batch stores its bytes exactly as they are sent.
+2. `claim` takes the batch that has been due longest, and makes it due again later: if its sender dies, another one
+   claims it then. So a batch may be posted twice, under the same id, and is never lost.
+3. Delivered batches are deleted after a week; dead ones stay until a person replays or drops them.
 """
 
 import json
@@ -48,7 +48,7 @@ class OutboxState:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedBatch:
-    """A batch in the hands of one sender. `failures`: of earlier posts."""
+    """A batch that one sender has claimed. `failures` counts earlier posts."""
 
     id: str
     claim: str
@@ -64,7 +64,10 @@ class Outbox:
         await self._batches.create_indexes(list(INDEXES))
 
     async def add(self, rows: Sequence[Mapping[str, Any]], session: AsyncClientSession | None) -> None:
-        """`rows` as the ledger has them, with their marks. By the database's clock, as all times here but in bodies."""
+        """Adds batches of `rows`, which still have their marks.
+
+        All times but those in bodies come from the clock of the database.
+        """
         batches = [_insert_command(body, events) for body, events in build_bodies(rows, at=datetime.now(UTC))]
         if batches:
             await self._batches.bulk_write(batches, ordered=False, session=session)
@@ -81,24 +84,24 @@ class Outbox:
         return None if batch is None else ClaimedBatch(batch["_id"], claim, batch["body"].encode(), batch["failures"])
 
     async def mark_delivered(self, batch: ClaimedBatch) -> None:
-        """Also when the claim is lost meanwhile: it is there."""
+        """Marks a batch as delivered, even if the claim was lost meanwhile: it has arrived."""
         await self._batches.update_one(
             {"_id": batch.id, "state": {"$ne": DELIVERED}},
             [{"$set": {"state": DELIVERED, "delivered_at": "$$NOW"}}, {"$unset": ["due_at", "claim"]}],
         )
 
     async def mark_failed(self, batch: ClaimedBatch, reason: str, *, retry_in_s: float | None) -> None:
-        """None: it is dead."""
-        said = {"failures": batch.failures + 1, "last_failure": {"at": "$$NOW", "what": {"$literal": reason}}}
-        fate: list[dict[str, Any]] = (
-            [{"$set": {**said, "state": DEAD}}, {"$unset": ["due_at", "claim"]}]
+        """Schedules the next try of a batch, or marks it as dead if `retry_in_s` is None."""
+        failure = {"failures": batch.failures + 1, "last_failure": {"at": "$$NOW", "what": {"$literal": reason}}}
+        update: list[dict[str, Any]] = (
+            [{"$set": {**failure, "state": DEAD}}, {"$unset": ["due_at", "claim"]}]
             if retry_in_s is None
-            else [{"$set": {**said, "due_at": _from_now(retry_in_s)}}, {"$unset": "claim"}]
+            else [{"$set": {**failure, "due_at": _from_now(retry_in_s)}}, {"$unset": "claim"}]
         )
-        await self._batches.update_one({"_id": batch.id, "claim": batch.claim}, fate)
+        await self._batches.update_one({"_id": batch.id, "claim": batch.claim}, update)
 
     async def release(self, batch: ClaimedBatch) -> None:
-        """Untried, or broken off: another sender may take it at once."""
+        """Releases an untried or interrupted batch: another sender may claim it at once."""
         await self._batches.update_one({"_id": batch.id, "claim": batch.claim}, [{"$set": {"due_at": "$$NOW"}}])
 
 
@@ -111,24 +114,24 @@ async def read_outbox_state(database: AsyncDatabase[dict[str, Any]]) -> OutboxSt
     return OutboxState(
         pending=await batches.count_documents({"state": PENDING}),
         dead=await batches.count_documents({"state": DEAD}),
-        oldest_pending_age_s=max(sum([each["age_ms"] async for each in oldest]) / 1000, 0.0),
+        oldest_pending_age_s=max(sum([batch["age_ms"] async for batch in oldest]) / 1000, 0.0),
     )
 
 
 def build_bodies(rows: Sequence[Mapping[str, Any]], *, at: datetime) -> Iterator[tuple[str, int]]:
-    """The text of each batch and how many events it holds; at least one, however large."""
+    """Yields the text and the number of events of each batch, at least one event each."""
     head = f'{{"type":"usage.batch","timestamp":"{format_time(at)}","data":{{"events":['
     tail = "]}}"
     texts: list[str] = []
-    size = room = MAX_BYTES - len(head) - len(tail)
+    free = room = MAX_BYTES - len(head) - len(tail)
     for row in rows:
-        text = _event_text(row)
-        taken = len(text.encode()) + 1
-        if texts and (taken > size or len(texts) == MAX_EVENTS):
+        event = _event_text(row)
+        needed = len(event.encode()) + 1
+        if texts and (needed > free or len(texts) == MAX_EVENTS):
             yield f"{head}{','.join(texts)}{tail}", len(texts)
-            texts, size = [], room
-        texts.append(text)
-        size -= taken
+            texts, free = [], room
+        texts.append(event)
+        free -= needed
     if texts:
         yield f"{head}{','.join(texts)}{tail}", len(texts)
 
@@ -139,7 +142,10 @@ def _event_text(row: Mapping[str, Any]) -> str:
 
 
 def _insert_command(body: str, events: int) -> UpdateOne:
-    """An update, since an insert could not ask the database for its time."""
+    """Builds the insert of a batch, as an upsert.
+
+    A plain insert cannot read the clock of the database.
+    """
     batch = {"state": PENDING, "body": {"$literal": body}, "events": events, "failures": 0}
     return UpdateOne(
         {"_id": f"batch_{ULID()}"}, [{"$set": {**batch, "created_at": "$$NOW", "due_at": "$$NOW"}}], upsert=True

@@ -1,4 +1,4 @@
-"""Batches of the outbox as operators see and change them."""
+"""Batches of the outbox, for operators: list, replay and drop them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,8 +16,8 @@ _SUMMARY_FIELDS = ("state", "events", "failures", "created_at", "due_at", "deliv
 async def find_batches(
     database: AsyncDatabase[dict[str, Any]], *, state: str | None = None, limit: int
 ) -> Sequence[Batch]:
-    """Newest first, without what they hold."""
-    states = STATES if state is None else (state,)  # each is in order in its index
+    """Lists batches without their bodies, newest first."""
+    states = STATES if state is None else (state,)  # each state is sorted in the index
     found = database[COLLECTION].find({"state": {"$in": states}}, dict.fromkeys(_SUMMARY_FIELDS, 1))
     return await found.sort("created_at", DESCENDING).limit(limit).to_list(None)
 
@@ -27,7 +27,7 @@ async def find_batch(database: AsyncDatabase[dict[str, Any]], batch_id: str) -> 
 
 
 async def find_last_delivery(database: AsyncDatabase[dict[str, Any]]) -> Batch | None:
-    """None also where the last one is longer ago than delivered batches are kept."""
+    """Returns the last delivery. None if it is older than delivered batches are kept."""
     delivered = {"delivered_at": {"$type": "date"}}
     return await database[COLLECTION].find_one(delivered, {"delivered_at": 1}, sort=[("delivered_at", DESCENDING)])
 
@@ -35,23 +35,26 @@ async def find_last_delivery(database: AsyncDatabase[dict[str, Any]]) -> Batch |
 async def find_unknown_ids(
     database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str], *, states: Sequence[str] = STATES
 ) -> Sequence[str]:
-    """Those that are not there, or in none of these states."""
+    """Returns the ids that do not exist, or are in none of these states."""
     query = {"_id": {"$in": [*batch_ids]}, "state": {"$in": [*states]}}
     known = {batch["_id"] async for batch in database[COLLECTION].find(query, {"_id": 1})}
-    return [each for each in batch_ids if each not in known]
+    return [batch_id for batch_id in batch_ids if batch_id not in known]
 
 
 async def replay_batches(database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str] | None) -> int:
-    """Each is posted again, now, with its id and its bytes, and may fail as often as a new one. None: all dead ones."""
-    anew = {"state": PENDING, "failures": 0, "due_at": "$$NOW"}
+    """Posts batches again now, with their ids, bytes and a fresh count of failures.
+
+    None: all dead ones.
+    """
+    pending = {"state": PENDING, "failures": 0, "due_at": "$$NOW"}
     changed = await database[COLLECTION].update_many(
-        _selection_query(batch_ids), [{"$set": anew}, {"$unset": ["delivered_at", "claim"]}]
+        _selection_query(batch_ids), [{"$set": pending}, {"$unset": ["delivered_at", "claim"]}]
     )
     return changed.matched_count
 
 
 async def drop_batches(database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str] | None) -> int:
-    """What is not delivered; what they hold stays in the ledger. None: all dead ones."""
+    """Drops undelivered batches; their rows stay in the ledger. None: all dead ones."""
     dropped = await database[COLLECTION].delete_many(
         {"$and": [_selection_query(batch_ids), {"state": {"$in": UNDELIVERED}}]}
     )

@@ -1,8 +1,9 @@
-"""The sender: posts due batches of the outbox to the endpoint, at least once each, the longest due first.
+"""The billing sender: posts due batches of the outbox, each at least once.
 
-Any number may work at once, in one process and in several. A batch that was posted and not marked, since its sender was
-killed in between, is posted again with the same id and the same bytes. What could not be delivered is tried again at
-its pace, and then dead; an endpoint that fails is spared for a moment, and left alone once it answers 410.
+The batch that has been due longest goes first. Any number of senders may run, in one process and in several. A batch
+that was posted but not marked, since its sender was killed in between, is posted again with the same id and the same
+bytes. Failed batches are retried with backoff and then marked dead. A failing endpoint is paused, and no longer called
+once it answers 410.
 """
 
 import asyncio
@@ -39,8 +40,10 @@ class BillingSender:
         stop: asyncio.Event,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`secrets` are asked for before each post, so that they may change; ValueError says why there are none. Once
-        `stop` is set no endpoint is waited for any longer."""
+        """`secrets` is called before each post, as secrets may change.
+
+        Its ValueError is logged. Once `stop` is set, the sender no longer waits for the endpoint.
+        """
         self._outbox = outbox
         self._endpoint = endpoint
         self._http = http
@@ -51,7 +54,7 @@ class BillingSender:
         self._logged_key_error = ""
 
     async def post_next(self) -> float:
-        """Posts one batch; seconds until there may be another one."""
+        """Posts one batch and returns the seconds until the next one may be due."""
         keys = self._load_signing_keys()
         if not keys:
             return UNSIGNED_INTERVAL_S
@@ -65,7 +68,7 @@ class BillingSender:
         return 0.0
 
     def _load_signing_keys(self) -> Sequence[bytes]:
-        """Nothing while they cannot be had: then nothing is sent, and nothing is lost."""
+        """Loads the signing keys. Without any nothing is sent, and nothing is lost."""
         try:
             keys = parse_signing_keys(self._secrets())
         except ValueError as error:
@@ -78,20 +81,29 @@ class BillingSender:
 
     async def _post(self, batch: ClaimedBatch, keys: Sequence[bytes]) -> PostResult:
         headers = sign_headers(batch.id, batch.body, keys=keys, at_s=int(time.time()))
-        within_s = self._backoff.answer_timeout_s
-        return await post_batch(self._http, self._endpoint.url, batch.body, headers=headers, timeout_s=within_s)
+        return await post_batch(
+            self._http,
+            self._endpoint.url,
+            batch.body,
+            headers=headers,
+            timeout_s=self._backoff.answer_timeout_s,
+            body_timeout_s=self._backoff.body_timeout_s,
+        )
 
     async def _run_until_stopped(self, work: Coroutine[Any, Any, PostResult]) -> PostResult | None:
-        """None: broken off. Only the post is: a cancelled command of the store may go on as if nothing had been."""
-        posting, stopped = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        """Cancels the post when `stop` is set; returns None then.
+
+        Commands to the store are never cancelled: they might run on.
+        """
+        post, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:
-            await asyncio.wait((posting, stopped), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait((posting,), timeout=STOP_TIMEOUT_S)
-            return posting.result() if posting.done() else None
+            await asyncio.wait((post, stop), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((post,), timeout=STOP_TIMEOUT_S)
+            return post.result() if post.done() else None
         finally:
-            posting.cancel()
-            stopped.cancel()
-            await asyncio.wait((posting, stopped))
+            post.cancel()
+            stop.cancel()
+            await asyncio.wait((post, stop))
 
     async def _record_result(self, batch: ClaimedBatch, result: PostResult) -> None:
         if result.is_delivered:
@@ -105,10 +117,10 @@ class BillingSender:
             log.error("billing_endpoint_gone", extra={"batch": batch.id})
             return
         failures = batch.failures + 1
-        again_in_s = self._backoff.retry_delay_s(failures, retry_after_s=result.retry_after_s, chance=self._chance())
-        await self._outbox.mark_failed(batch, result.description, retry_in_s=again_in_s)
-        said = {"batch": batch.id, "failures": failures, "status": result.status}
-        if again_in_s is None:
-            log.error("billing_batch_dead", extra=said)
+        retry_in_s = self._backoff.retry_delay_s(failures, retry_after_s=result.retry_after_s, chance=self._chance())
+        await self._outbox.mark_failed(batch, result.description, retry_in_s=retry_in_s)
+        facts = {"batch": batch.id, "failures": failures, "status": result.status}
+        if retry_in_s is None:
+            log.error("billing_batch_dead", extra=facts)
         else:
-            log.warning("billing_batch_failed", extra={**said, "again_in_s": round(again_in_s)})
+            log.warning("billing_batch_failed", extra={**facts, "again_in_s": round(retry_in_s)})

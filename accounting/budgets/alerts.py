@@ -1,4 +1,4 @@
-"""Telling: what is said of a budget to people: that it is nearly spent, or spent, and until when."""
+"""Budget alerts: log lines and texts when a budget is nearly or fully spent."""
 
 import asyncio
 import logging
@@ -18,7 +18,10 @@ MAX_CLAIMED = 10_000
 
 
 def describe_spent(window: BudgetWindow, spent: int) -> str:
-    """As runs say it, which their app may read: of a budget that several apps share, not what the others have spent."""
+    """Describes a spent budget in the reason of a run, which its app may read.
+
+    For a budget that several apps share it hides how much they have spent.
+    """
     budget = window.budget
     which = "all" if budget.app_id is None else format_amount(budget.unit, spent)
     amounts = f"{which} of {format_amount(budget.unit, budget.limit)}"
@@ -27,14 +30,14 @@ def describe_spent(window: BudgetWindow, spent: int) -> str:
 
 
 def describe_until(budget: Budget, end: datetime | None) -> str:
-    """Until when it is so."""
+    """Describes when the window ends, in the time zone of the budget."""
     if end is None:
         return "until its limit is raised"
     return f"until {end.astimezone(ZoneInfo(budget.timezone)):%Y-%m-%d %H:%M} {budget.timezone}"
 
 
 class BudgetAlerts:
-    """Said once for a window and its limit, by whichever process sees it first."""
+    """Logs each threshold once per window and limit, across all processes."""
 
     def __init__(self, windows: WindowStore) -> None:
         self._windows = windows
@@ -43,16 +46,16 @@ class BudgetAlerts:
 
     def check(self, window: BudgetWindow, spent: int) -> None:
         limit = window.budget.limit
-        for what in thresholds_reached(spent, limit):
-            key = (window.id, what, limit)
+        for event in thresholds_reached(spent, limit):
+            key = (window.id, event, limit)
             if key in self._claimed:
                 continue
             if len(self._claimed) >= MAX_CLAIMED:
-                self._claimed.clear()  # the store knows what was said
+                self._claimed.clear()  # the store still has the claims
             self._claimed.add(key)
-            saying = asyncio.create_task(self._claim_and_log(window, what, spent))
-            self._tasks.add(saying)
-            saying.add_done_callback(self._tasks.discard)
+            task = asyncio.create_task(self._claim_and_log(window, event, spent))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         await asyncio.gather(*self._tasks)
@@ -61,14 +64,14 @@ class BudgetAlerts:
         try:
             is_first = await self._windows.claim_alert(window, event)
         except PyMongoError:
-            self._claimed.discard((window.id, event, window.budget.limit))  # with the next answer, then
+            self._claimed.discard((window.id, event, window.budget.limit))  # the next check tries again
             return
         if is_first:
             log_alert(event, window.budget, app_id=window.app_id, spent=spent, until=window.span.end)
 
 
 def thresholds_reached(spent: int, limit: int) -> list[str]:
-    return [what for what, share in THRESHOLDS.items() if spent >= share * limit]
+    return [event for event, share in THRESHOLDS.items() if spent >= share * limit]
 
 
 def log_alert(event: str, budget: Budget, *, app_id: str | None, spent: int, until: datetime | None = None) -> None:

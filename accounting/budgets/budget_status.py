@@ -1,4 +1,4 @@
-"""How budgets stand: what is spent and reserved in the window that goes on, and what is left."""
+"""Budget status: what is spent, reserved and left in the present windows."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,13 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class BudgetStatus:
-    """Of a budget in its present window. Amounts are in tokens or nano-dollars. `app_id`: for whom; a budget for each
-    app has one standing for each that has spent in this window. `end` is None for a total, which has no end; a budget
-    for each run has neither start nor end, and nothing spent: each run counts for itself. `rejections` are runs that
-    were held or refused at their start and calls that were not made, in this window and of all time. `exhausted_since`:
-    when a worker found it spent, or when the budget was last changed."""
+    """A budget in its present window. Amounts are in tokens or nano-dollars.
+
+    `app_id` is the app of the window: a budget for each app has one status for each app that has spent in it. `end` is
+    None for a total, which has no end. A budget of window `run` has neither start nor end and nothing spent: each run
+    counts for itself. `rejections` are runs held or refused at their start and calls that were not made, in this window
+    and of all time. `exhausted_since` is when a worker found the budget spent, or when it was last changed.
+    """
 
     budget: Budget
     app_id: str | None
@@ -40,12 +42,12 @@ class BudgetStatus:
 
     @property
     def remaining(self) -> int:
-        """Below 0 when calls took more than was expected of them."""
+        """What is left. Negative if calls took more than was reserved for them."""
         return self.limit - self.spent
 
     @property
     def share(self) -> float:
-        """1.0 is all of it."""
+        """The spent share of the limit; 1.0 is all of it."""
         return self.spent / self.limit if self.limit else 1.0
 
     @property
@@ -53,7 +55,10 @@ class BudgetStatus:
         return self.start is not None and self.spent >= self.limit
 
     def as_json(self) -> dict[str, Any]:
-        """The budget's own fields, and how it stands: `for_app_id` is the app of this window."""
+        """Returns the fields of the budget and its status.
+
+        `for_app_id` is the app of this window.
+        """
         unit = self.budget.unit
         return {
             **self.budget.as_json(),
@@ -72,56 +77,60 @@ class BudgetStatus:
 
 
 async def read_statuses(database: AsyncDatabase[Document], app_id: str | None = None) -> list[BudgetStatus]:
-    """Of all budgets, in the order of their ids; with `app_id`, of those in which this app's calls must find room. A
-    budget for each app has none for those whose own goes before it, and where no other has spent anything in its window
-    yet, one for nobody."""
-    places = await _current_windows(database, app_id)
-    rows = await _read_windows(database, [*places.values()])
-    found: list[BudgetStatus] = []
-    for budget_id, place in places.items():
-        its = [
+    """Reads the status of all budgets, in the order of their ids.
+
+    With `app_id`, only of budgets in which calls of this app must find room. A budget for each app has no status for
+    apps that replace it by an own one. If no other app has spent in its window yet, it has one status without an app.
+    """
+    windows = await _current_windows(database, app_id)
+    rows = await _read_windows(database, [*windows.values()])
+    statuses: list[BudgetStatus] = []
+    for budget_id, window in windows.items():
+        rows_of_budget = [
             row
             for row in rows[budget_id]
-            if not effective_budget(place.stored, row["app_id"], places.keys()).is_replaced
+            if not effective_budget(window.stored, row["app_id"], windows.keys()).is_replaced
         ]
-        if not its:
-            its = [{"app_id": place.app_id, "spent": await _read_earlier_spending(database, place), "reserved": 0}]
-        found += [_build_status(place, row) for row in sorted(its, key=lambda row: row["app_id"] or "")]
-    return await _add_rejection_totals(database, found)
+        if not rows_of_budget:
+            rows_of_budget = [
+                {"app_id": window.app_id, "spent": await _read_earlier_spending(database, window), "reserved": 0}
+            ]
+        statuses += [_build_status(window, row) for row in sorted(rows_of_budget, key=lambda row: row["app_id"] or "")]
+    return await _add_rejection_totals(database, statuses)
 
 
 async def _current_windows(database: AsyncDatabase[Document], app_id: str | None) -> Mapping[str, BudgetWindow]:
-    """The present windows, by the ids of their budgets."""
-    now, known = datetime.now(UTC), {kept.budget.id: kept for kept in await BudgetStore(database).list()}
-    asked = {id_: effective_budget(kept, app_id, known.keys()) for id_, kept in known.items()}
+    """Returns the present windows by the ids of their budgets."""
+    now, by_id = datetime.now(UTC), {stored.budget.id: stored for stored in await BudgetStore(database).list()}
+    effective = {id_: effective_budget(stored, app_id, by_id.keys()) for id_, stored in by_id.items()}
     return {
-        id_: each.window_at(now)
-        for id_, each in asked.items()
-        if app_id is None or (each.budget.app_id in (None, EACH_APP, app_id) and not each.is_replaced)
+        id_: budget.window_at(now)
+        for id_, budget in effective.items()
+        if app_id is None or (budget.budget.app_id in (None, EACH_APP, app_id) and not budget.is_replaced)
     }
 
 
 async def _read_windows(
     database: AsyncDatabase[Document], windows: Sequence[BudgetWindow]
 ) -> Mapping[str, Sequence[Document]]:
-    asked: list[Document] = [{"_id": {"$in": [place.id for place in windows if not _is_for_many_apps(place)]}}]
-    for place in filter(_is_for_many_apps, windows):
-        labels = place.labels()
-        asked.append({name: labels[name] for name in ("budget_id", "start", "since")})
+    queries: list[Document] = [{"_id": {"$in": [window.id for window in windows if not _is_for_many_apps(window)]}}]
+    for window in filter(_is_for_many_apps, windows):
+        labels = window.labels()
+        queries.append({name: labels[name] for name in ("budget_id", "start", "since")})
     shown = {"budget_id": 1, "app_id": 1, "rejections": 1, "said": 1, "spent": SPENT, "reserved": RESERVED}
     rows: dict[str, list[Document]] = defaultdict(list)
-    async for row in await database[COLLECTION].aggregate([{"$match": {"$or": asked}}, {"$project": shown}]):
+    async for row in await database[COLLECTION].aggregate([{"$match": {"$or": queries}}, {"$project": shown}]):
         rows[row["budget_id"]].append(row)
     return rows
 
 
 def _is_for_many_apps(window: BudgetWindow) -> bool:
-    """Each app has a window of its own."""
+    """Checks whether this stands for many windows, one per app."""
     return window.budget.is_for_each_app and window.app_id is None
 
 
 async def _read_earlier_spending(database: AsyncDatabase[Document], window: BudgetWindow) -> int:
-    """Where nobody has looked it up yet."""
+    """Sums up what was spent before the budget, while no window document has it."""
     if _is_for_many_apps(window) or window.budget.window == "run" or not window.has_earlier_spending:
         return 0
     return await sum_recorded_before(database, window.labels())
@@ -129,8 +138,8 @@ async def _read_earlier_spending(database: AsyncDatabase[Document], window: Budg
 
 def _build_status(window: BudgetWindow, row: Document) -> BudgetStatus:
     is_run = window.budget.window == "run"
-    said = row.get("said", {}).get("budget_exhausted", {})
-    standing = BudgetStatus(
+    alert = row.get("said", {}).get("budget_exhausted", {})
+    status = BudgetStatus(
         window.budget,
         row["app_id"],
         None if is_run else window.span.start,
@@ -139,16 +148,16 @@ def _build_status(window: BudgetWindow, row: Document) -> BudgetStatus:
         reserved=int(row["reserved"]),
         rejections=row.get("rejections", 0),
     )
-    if not standing.is_exhausted:
-        return standing
+    if not status.is_exhausted:
+        return status
     changed = window.stored.updated_at
-    return replace(standing, exhausted_since=max(said.get("at", changed), changed))
+    return replace(status, exhausted_since=max(alert.get("at", changed), changed))
 
 
 async def _add_rejection_totals(
     database: AsyncDatabase[Document], statuses: Sequence[BudgetStatus]
 ) -> list[BudgetStatus]:
-    ids = [all_time_id(each.budget.id, each.app_id) for each in statuses]
-    kept = database[COLLECTION].find({"_id": {"$in": ids}}, {"rejections": 1})
-    totals = {row["_id"]: row["rejections"] async for row in kept}
-    return [replace(each, rejections_total=totals.get(id_, 0)) for each, id_ in zip(statuses, ids, strict=True)]
+    ids = [all_time_id(status.budget.id, status.app_id) for status in statuses]
+    documents = database[COLLECTION].find({"_id": {"$in": ids}}, {"rejections": 1})
+    totals = {row["_id"]: row["rejections"] async for row in documents}
+    return [replace(status, rejections_total=totals.get(id_, 0)) for status, id_ in zip(statuses, ids, strict=True)]

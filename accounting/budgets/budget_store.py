@@ -1,4 +1,4 @@
-"""The store of budgets: collection `budgets`, one document for each, under an id that people can read."""
+"""The store of budgets: collection `budgets`, one document each under a readable id."""
 
 import logging
 from dataclasses import dataclass
@@ -21,8 +21,10 @@ _FIELDS = tuple(Budget.__slots__)
 
 @dataclass(frozen=True, slots=True)
 class StoredBudget:
-    """`since`: from when on it counts by reservations; what was spent before, the ledger knows. In another time zone it
-    begins anew."""
+    """A budget as it is stored. It counts by reservations from `since` on.
+
+    What was spent before comes from the ledger. A budget that gets another time zone begins anew.
+    """
 
     budget: Budget
     since: datetime
@@ -31,8 +33,8 @@ class StoredBudget:
     updated_by: str
 
     def as_json(self) -> dict[str, Any]:
-        more = {"created_at": self.created_at, "updated_at": self.updated_at, "updated_by": self.updated_by}
-        return {**self.budget.as_json(), **more}
+        times = {"created_at": self.created_at, "updated_at": self.updated_at, "updated_by": self.updated_by}
+        return {**self.budget.as_json(), **times}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +49,17 @@ class BudgetStore:
         self._logged_ids: set[str] = set()
 
     async def list(self) -> list[StoredBudget]:
-        """In the order of their ids."""
-        found = [self._parse(document) async for document in self._budgets.find().sort("_id", ASCENDING)]
-        return [kept for kept in found if kept is not None]
+        """Lists all budgets in the order of their ids."""
+        parsed = [self._parse(document) async for document in self._budgets.find().sort("_id", ASCENDING)]
+        return [stored for stored in parsed if stored is not None]
 
     async def find(self, budget_id: str) -> StoredBudget | None:
         document = await self._budgets.find_one({"_id": budget_id})
         return None if document is None else self._parse(document)
 
     async def set(self, budget: Budget, *, by: str) -> BudgetChange:
-        """Made, or changed where there is one with its identity. Times are the database's."""
-        document: Any = await self._budgets.find_one_and_update(  # there is one after an upsert
+        """Creates or changes a budget. Times are those of the database's clock."""
+        document: Any = await self._budgets.find_one_and_update(  # an upsert always returns a document
             {"_id": budget.id},
             [{"$set": _change_stage(budget, by)}],
             upsert=True,
@@ -66,11 +68,14 @@ class BudgetStore:
         return BudgetChange(_to_stored(budget, document), document["how"])
 
     async def remove(self, budget_id: str) -> bool:
-        """False when there was none. Runs that it holds go on, triggers that it has paused are resumed."""
+        """Removes a budget; False if there was none.
+
+        Runs that it holds go on, triggers that it has paused resume.
+        """
         return (await self._budgets.delete_one({"_id": budget_id})).deleted_count == 1
 
     def _parse(self, document: Document) -> StoredBudget | None:
-        """None for one that a newer version wrote: nobody here knows what it limits."""
+        """Reads a document. None if a newer version wrote it: its limits are unknown here."""
         choices = {"window": WINDOWS, "unit": UNITS, "new_runs": NEW_RUNS, "running": RUNNING}
         is_known = all(document.get(name) in values for name, values in choices.items())
         if is_known and is_time_zone(document["timezone"]):
@@ -88,16 +93,16 @@ def _to_stored(budget: Budget, document: Document) -> StoredBudget:
 
 
 def _change_stage(budget: Budget, by: str) -> Document:
-    """As an update pipeline sees it, each expression the document as it was before."""
+    """Builds the update pipeline. Its expressions see the document as it was before."""
     fields = {name: {"$literal": getattr(budget, name)} for name in _FIELDS}
-    is_there = {"$ne": [{"$type": "$created_at"}, "missing"]}
-    is_same = {"$and": [is_there, *({"$eq": [f"${name}", value]} for name, value in fields.items())]}
-    goes_on = {"$and": [is_there, {"$eq": ["$timezone", fields["timezone"]]}]}
+    exists = {"$ne": [{"$type": "$created_at"}, "missing"]}
+    is_same = {"$and": [exists, *({"$eq": [f"${name}", value]} for name, value in fields.items())]}
+    keeps_since = {"$and": [exists, {"$eq": ["$timezone", fields["timezone"]]}]}
     return {
         **fields,
-        "since": {"$cond": [goes_on, "$since", "$$NOW"]},
+        "since": {"$cond": [keeps_since, "$since", "$$NOW"]},
         "created_at": {"$ifNull": ["$created_at", "$$NOW"]},
         "updated_at": {"$cond": [is_same, "$updated_at", "$$NOW"]},
         "updated_by": {"$cond": [is_same, "$updated_by", {"$literal": by}]},
-        "how": {"$cond": [is_same, "unchanged", {"$cond": [is_there, "changed", "created"]}]},
+        "how": {"$cond": [is_same, "unchanged", {"$cond": [exists, "changed", "created"]}]},
     }

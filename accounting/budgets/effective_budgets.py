@@ -1,4 +1,4 @@
-"""Places: in which windows of which budgets a call or a run must find room."""
+"""Effective budgets: the budgets in which a call or a run must find room."""
 
 import asyncio
 import logging
@@ -20,16 +20,18 @@ from accounting.budgets.window_calendar import WindowSpan, window_span
 
 log = logging.getLogger(__name__)
 
-READ_EVERY_S = 2.0
-READ_WITHIN_S = 5.0
-REFRESH_WAIT_S = 1.0  # by those who know some already
+REFRESH_INTERVAL_S = 2.0
+REFRESH_TIMEOUT_S = 5.0
+REFRESH_WAIT_S = 1.0  # by callers that have budgets from an earlier read
 MAX_CACHED_SCOPES = 10_000
 
 
 @dataclass(frozen=True)
 class BudgetWindow:
-    """One window of a budget, for one app where it is for each app on its own. What it counts has one document.
-    `alerts`: people hear when it is nearly spent, and spent."""
+    """One window of a budget, and of one app if the budget is for each app on its own.
+
+    Each has one document. `has_alerts`: people are notified when it is nearly and fully spent.
+    """
 
     stored: StoredBudget
     app_id: str | None
@@ -48,14 +50,14 @@ class BudgetWindow:
 
     @property
     def has_earlier_spending(self) -> bool:
-        """Whether something may have been spent in this window before anybody reserved in it."""
+        """Checks whether calls may have spent here before the first reservation."""
         return self.span.start < self.stored.since
 
     def is_over(self, now: datetime) -> bool:
         return self.span.end is not None and now >= self.span.end
 
     def labels(self) -> dict[str, Any]:
-        """What the document says of itself, for those who look at many."""
+        """Fields that describe the window in its document."""
         return {
             "budget_id": self.budget.id,
             "app_id": self.app_id,
@@ -69,7 +71,10 @@ class BudgetWindow:
 
 @dataclass(frozen=True)
 class EffectiveBudget:
-    """A budget, as it applies to the runs of an app. `is_replaced`: the app's own goes before it; it counts."""
+    """A budget as it applies to the runs of an app.
+
+    `is_replaced`: the own budget of the app goes before it; this one only counts.
+    """
 
     stored: StoredBudget
     app_id: str | None
@@ -81,7 +86,7 @@ class EffectiveBudget:
 
     @property
     def is_enforced(self) -> bool:
-        """It stops them, and does not only count and warn."""
+        """Checks whether it stops runs and calls, and does not only count and warn."""
         return not (self.budget.soft or self.is_replaced)
 
     @property
@@ -97,17 +102,18 @@ class EffectiveBudget:
 def effective_budgets(
     stored_budgets: Iterable[StoredBudget], app_id: str, workflow: str
 ) -> tuple[EffectiveBudget, ...]:
-    """Those that match, in one order for everybody: who waits for room in one has what it got in those before it.
+    """Lists the matching budgets in a fixed order.
 
-    An app's own budget goes before the one for each app with the same workflow, window and unit: that one still counts,
-    so that it knows what was spent should the other be removed, and stops nothing.
+    Because of the order, concurrent calls that wait for room cannot deadlock. The own budget of an app goes before the
+    one for each app with the same workflow, window and unit. The latter stops nothing then but still counts, so that it
+    has the sums if the other one is removed.
     """
-    matching = {kept.budget.id: kept for kept in stored_budgets if kept.budget.matches(app_id, workflow)}
-    return tuple(effective_budget(kept, app_id, matching.keys()) for _, kept in sorted(matching.items()))
+    matching = {stored.budget.id: stored for stored in stored_budgets if stored.budget.matches(app_id, workflow)}
+    return tuple(effective_budget(stored, app_id, matching.keys()) for _, stored in sorted(matching.items()))
 
 
 def effective_budget(stored: StoredBudget, app_id: str | None, budget_ids: Set[str]) -> EffectiveBudget:
-    """One of them, to an app that it is for; `known` are the ids of all budgets there are."""
+    """Applies a budget to an app. `budget_ids` are the ids of all budgets."""
     budget = stored.budget
     if not budget.is_for_each_app:
         return EffectiveBudget(stored, budget.app_id)
@@ -116,8 +122,16 @@ def effective_budget(stored: StoredBudget, app_id: str | None, budget_ids: Set[s
 
 
 class BudgetCache:
-    def __init__(self, budgets: BudgetStore) -> None:
+    def __init__(
+        self,
+        budgets: BudgetStore,
+        *,
+        refresh_interval_s: float = REFRESH_INTERVAL_S,
+        refresh_timeout_s: float = REFRESH_TIMEOUT_S,
+    ) -> None:
         self._budgets = budgets
+        self._refresh_interval_s = refresh_interval_s
+        self._refresh_timeout_s = refresh_timeout_s
         self._known: Sequence[StoredBudget] | None = None
         self._read_at = float("-inf")
         self._read_task: asyncio.Task[None] | None = None
@@ -125,29 +139,33 @@ class BudgetCache:
         self._is_away = False
 
     async def effective_budgets(self, app_id: str, workflow: str) -> tuple[EffectiveBudget, ...]:
-        """Raises PyMongoError when none were ever read, and cannot be now."""
-        if time.monotonic() - self._read_at >= READ_EVERY_S:
+        """Returns the budgets of a run, from the cache.
+
+        Raises PyMongoError if none were ever read and the store is unavailable.
+        """
+        if time.monotonic() - self._read_at >= self._refresh_interval_s:
             await self._refresh()
         if not self._known:
             return ()
-        found = self._by_scope.get((app_id, workflow))
-        if found is None:
+        budgets = self._by_scope.get((app_id, workflow))
+        if budgets is None:
             if len(self._by_scope) >= MAX_CACHED_SCOPES:
                 self._by_scope.clear()
-            found = self._by_scope[app_id, workflow] = effective_budgets(self._known, app_id, workflow)
-        return found
+            budgets = self._by_scope[app_id, workflow] = effective_budgets(self._known, app_id, workflow)
+        return budgets
 
     async def _refresh(self) -> None:
         if self._read_task is None:
             self._read_task = asyncio.get_running_loop().create_task(self._read(), context=Context())
-            self._read_task.add_done_callback(lambda done: done.cancelled() or done.exception())  # all may be gone
-        reading = asyncio.shield(self._read_task)
+            # Retrieves the error: all callers may be cancelled by then, and asyncio would report it as never retrieved.
+            self._read_task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        read = asyncio.shield(self._read_task)
         if self._known is None:
-            await reading
+            await read
             return
         try:
             async with asyncio.timeout(REFRESH_WAIT_S):
-                await reading
+                await read
         except (PyMongoError, TimeoutError) as error:
             if not self._is_away:
                 log.warning("budgets_not_read", extra={"error": type(error).__name__})
@@ -155,10 +173,10 @@ class BudgetCache:
 
     async def _read(self) -> None:
         try:
-            with pymongo.timeout(READ_WITHIN_S):
-                known = await self._budgets.list()
-            if known != self._known:
-                self._known = known
+            with pymongo.timeout(self._refresh_timeout_s):
+                budgets = await self._budgets.list()
+            if budgets != self._known:
+                self._known = budgets
                 self._by_scope.clear()
             self._is_away = False
         finally:

@@ -1,10 +1,12 @@
-"""Estimating: what a model call may take, known before it is made. This much is reserved for it.
+"""Estimates of model calls: how much to reserve before a call is made.
 
-What is sent counts a token for three characters, and on top as much as calls like it have lately taken beyond that (for
-tools, or for a language of short words). As answer it counts the longest of their last answers. Calls like it are those
-of the same workflow, agent and model; of an agent that has answered only a few times also those of its model, whoever
-made them. The first calls of a model are taken to answer `FIRST_ANSWER` tokens. Processes share what they have learnt
-(see `shared_estimates`). In USD all of it has the dearest price that it can have.
+The prompt counts one token per three characters, plus the largest excess that similar calls have recently had beyond
+that (for tools, or for a language of short words). The answer counts as long as the longest of their recent answers.
+Similar calls have the same workflow, agent and model; for an agent with few answers also those of all agents with its
+model. The first calls of a model are taken to answer `DEFAULT_ANSWER_TOKENS` tokens. In USD everything has the highest
+price that it can have.
+
+Processes share their observations through the store (`SharedEstimates`).
 """
 
 import asyncio
@@ -27,31 +29,30 @@ from accounting.budgets.reservation_types import PlannedCall
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, Tokens
 
+log = logging.getLogger(__name__)
+
 CHARACTERS_PER_TOKEN = 3
 DEFAULT_ANSWER_TOKENS = 500
 MAX_OBSERVATIONS = 50
-MIN_OBSERVATIONS = 5  # answers of an agent: its next one may be longer than all of them
-MAX_KEYS = 10_000  # that are remembered; beyond them those that were used longest ago are forgotten
+MIN_OBSERVATIONS = 5  # answers of an agent; with fewer, its next one may well be longer than all of them
+MAX_KEYS = 10_000  # in memory; beyond them the least recently used ones are forgotten
 
 ESTIMATES = "budget_estimates"
-STORE_WITHIN_S = 5.0
-MAX_READ = 2_000  # documents at a start; those of what was called last
-MAX_KEPT = 10_000  # documents
+STORE_TIMEOUT_S = 5.0
+MAX_READ = 2_000  # documents at the start, those of the most recent calls
+MAX_DOCUMENTS = 10_000
 RETENTION = timedelta(days=30)
+FLUSH_INTERVAL_S = 10.0
+MAX_KEYS_PER_COMMAND = 500
 
 ESTIMATE_INDEXES = (IndexModel([("at", DESCENDING)], name="by_time"),)
 
 Document = dict[str, Any]
 
-log = logging.getLogger(__name__)
-
-WRITE_EVERY_S = 10.0
-MAX_KEYS_PER_COMMAND = 500  # keys in one command
-
 
 @dataclass(frozen=True, slots=True)
 class EstimateKey:
-    """An agent's calls of a model, or all calls of it, where workflow and agent are empty."""
+    """The calls of an agent with a model; without workflow and agent, all of the model."""
 
     provider: str
     model: str
@@ -61,7 +62,7 @@ class EstimateKey:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Tokens of one call: what was sent beyond what its characters say, and what was answered."""
+    """Tokens of one call: the prompt beyond what its characters suggest, and the answer."""
 
     extra_input_tokens: int
     answer_tokens: int
@@ -74,33 +75,33 @@ class Estimates:
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
         self._observations: dict[EstimateKey, Observations] = {}
-        self._unknown_keys: dict[EstimateKey, None] = {}  # wanted, and to be looked up
+        self._unknown_keys: dict[EstimateKey, None] = {}  # requested, and still to be looked up in the store
         self._looked_up_keys: set[EstimateKey] = set()
         self._unsaved_observations: dict[EstimateKey, Observations] = {}
 
     def estimate(self, planned: PlannedCall, unit: Unit, *, workflow: str) -> int | None:
-        """In USD None, where no price is known."""
-        lately = self._similar_calls(planned, workflow)
-        sent = _estimate_prompt_tokens(planned) + max((each.extra_input_tokens for each in lately), default=0)
-        answer = max((each.answer_tokens for each in lately), default=DEFAULT_ANSWER_TOKENS)
-        return self._nano_usd(planned, sent, answer) if unit == "usd" else max(sent + answer, 1)
+        """Estimates a call in tokens or nano-dollars; None in USD if no price is known."""
+        similar = self._similar_calls(planned, workflow)
+        prompt = _estimate_prompt_tokens(planned) + max((call.extra_input_tokens for call in similar), default=0)
+        answer = max((call.answer_tokens for call in similar), default=DEFAULT_ANSWER_TOKENS)
+        return self._nano_usd(planned, prompt, answer) if unit == "usd" else max(prompt + answer, 1)
 
     def observe(self, planned: PlannedCall, call: ModelCall, *, workflow: str) -> None:
         if call.status != "reported":
             return
-        seen = Observation(max(call.tokens.input - _estimate_prompt_tokens(planned), 0), call.tokens.output)
+        observation = Observation(max(call.tokens.input - _estimate_prompt_tokens(planned), 0), call.tokens.output)
         for key in (agent_key(planned, workflow), model_key(planned)):
-            self._add_observations(key, [seen])
-            _get_or_add(self._unsaved_observations, key).append(seen)
+            self._add_observations(key, [observation])
+            _get_or_add(self._unsaved_observations, key).append(observation)
 
     def add_stored(self, stored: Mapping[EstimateKey, Sequence[Observation]]) -> None:
-        """What processes have learnt until now, behind what this one learns from here on."""
+        """Adds observations of the store before those of this process."""
         for key, observations in stored.items():
             own = self._observations.pop(key, ())
             self._add_observations(key, [*observations, *own])
 
     def take_unknown(self, limit: int) -> Sequence[EstimateKey]:
-        """Keys that were wanted and have not been looked up. Each is given once."""
+        """Takes keys that were requested and not looked up. Each is returned once."""
         taken = list(self._unknown_keys)[:limit]
         for key in taken:
             del self._unknown_keys[key]
@@ -114,10 +115,10 @@ class Estimates:
         return {key: self._unsaved_observations.pop(key) for key in taken}
 
     def restore_unsaved(self, unsaved: Mapping[EstimateKey, Sequence[Observation]]) -> None:
-        """Of those that could not be stored: they come before what was learnt meanwhile."""
+        """Puts back observations that could not be stored, before those made meanwhile."""
         for key, observations in unsaved.items():
-            since = self._unsaved_observations.pop(key, ())
-            _get_or_add(self._unsaved_observations, key).extend([*observations, *since])
+            newer = self._unsaved_observations.pop(key, ())
+            _get_or_add(self._unsaved_observations, key).extend([*observations, *newer])
 
     @property
     def has_unknown(self) -> bool:
@@ -139,26 +140,34 @@ class Estimates:
 
     def _add_observations(self, key: EstimateKey, observations: Iterable[Observation]) -> None:
         self._unknown_keys.pop(key, None)
-        self._looked_up_keys.discard(key)  # it is looked up again should it be forgotten
-        lately = self._observations.pop(key, None) or deque(maxlen=MAX_OBSERVATIONS)
-        _get_or_add(self._observations, key, lately).extend(observations)
+        self._looked_up_keys.discard(key)  # it is looked up again if it is forgotten
+        recent = self._observations.pop(key, None) or deque(maxlen=MAX_OBSERVATIONS)
+        _get_or_add(self._observations, key, recent).extend(observations)
 
     def amount_spent(self, call: ModelCall, unit: Unit) -> int:
-        """As the ledger's row says it: a call without an answer costs nothing, nor does one without a price."""
+        """Returns what a call has spent, as the ledger counts it.
+
+        A call without an answer or without a price costs nothing.
+        """
         if unit == "tokens":
             return call.tokens.input + call.tokens.output
         cost = self._prices.cost(call.tokens, provider=call.provider, model=call.model, at=call.started_at)
         return 0 if cost is None or call.status == "missing" else cost
 
-    def _nano_usd(self, planned: PlannedCall, sent: int, answer: int) -> int | None:
-        """What is sent may be read from a cache or written to it, an answer reasoned."""
+    def _nano_usd(self, planned: PlannedCall, prompt: int, answer: int) -> int | None:
+        """Returns the highest price that the call can have.
+
+        The prompt may be read from a cache or written to it, and the answer may be reasoned.
+        """
         day = datetime.now(UTC)
-        alike = (
-            Tokens(sent, cached_input=cached, cache_write=written, output=answer, reasoning=reasoning)
-            for cached, written in ((0, 0), (0, sent), (sent, 0))
+        variants = (
+            Tokens(prompt, cached_input=cached, cache_write=written, output=answer, reasoning=reasoning)
+            for cached, written in ((0, 0), (0, prompt), (prompt, 0))
             for reasoning in (0, answer)
         )
-        costs = [self._prices.cost(each, provider=planned.provider, model=planned.model, at=day) for each in alike]
+        costs = [
+            self._prices.cost(tokens, provider=planned.provider, model=planned.model, at=day) for tokens in variants
+        ]
         known = [cost for cost in costs if cost is not None]
         return max(*known, 1) if known else None
 
@@ -174,7 +183,10 @@ def model_key(planned: PlannedCall) -> EstimateKey:
 def _get_or_add(
     entries: dict[EstimateKey, Observations], key: EstimateKey, new: Observations | None = None
 ) -> Observations:
-    """The entry of this key, made where there is none. When there are too many, the oldest one goes for it."""
+    """Returns the entry of a key, and creates it if there is none.
+
+    Beyond the limit the oldest entry is dropped.
+    """
     if key not in entries:
         entries[key] = deque(maxlen=MAX_OBSERVATIONS) if new is None else new
         if len(entries) > MAX_KEYS:
@@ -190,51 +202,70 @@ ObservationsByKey = Mapping[EstimateKey, Sequence[Observation]]
 
 
 class EstimateStore:
-    def __init__(self, database: AsyncDatabase[Document]) -> None:
+    def __init__(
+        self,
+        database: AsyncDatabase[Document],
+        *,
+        timeout_s: float = STORE_TIMEOUT_S,
+        max_read: int = MAX_READ,
+        max_documents: int = MAX_DOCUMENTS,
+    ) -> None:
         self._estimates: AsyncCollection[Document] = database[ESTIMATES]
+        self._timeout_s = timeout_s
+        self._max_read = max_read
+        self._max_documents = max_documents
 
     async def ensure_indexes(self) -> None:
         await self._estimates.create_indexes(list(ESTIMATE_INDEXES))
 
     async def read_newest(self) -> ObservationsByKey:
-        with pymongo.timeout(STORE_WITHIN_S):
-            found = self._estimates.find({}).sort("at", DESCENDING).limit(MAX_READ)
+        with pymongo.timeout(self._timeout_s):
+            found = self._estimates.find({}).sort("at", DESCENDING).limit(self._max_read)
             return _parse_documents(await found.to_list(None))
 
     async def read(self, keys: Iterable[EstimateKey]) -> ObservationsByKey:
-        with pymongo.timeout(STORE_WITHIN_S):
+        with pymongo.timeout(self._timeout_s):
             return _parse_documents(await self._estimates.find({"_id": {"$in": [*map(_id, keys)]}}).to_list(None))
 
     async def add(self, observations_by_key: ObservationsByKey) -> None:
-        """In one command; what other processes have added stays, as far as it is among the last ones."""
-        with pymongo.timeout(STORE_WITHIN_S):
+        """Adds observations in one command.
+
+        Those of other processes stay, as far as they are recent enough.
+        """
+        with pymongo.timeout(self._timeout_s):
             await self._estimates.bulk_write(
-                [_push_update(key, each) for key, each in observations_by_key.items()], ordered=False
+                [_push_update(key, observations) for key, observations in observations_by_key.items()], ordered=False
             )
 
     async def delete_old(self) -> None:
-        """What nothing was learnt about for long, and beyond a number what was called longest ago."""
+        """Deletes documents without recent observations, and the oldest beyond a number."""
         milliseconds = int(RETENTION.total_seconds() * 1000)
         is_old = {"$expr": {"$lt": ["$at", {"$subtract": ["$$NOW", milliseconds]}]}}
         await self._estimates.delete_many(is_old, hint="by_time")
-        beyond = self._estimates.find({}, {"at": 1}).sort("at", DESCENDING).skip(MAX_KEPT).limit(1)
-        for first in await beyond.to_list(None):
+        surplus = self._estimates.find({}, {"at": 1}).sort("at", DESCENDING).skip(self._max_documents).limit(1)
+        for first in await surplus.to_list(None):
             await self._estimates.delete_many({"at": {"$lte": first["at"]}})
 
 
 def _push_update(key: EstimateKey, observations: Iterable[Observation]) -> UpdateOne:
-    calls = [[each.extra_input_tokens, each.answer_tokens] for each in observations]
+    calls = [[call.extra_input_tokens, call.answer_tokens] for call in observations]
     update = {"$push": {"calls": {"$each": calls, "$slice": -MAX_OBSERVATIONS}}, "$currentDate": {"at": True}}
     return UpdateOne({"_id": _id(key)}, update, upsert=True)
 
 
 def _id(key: EstimateKey) -> Document:
-    """Its fields have an order: a document is found by the same one."""
+    """Builds the document id.
+
+    MongoDB compares its fields in their order, so the order never changes.
+    """
     return {"workflow": key.workflow, "agent": key.agent, "provider": key.provider, "model": key.model}
 
 
 def _parse_documents(documents: Iterable[Document]) -> ObservationsByKey:
-    """A newer version may have put more into a document than this one knows."""
+    """Reads documents.
+
+    A newer version may have added values to a call: they are ignored.
+    """
     return {
         _key(document["_id"]): [Observation(call[0], call[1]) for call in document["calls"]] for document in documents
     }
@@ -245,15 +276,18 @@ def _key(id_: Document) -> EstimateKey:
 
 
 class SharedEstimates:
-    def __init__(self, store: EstimateStore, estimates: Estimates) -> None:
+    def __init__(
+        self, store: EstimateStore, estimates: Estimates, *, flush_interval_s: float = FLUSH_INTERVAL_S
+    ) -> None:
         self._store = store
+        self._flush_interval_s = flush_interval_s
         self._estimates = estimates
         self._lookup_task: asyncio.Task[None] | None = None
         self._flush_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
     async def load(self) -> None:
-        """Budgets work without it, as in a process that knows nothing yet."""
+        """Loads the observations of other processes. Budgets work without them too."""
         try:
             self._estimates.add_stored(await self._store.read_newest())
         except PyMongoError as error:
@@ -268,25 +302,25 @@ class SharedEstimates:
             self._flush_task = _start_task(self._flush_later(), "budget estimates, writing")
 
     async def flush(self) -> None:
-        """At once. What cannot be written now is tried again with what is learnt next."""
-        learnt = self._estimates.take_unsaved(MAX_KEYS_PER_COMMAND)
-        if not learnt:
+        """Stores all observations now. After an error they are stored with the next ones."""
+        unsaved = self._estimates.take_unsaved(MAX_KEYS_PER_COMMAND)
+        if not unsaved:
             return
         try:
-            await self._store.add(learnt)
+            await self._store.add(unsaved)
         except BaseException as error:
-            self._estimates.restore_unsaved(learnt)
+            self._estimates.restore_unsaved(unsaved)
             if not isinstance(error, PyMongoError):
                 raise
             log.debug("budget_estimates_not_written", extra={"error": type(error).__name__})
 
     async def close(self) -> None:
         self._is_closed = True
-        under_way = [task for task in (self._lookup_task, self._flush_task) if task is not None and not task.done()]
-        for task in under_way:
+        running = [task for task in (self._lookup_task, self._flush_task) if task is not None and not task.done()]
+        for task in running:
             task.cancel()
-        if under_way:
-            await asyncio.wait(under_way)
+        if running:
+            await asyncio.wait(running)
         await self.flush()
 
     async def _look_up(self) -> None:
@@ -298,7 +332,7 @@ class SharedEstimates:
 
     async def _flush_later(self) -> None:
         while self._estimates.has_unsaved:
-            await asyncio.sleep(WRITE_EVERY_S)
+            await asyncio.sleep(self._flush_interval_s)
             await self.flush()
 
 
@@ -307,5 +341,5 @@ def _is_done(task: "asyncio.Task[None] | None") -> bool:
 
 
 def _start_task(work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
-    """In no caller's context: a deadline of one would be that of all."""
+    """Starts a task in an empty context: a deadline of one caller must not apply to it."""
     return asyncio.get_running_loop().create_task(work, name=name, context=Context())

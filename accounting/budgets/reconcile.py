@@ -1,13 +1,14 @@
-"""Mending: what a process leaves behind that dies, and what was spent before a budget was known, put right by the
-ledger. A step of the scheduler's reconciler, for any number of them.
+"""The budget reconciler: repairs windows from the ledger, step by step.
 
-1. An entry whose time is long over is its process's no more. What that has really spent, with the last calls that it
-   could not tell of, is the sum of the rows that it has signed since it came. That is looked up again for a while, as a
-   process that only slept may still write rows, and then added to what stays.
-2. What was spent in a window before its budget was set is looked up once, though nobody reserves in it, and not by all
-   who look at it; and again while the window is young, as calls that began before may still go on.
-3. Windows that ended long ago are deleted. What they have rejected is kept apart. So are estimates of calls that are
-   made no more.
+1. An entry that has been over for long no longer belongs to its process, which has died or slept. The rows that the
+   process signed since it entered are summed up, including its last calls that it could not report. The sum is made
+   again for a while, as a process that only slept may still write rows, and then added to what stays.
+2. What was spent in a window before its budget was set is summed up once, even if no process reserves in it, so that
+   readers need not do it. While the window is young the sum is made again, as calls that began before may still run.
+3. Windows that ended long ago are deleted; their rejections are stored elsewhere. Estimates of calls that are no longer
+   made are deleted too.
+
+It runs in the reconciler of the scheduler, in any number of processes.
 """
 
 import logging
@@ -28,9 +29,9 @@ from accounting.ledger.rows import COLLECTION as ROWS
 
 log = logging.getLogger(__name__)
 
-LOST_AFTER_S = 60  # beyond its time
-KEPT_AFTER_S = 600
-AGAIN_AFTER_S = 15
+LOST_DELAY_S = 60  # after its reservation has expired
+FOLD_DELAY_S = 600
+REPEAT_INTERVAL_S = 15
 MAX_WINDOWS = 100
 WINDOW_RETENTION = timedelta(days=7)
 MAX_DELETED = 500
@@ -42,8 +43,17 @@ def _seconds_ago(seconds: float) -> Document:
 
 
 class BudgetReconciler:
-    def __init__(self, database: AsyncDatabase[Document]) -> None:
+    def __init__(
+        self,
+        database: AsyncDatabase[Document],
+        *,
+        repeat_interval_s: float = REPEAT_INTERVAL_S,
+        max_windows: int = MAX_WINDOWS,
+        estimates: EstimateStore | None = None,
+    ) -> None:
         self._database = database
+        self._repeat_interval_s = repeat_interval_s
+        self._max_windows = max_windows
         self._windows = database[COLLECTION]
         self._rows = database[ROWS]
         self._budgets = BudgetStore(database)
@@ -51,11 +61,11 @@ class BudgetReconciler:
         self._is_prepared = False
         self._opened_ids: set[str] = set()
         self._all_open_at = float("-inf")
-        self._estimates = EstimateStore(database)
+        self._estimates = EstimateStore(database) if estimates is None else estimates
         self._estimates_deleted_at = float("-inf")
 
     async def run_pass(self, _: Counter[str]) -> None:
-        """What it does is in the log; runs are counted by other steps."""
+        """Runs all steps. They log what they do; `_` counts runs, which other steps do."""
         if not self._is_prepared:
             await self._store.ensure_indexes()
             await self._estimates.ensure_indexes()
@@ -67,41 +77,44 @@ class BudgetReconciler:
         await self._delete_old_estimates()
 
     async def _settle_lost_holders(self) -> None:
-        is_lost = {"$lt": ["$$each.v.until", _seconds_ago(LOST_AFTER_S)]}
-        is_due = {"$lt": [{"$ifNull": ["$$each.v.summed_at", "$$each.v.until"]}, _seconds_ago(AGAIN_AFTER_S)]}
+        is_lost = {"$lt": ["$$each.v.until", _seconds_ago(LOST_DELAY_S)]}
+        is_due = {"$lt": [{"$ifNull": ["$$each.v.summed_at", "$$each.v.until"]}, _seconds_ago(self._repeat_interval_s)]}
         entries = {"$objectToArray": "$holders"}
         lost = {"$filter": {"input": entries, "as": "each", "cond": {"$and": [is_lost, is_due]}}}
         labels = dict.fromkeys(("app_id", "workflow", "unit", "start", "end"), 1)
-        asked: list[Mapping[str, Any]] = [
+        pipeline: list[Mapping[str, Any]] = [
             {"$match": {"is_held": True}},
             {"$project": {**labels, "lost": lost}},
             {"$match": {"lost": {"$ne": []}}},
-            {"$sort": {"lost.v.summed_at": ASCENDING}},  # those first that no pass has reached
-            {"$limit": MAX_WINDOWS},
+            {"$sort": {"lost.v.summed_at": ASCENDING}},  # first those that no pass has reached
+            {"$limit": self._max_windows},
         ]
-        async for window in await self._windows.aggregate(asked, hint="by_holders"):
+        async for window in await self._windows.aggregate(pipeline, hint="by_holders"):
             for entry in window["lost"]:
                 await self._settle_holder(window, entry["k"], entry["v"])
 
     async def _settle_holder(self, window: Document, holder: str, entry: Document) -> None:
-        """Its own numbers end where its time has ended; another reconciler finds the same sum, and keeps it once."""
-        # Of one that was there for longer than rows are kept, what it has told is more than what is left of them.
+        """Replaces the numbers of a lost process by the sum of its rows.
+
+        Another reconciler finds the same sum, and keeps it once.
+        """
+        # If it was there for longer than rows are kept, its own number is higher than the sum of what is left.
         spent = max(await self._sum_signed_rows(window, holder, entry), entry["spent"])
         path = f"holders.{holder}"
         seen = {"_id": window["_id"], f"{path}.until": entry["until"]}
         summed = {f"{path}.spent": spent, f"{path}.reserved": 0, f"{path}.summed_at": "$$NOW"}
         await self._windows.update_one(seen, [{"$set": summed}])
-        if "summed_at" in entry and spent == entry["spent"]:  # else rows may still arrive, as after a long outage
-            is_over = {"$lt": [f"${path}.until", _seconds_ago(KEPT_AFTER_S)]}
-            kept: list[Mapping[str, Any]] = [
+        if "summed_at" in entry and spent == entry["spent"]:  # otherwise rows may still arrive, as after a long outage
+            is_over = {"$lt": [f"${path}.until", _seconds_ago(FOLD_DELAY_S)]}
+            fold: list[Mapping[str, Any]] = [
                 {"$set": {"folded": {"$add": ["$folded", spent]}}},
                 {"$unset": path},
                 UPDATE_IS_HELD,
             ]
-            await self._windows.update_one({**seen, "$expr": is_over}, kept)
+            await self._windows.update_one({**seen, "$expr": is_over}, fold)
         if spent != entry["spent"]:
-            said = {"window": window["_id"], "holder": holder, "told": entry["spent"], "spent": spent}
-            log.warning("budget_corrected", extra=said)
+            facts = {"window": window["_id"], "holder": holder, "told": entry["spent"], "spent": spent}
+            log.warning("budget_corrected", extra=facts)
 
     async def _sum_signed_rows(self, window: Document, holder: str, entry: Document) -> int:
         scope = {name: window[name] for name in ("app_id", "workflow") if window[name] is not None}
@@ -117,25 +130,27 @@ class BudgetReconciler:
         return sum([int(row["spent"]) async for row in found])
 
     async def _open_windows(self) -> None:
-        if time.monotonic() - self._all_open_at < AGAIN_AFTER_S:
+        if time.monotonic() - self._all_open_at < self._repeat_interval_s:
             return
-        now, known = datetime.now(UTC), await self._budgets.list()
-        of_one = [kept for kept in known if not kept.budget.is_for_each_app and kept.budget.window != "run"]
-        places = [effective_budget(kept, kept.budget.app_id, set()).window_at(now) for kept in of_one]
-        young = {place.id: place for place in places if place.has_earlier_spending}
+        now, budgets = datetime.now(UTC), await self._budgets.list()
+        for_one_app = [
+            stored for stored in budgets if not stored.budget.is_for_each_app and stored.budget.window != "run"
+        ]
+        windows = [effective_budget(stored, stored.budget.app_id, set()).window_at(now) for stored in for_one_app]
+        young = {window.id: window for window in windows if window.has_earlier_spending}
         self._opened_ids &= young.keys()
-        unopened = [place for id_, place in young.items() if id_ not in self._opened_ids]
-        for place in unopened[:MAX_WINDOWS]:
-            await self._store.open(place)
-            self._opened_ids.add(place.id)
-        if len(unopened) <= MAX_WINDOWS:
+        unopened = [window for id_, window in young.items() if id_ not in self._opened_ids]
+        for window in unopened[: self._max_windows]:
+            await self._store.open(window)
+            self._opened_ids.add(window.id)
+        if len(unopened) <= self._max_windows:
             self._all_open_at = time.monotonic()
 
     async def _update_bases(self) -> None:
-        is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _seconds_ago(AGAIN_AFTER_S)]}
+        is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _seconds_ago(self._repeat_interval_s)]}
         found = self._windows.find({"is_young": True, "$expr": is_due}, hint="by_youth")
-        for window in await found.sort("based_at", ASCENDING).limit(MAX_WINDOWS).to_list(None):
-            is_young = {"$gt": ["$since", _seconds_ago(KEPT_AFTER_S)]}
+        for window in await found.sort("based_at", ASCENDING).limit(self._max_windows).to_list(None):
+            is_young = {"$gt": ["$since", _seconds_ago(FOLD_DELAY_S)]}
             base = {
                 "base": await sum_recorded_before(self._database, window),
                 "based_at": "$$NOW",

@@ -1,4 +1,4 @@
-"""Budgets, as a chat asks them: money is reserved before a model call and settled after it."""
+"""Reservations as a chat sees them: made before a model call and settled after it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from accounting.usage import ModelCall
 
 
 class BudgetExhaustedError(Exception):
-    """There is nothing left to reserve; the text says of what, and until when."""
+    """Nothing is left to reserve. The text names the budget and the end of its window."""
 
 
 class BudgetHoldError(Exception):
-    """As BudgetExhaustedError, but the run is to wait for the next window. `held_by` names the budget."""
+    """Nothing is left to reserve, and the run waits for the next window under `held_by`."""
 
     def __init__(self, message: str, *, held_by: str, until: datetime | None) -> None:
         super().__init__(message)
@@ -21,12 +21,12 @@ class BudgetHoldError(Exception):
 
 
 class BudgetBusyError(Exception):
-    """What is left is reserved by other calls. When they are settled there may be room."""
+    """Other calls have reserved what is left. There may be room when they are settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A model call that is about to be made. `prompt_characters` is what is sent, to estimate from."""
+    """A model call that is about to be made. `prompt_characters` serves its estimate."""
 
     number: int
     agent: str
@@ -35,14 +35,14 @@ class PlannedCall:
     prompt_characters: int
 
 
-# A reserve that is cancelled or raises has reserved nothing. What it returns is called exactly once, when the call has
-# ended in whatever way and is recorded.
+# A `reserve` that raises or is cancelled has reserved nothing. The function that it returns is called exactly once,
+# when the call has ended, successfully or not, and is recorded.
 Settle = Callable[[ModelCall], Awaitable[None]]
 Reserve = Callable[[PlannedCall], Awaitable[Settle]]
 
 
 async def reserve_unlimited(_: PlannedCall) -> Settle:
-    """The budget of who has none."""
+    """Reserves without any budget."""
     return settle_nothing
 
 

@@ -1,7 +1,7 @@
-"""The budgets of a run, as its chat asks them: room in each that matches is reserved before a call and settled after.
+"""Budgets of a run: reserve room before a model call and settle after it.
 
-In one order for everybody, so that of calls that wait for each other's room one always gets on. What was got before one
-of them refuses is given back.
+Budgets are acquired in a fixed order, so concurrent calls cannot deadlock. After a refusal, the reservations made so
+far are released.
 """
 
 import asyncio
@@ -25,13 +25,15 @@ from accounting.budgets.window_accounts import Account, AccountClosedError, Wind
 from accounting.usage import ModelCall
 
 MAX_TRIES = 5
-ROOM_WITHIN_S = 9.0  # a little less than a chat waits for its budgets
 
 
 @dataclass(slots=True)
 class Reservation:
-    """What is reserved where. All of it under one name of this process, which then signs the call's row.
-    `is_unanswered`: one could not be asked, and the others are not waited for as long again."""
+    """The reservations of one call.
+
+    All are under one name of this process, which then signs the ledger row. `is_unanswered`: one budget could not be
+    asked, so the others are not waited for as long.
+    """
 
     planned: PlannedCall
     entries: list[tuple[Account, int]] = field(default_factory=list)
@@ -57,7 +59,10 @@ class RunBudgets:
         amount_used: Callable[[Unit], int],
         has_begun: Callable[[], bool],
     ) -> None:
-        """`used`: what the run itself has used up so far. `has_begun`: it has asked a model; until then it is new."""
+        """`amount_used` returns what the run has used so far.
+
+        `has_begun`: the run has called a model; until then it counts as new.
+        """
         self._service = service
         self._app_id = app_id
         self._workflow = workflow
@@ -68,18 +73,18 @@ class RunBudgets:
 
     async def reserve(self, planned: PlannedCall) -> Settle:
         try:
-            all_applying = await self._service.cache.effective_budgets(self._app_id, self._workflow)
+            effective = await self._service.cache.effective_budgets(self._app_id, self._workflow)
         except PyMongoError as error:
             if not self._service.fails_open:
                 raise
             self._service.log_unchecked(error)
             return self._observe_only(planned)
-        if not all_applying:
+        if not effective:
             return self._observe_only(planned)
         reservation = Reservation(planned)
         try:
-            async with asyncio.timeout(ROOM_WITHIN_S):
-                await self._reserve_all(all_applying, reservation)
+            async with asyncio.timeout(self._service.options.room_timeout_s):
+                await self._reserve_all(effective, reservation)
         except BaseException as error:
             reservation.release()
             if isinstance(error, TimeoutError):
@@ -89,75 +94,81 @@ class RunBudgets:
         return self._settle
 
     def holder_of(self, call: ModelCall) -> str | None:
-        """Under which name its row is found by those who sum up what a lost process has spent."""
+        """Returns the name that signs the row of a call.
+
+        The reconciler finds rows of a lost process by it.
+        """
         reservation = self._open_reservations.get(call.number)
         return None if reservation is None else next(iter(reservation.holders), None)
 
     async def _reserve_all(self, budgets: Sequence[EffectiveBudget], reservation: Reservation) -> None:
         for _ in range(MAX_TRIES):
-            for each in budgets:
-                await self._reserve_one(each, reservation)
+            for budget in budgets:
+                await self._reserve_one(budget, reservation)
             if len(reservation.holders) <= 1:
                 return
-            reservation.release()  # this process has just come back under another name
+            reservation.release()  # this process has got another name meanwhile
         raise AccountClosedError
 
     async def _reserve_one(self, effective: EffectiveBudget, reservation: Reservation) -> None:
-        place = effective.window_at(self._service.clock())
+        window = effective.window_at(self._service.clock())
         is_priced = self._is_priced(effective, reservation.planned)
         if effective.budget.window == "run":
-            self._check_run_window(effective, place)
+            self._check_run_window(effective, window)
         elif is_priced:
-            await self._reserve_in_window(place, effective, reservation)
+            await self._reserve_in_window(window, effective, reservation)
 
     async def _reserve_in_window(
         self, window: BudgetWindow, effective: EffectiveBudget, reservation: Reservation
     ) -> None:
         planned, unit = reservation.planned, effective.budget.unit
-        needs_an_answer = effective.is_enforced and not self._service.fails_open
-        if reservation.is_unanswered and not needs_an_answer:
+        needs_reply = effective.is_enforced and not self._service.fails_open
+        if reservation.is_unanswered and not needs_reply:
             self._reserve_unchecked(window, reservation)
             return
         try:
-            taken = await self._service.accounts.reserve(effective, lambda: self._estimate(planned, unit) or 1)
+            entry = await self._service.accounts.reserve(effective, lambda: self._estimate(planned, unit) or 1)
         except WindowSpentError as error:
             raise self._build_refusal(effective, window, spent=error.spent) from None
         except (PyMongoError, AccountClosedError) as error:
-            if needs_an_answer:
+            if needs_reply:
                 raise
             self._service.log_unchecked(error)
             reservation.is_unanswered = True
             self._reserve_unchecked(window, reservation)
         else:
-            reservation.entries.append(taken)
+            reservation.entries.append(entry)
 
     def _reserve_unchecked(self, window: BudgetWindow, reservation: Reservation) -> None:
-        """Unasked: what the call takes is told all the same."""
+        """Reserves without asking; the usage of the call is counted all the same."""
         account = self._service.accounts.get_account(window)
         account.reserve_unchecked(1)
         reservation.entries.append((account, 1))
 
     def _build_refusal(self, effective: EffectiveBudget, window: BudgetWindow, *, spent: int) -> Exception:
         self._service.rejections.count(window)
-        words = describe_spent(window, spent)
+        reason = describe_spent(window, spent)
         if (effective.budget.running if self._has_begun() else effective.budget.new_runs) == "hold":
-            return BudgetHoldError(words, held_by=HELD_BY_PREFIX + effective.budget.id, until=window.span.end)
-        return BudgetExhaustedError(words)
+            return BudgetHoldError(reason, held_by=HELD_BY_PREFIX + effective.budget.id, until=window.span.end)
+        return BudgetExhaustedError(reason)
 
     def _check_run_window(self, effective: EffectiveBudget, window: BudgetWindow) -> None:
         budget = effective.budget
         used = self._amount_used(budget.unit)
-        for what in thresholds_reached(used, budget.limit) if window.has_alerts else ():
-            if (what, budget.id) not in self._logged_alerts:
-                self._logged_alerts.add((what, budget.id))
-                log_alert(what, budget, app_id=self._app_id, spent=used)
+        for event in thresholds_reached(used, budget.limit) if window.has_alerts else ():
+            if (event, budget.id) not in self._logged_alerts:
+                self._logged_alerts.add((event, budget.id))
+                log_alert(event, budget, app_id=self._app_id, spent=used)
         if effective.is_enforced and used >= budget.limit:
             self._service.rejections.count(window)
             amounts = f"{format_amount(budget.unit, used)} of {format_amount(budget.unit, budget.limit)}"
             raise BudgetExhaustedError(f"the budget {budget.id} is spent in this run: {amounts}")
 
     def _is_priced(self, effective: EffectiveBudget, planned: PlannedCall) -> bool:
-        """A call without a price counts nothing in USD, where it may be made."""
+        """Checks that a call has a price.
+
+        Without one it may be made only under a soft budget or with `fails_open`, and counts nothing.
+        """
         if self._estimate(planned, effective.budget.unit) is not None:
             return True
         model = f"{planned.provider}/{planned.model}"
@@ -173,12 +184,15 @@ class RunBudgets:
         return self._service.estimate(planned, unit, workflow=self._workflow)
 
     def _observe_only(self, planned: PlannedCall) -> Settle:
-        """Of a call that no budget is asked for: the first budget that is set knows what such calls take."""
+        """Only observes the call, as no budget applies.
 
-        async def learn(call: ModelCall) -> None:
+        So the first budget that is set has estimates of such calls.
+        """
+
+        async def observe(call: ModelCall) -> None:
             self._service.observe(planned, call, workflow=self._workflow)
 
-        return learn
+        return observe
 
     async def _settle(self, call: ModelCall) -> None:
         reservation = self._open_reservations.pop(call.number, None)

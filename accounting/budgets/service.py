@@ -1,7 +1,7 @@
-"""The keeper of budgets in a process: what all its runs share when they ask for room and when they are let in.
+"""The budget service of a process: what all its runs share.
 
-A run asks before each call (`of_run`), and who lets runs start asks whether the budgets of one are spent (`barred`).
-Where no budget matches, the store is not asked.
+Runs reserve before each call (`run_budgets`), and admission checks whether a run may start (`check_start`). If no
+budget matches, neither asks the store.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from pymongo.errors import PyMongoError
 
 from accounting.budgets.alerts import BudgetAlerts, describe_spent
 from accounting.budgets.budget import Budget, Unit
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import BudgetCache, BudgetWindow, EffectiveBudget
 from accounting.budgets.estimates import Estimates, EstimateStore, SharedEstimates
@@ -30,14 +31,17 @@ from accounting.usage import ModelCall
 log = logging.getLogger(__name__)
 
 LOG_INTERVAL_S = 60.0
-CLOSES_WITHIN_S = 1.5
-HELD_BY_PREFIX = "budget:"
-
-
 FLUSH_DELAY_S = 0.3
+HELD_BY_PREFIX = "budget:"
+DEFAULT_OPTIONS = BudgetOptions()
 
 
 class RejectionCounter:
+    """Counts rejections in memory.
+
+    They are added to the store a moment later, many in one command.
+    """
+
     def __init__(self, windows: WindowStore) -> None:
         self._windows = windows
         self._counts: dict[str, tuple[BudgetWindow, int]] = {}
@@ -47,7 +51,8 @@ class RejectionCounter:
         _, before = self._counts.get(window.id, (window, 0))
         self._counts[window.id] = window, before + 1
         if self._flush_task is None:
-            self._flush_task = asyncio.create_task(self._flush_later(), context=Context())  # of no one run
+            # An empty context: no deadline of a run applies.
+            self._flush_task = asyncio.create_task(self._flush_later(), context=Context())
 
     async def close(self) -> None:
         if self._flush_task is not None:
@@ -73,7 +78,10 @@ class RejectionCounter:
 
 @dataclass(frozen=True, slots=True)
 class StartDenied:
-    """Why a run may not start. `held_by` is None for one that is refused; else it waits, `until` the window turns."""
+    """Why a run may not start.
+
+    `held_by` is None if the run is refused; otherwise it waits until `until`.
+    """
 
     reason: str
     held_by: str | None
@@ -89,18 +97,26 @@ class BudgetService:
         *,
         fails_open: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        options: BudgetOptions = DEFAULT_OPTIONS,
     ) -> None:
-        """`fails_open`: what cannot be asked for, or has no known price, is allowed."""
+        """`fails_open` allows calls when the store is unavailable or no price is known."""
         self.holder = holder
         self.fails_open = fails_open
         self.clock = clock
-        self.windows = WindowStore(database)
-        self.cache = BudgetCache(BudgetStore(database))
+        self.options = options
+        self.windows = WindowStore(database, timeout_s=options.store_timeout_s)
+        self.cache = BudgetCache(
+            BudgetStore(database),
+            refresh_interval_s=options.refresh_interval_s,
+            refresh_timeout_s=options.refresh_timeout_s,
+        )
         self.estimates = Estimates(prices)
-        self._estimate_store = EstimateStore(database)
-        self.shared_estimates = SharedEstimates(self._estimate_store, self.estimates)
+        self._estimate_store = EstimateStore(database, timeout_s=options.store_timeout_s)
+        self.shared_estimates = SharedEstimates(
+            self._estimate_store, self.estimates, flush_interval_s=options.estimates_interval_s
+        )
         self.rejections = RejectionCounter(self.windows)
-        self.accounts = WindowAccounts(self.windows, holder, self._on_reply, clock)
+        self.accounts = WindowAccounts(self.windows, holder, self._on_reply, clock, options)
         self._alerts = BudgetAlerts(self.windows)
         self._logged_at: dict[tuple[str, ...], float] = {}
 
@@ -109,12 +125,15 @@ class BudgetService:
         await self._estimate_store.ensure_indexes()
 
     async def open(self) -> None:
-        """Before the first run: then this process knows what others have learnt."""
+        """Prepares the store and loads the estimates of other processes."""
         await self.ensure_indexes()
         await self.shared_estimates.load()
 
     def estimate(self, planned: PlannedCall, unit: Unit, *, workflow: str) -> int | None:
-        """In USD None, where no price is known. Never waits: what others know of such calls is looked up meanwhile."""
+        """Estimates a call; None in USD if no price is known.
+
+        It never waits: observations of other processes are looked up in the background.
+        """
         amount = self.estimates.estimate(planned, unit, workflow=workflow)
         self.shared_estimates.look_up_unknown()
         return amount
@@ -124,9 +143,9 @@ class BudgetService:
         self.shared_estimates.schedule_flush()
 
     async def close(self) -> None:
-        """Takes this process out of all windows. What it does not manage in time is found in the ledger."""
+        """Leaves all windows. What does not finish in time is settled from the ledger."""
         try:
-            async with asyncio.timeout(CLOSES_WITHIN_S):
+            async with asyncio.timeout(self.options.close_timeout_s):
                 await self.accounts.close()
                 await self._alerts.close()
                 await self.rejections.close()
@@ -135,13 +154,16 @@ class BudgetService:
             log.warning("budgets_left_open")
 
     async def check_start(self, app_id: str, workflow: str, *, is_first_start: bool) -> StartDenied | None:
-        """A run that has begun goes on to its next call, which is not made, unless it is to wait."""
+        """Checks whether the budgets of a run allow its start.
+
+        For a run that has begun only budgets count that hold running runs: the others refuse its next call.
+        """
         try:
-            found = await self.cache.effective_budgets(app_id, workflow)
-            asked = [each for each in found if each.is_enforced and each.budget.window != "run"]
+            effective = await self.cache.effective_budgets(app_id, workflow)
+            relevant = [budget for budget in effective if budget.is_enforced and budget.budget.window != "run"]
             if not is_first_start:
-                asked = [each for each in asked if each.budget.running == "hold"]
-            return await self._check_windows(asked, is_first_start=is_first_start) if asked else None
+                relevant = [budget for budget in relevant if budget.budget.running == "hold"]
+            return await self._check_windows(relevant, is_first_start=is_first_start) if relevant else None
         except PyMongoError as error:
             if not self.fails_open:
                 raise
@@ -150,24 +172,24 @@ class BudgetService:
 
     async def _check_windows(self, budgets: Sequence[EffectiveBudget], *, is_first_start: bool) -> StartDenied | None:
         now = self.clock()
-        places = [each.window_at(now) for each in budgets]
-        used = await self.windows.read_usage(places)
-        for place in places:  # it may be spent since its limit was lowered, and no call hears of it
-            self._alerts.check(place, used[place.id].spent)
+        windows = [budget.window_at(now) for budget in budgets]
+        usages = await self.windows.read_usage(windows)
+        for window in windows:  # a lowered limit may make it spent, without any call that checks the alerts
+            self._alerts.check(window, usages[window.id].spent)
         held: list[BudgetWindow] = []
-        for place in places:
-            budget, its = place.budget, used[place.id]
+        for window in windows:
+            budget, usage = window.budget, usages[window.id]
             if is_first_start and budget.new_runs == "refuse":
-                if its.spent >= budget.limit:
-                    self.rejections.count(place)
-                    return StartDenied(describe_spent(place, its.spent), None, place.span.end)
-            elif not its.has_room(budget.limit):
-                held.append(place)  # what calls under way hold may be left over: it waits for that as well
+                if usage.spent >= budget.limit:
+                    self.rejections.count(window)
+                    return StartDenied(describe_spent(window, usage.spent), None, window.span.end)
+            elif not usage.has_room(budget.limit):
+                held.append(window)  # reservations of running calls may be released: the run waits for that too
         if not held:
             return None
-        last = max(held, key=lambda place: (place.span.end is None, place.span.end or now))
+        last = max(held, key=lambda window: (window.span.end is None, window.span.end or now))
         self.rejections.count(last)
-        return StartDenied(describe_spent(last, used[last.id].spent), HELD_BY_PREFIX + last.budget.id, last.span.end)
+        return StartDenied(describe_spent(last, usages[last.id].spent), HELD_BY_PREFIX + last.budget.id, last.span.end)
 
     def log_unchecked(self, error: Exception) -> None:
         if self._is_log_due(("not asked",)):
@@ -178,7 +200,7 @@ class BudgetService:
             log.warning("budget_without_price", extra={"budget": budget.id, "model": model})
 
     def _is_log_due(self, key: tuple[str, ...]) -> bool:
-        """Once a minute for the same, however often it happens."""
+        """Limits the same log line to one per minute."""
         now = time.monotonic()
         if now - self._logged_at.get(key, float("-inf")) < LOG_INTERVAL_S:
             return False

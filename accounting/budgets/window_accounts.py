@@ -1,8 +1,8 @@
-"""An account: what this process has spent and reserved in one window, and its talk with the window's document.
+"""Window accounts: what this process has spent and reserved in each window.
 
-One command at a time is under way; what is asked meanwhile goes with the next one. What is settled is told with it, or
-a moment later by itself. While calls are under way the entry is renewed, and when nothing has happened for a while the
-process leaves the window. A call that finds no room only because others hold it waits for them.
+An account sends one command at a time to the document of its window; new requests go with the next one. Settled amounts
+go along, or a moment later by themselves. The entry is renewed while calls are running, and the process leaves the
+window after a while without any. A call that finds no room only because others hold it waits for them.
 """
 
 import asyncio
@@ -15,15 +15,9 @@ from uuid import uuid4
 
 from pymongo.errors import PyMongoError
 
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.effective_budgets import BudgetWindow, EffectiveBudget
-from accounting.budgets.window_store import RESERVATION_TTL_S, ProcessShare, WindowReply, WindowStore
-
-FLUSH_AFTER_S = 0.2
-ASK_AGAIN_S = 0.25
-TRY_AGAIN_S = 1.0
-RENEW_AFTER_S = RESERVATION_TTL_S / 4
-LEAVE_AFTER_S = RESERVATION_TTL_S / 3
-MAX_REQUESTS = 200
+from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +34,18 @@ class WindowSpentError(Exception):
 
 
 class AccountClosedError(Exception):
-    """It is this process's no more, or its window is over: whoever asks, asks the account that is there now."""
+    """The account no longer belongs to this process, or its window is over.
+
+    Callers take the present account.
+    """
 
 
 @dataclass(slots=True, eq=False)
 class _ReserveRequest:
-    """`amount` as it is now: what is known of calls grows while one waits."""
+    """A call that waits for room.
+
+    `amount` is called anew for each try: estimates grow meanwhile.
+    """
 
     amount: Callable[[], int]
     result: "asyncio.Future[int]"
@@ -53,6 +53,8 @@ class _ReserveRequest:
 
 
 class Account:
+    """The account of this process in one window."""
+
     def __init__(
         self,
         windows: WindowStore,
@@ -62,8 +64,9 @@ class Account:
         on_answer: Callable[["Account", WindowReply], None],
         on_closed: Callable[["Account"], None],
         clock: Callable[[], datetime],
+        options: BudgetOptions,
     ) -> None:
-        """`on_closed` hears when nothing more is done here."""
+        """`on_closed` is called when the account has ended."""
         self.window = window
         self.holder = holder
         self.limit: int | None = None
@@ -72,16 +75,17 @@ class Account:
         self._on_answer = on_answer
         self._on_closed = on_closed
         self._clock = clock
-        self._since = clock()  # no call that is settled here began before
+        self._options = options
+        self._since = clock()  # no call that is settled here began earlier
         self._spent = self._reserved = self._command_number = 0
         self._is_new = True
         self._requests: list[_ReserveRequest] = []
         self._is_leaving = False
         self._loop = asyncio.get_running_loop()
         self._sent_at = self._touched_at = self._loop.time()
-        self._flush_at: float | None = None  # what the store does not know yet
+        self._flush_at: float | None = None  # set while the store lacks something
         self._wakeup = asyncio.Event()
-        # In no caller's context: a deadline of one would be all others' as well.
+        # An empty context: a deadline of one caller must not apply to all.
         self._task = self._loop.create_task(self._serve(), name="budget account", context=Context())
 
     @property
@@ -89,25 +93,27 @@ class Account:
         return self._task.done()
 
     async def reserve(self, amount: Callable[[], int]) -> int:
-        """Returns what was reserved, when there is room. Raises SpentError when there will be none,
-        ClosedAccountError, PyMongoError."""
+        """Waits for room and returns the reserved amount.
+
+        Raises WindowSpentError if there will be none, AccountClosedError or PyMongoError.
+        """
         if self._is_leaving or self.is_closed:
             raise AccountClosedError
-        ask = _ReserveRequest(amount, self._loop.create_future())
-        self._requests.append(ask)
+        request = _ReserveRequest(amount, self._loop.create_future())
+        self._requests.append(request)
         self._touch()
         try:
-            return await ask.result
+            return await request.result
         except asyncio.CancelledError:
-            if ask.result.done() and not ask.result.cancelled() and ask.result.exception() is None:
-                self.release(ask.result.result())
+            if request.result.done() and not request.result.cancelled() and request.result.exception() is None:
+                self.release(request.result.result())
             raise
         finally:
-            if ask in self._requests:
-                self._requests.remove(ask)
+            if request in self._requests:
+                self._requests.remove(request)
 
     def reserve_unchecked(self, amount: int) -> None:
-        """Without asking."""
+        """Reserves without asking the store."""
         self._reserved += amount
         self._schedule_flush()
 
@@ -116,13 +122,18 @@ class Account:
         self._schedule_flush()
 
     def settle(self, reserved: int, spent: int) -> None:
-        """Of a call whose row this holder has signed: should it be lost, that is summed up from such rows."""
+        """Settles a call.
+
+        This holder has signed its row, from which it is summed up if the process is lost.
+        """
         self._spent += spent
         self.release(reserved)
 
     async def leave(self) -> None:
-        """Tells what is to be told and takes the entry out. One in which calls are still under way is left where it is:
-        what they take is summed up from their rows."""
+        """Sends what is unsent and removes the entry.
+
+        While calls are running it stays: they are summed up from their rows.
+        """
         self._is_leaving = True
         self._refuse_all(self._requests, AccountClosedError())
         self._touch()
@@ -130,7 +141,7 @@ class Account:
 
     def _schedule_flush(self) -> None:
         if self._flush_at is None:
-            self._flush_at = self._loop.time() + FLUSH_AFTER_S
+            self._flush_at = self._loop.time() + self._options.flush_delay_s
         self._touch()
 
     def _touch(self) -> None:
@@ -144,26 +155,27 @@ class Account:
                 if wait_s > 0:
                     await self._wait(wait_s)
                 elif self._requests or self._flush_at is not None or (self._reserved and not self._is_leaving):
-                    await self._send(self._requests[:MAX_REQUESTS])
+                    await self._send(self._requests[: self._options.max_requests])
                 elif self._reserved or await self._leave_window():
                     return
         finally:
-            for ask in self._requests:
-                _refuse(ask, AccountClosedError())
+            for request in self._requests:
+                _refuse(request, AccountClosedError())
             self._on_closed(self)
 
     def _idle_s(self) -> float:
-        """Until something is to be done."""
+        """Returns the seconds until something is due."""
         now = self._loop.time()
-        if self._is_leaving or any(not ask.was_refused for ask in self._requests):
+        if self._is_leaving or any(not request.was_refused for request in self._requests):
             return 0
-        if self._requests:  # what was released here may be room enough
-            return self._sent_at + (FLUSH_AFTER_S / 10 if self._flush_at is not None else ASK_AGAIN_S) - now
+        if self._requests:  # amounts released here may be room enough
+            retry_s = self._options.room_retry_s if self._flush_at is None else self._options.flush_delay_s / 10
+            return self._sent_at + retry_s - now
         if self._flush_at is not None:
             return self._flush_at - now
         if self._reserved:
-            return self._sent_at + RENEW_AFTER_S - now
-        return max(self._touched_at, self._sent_at) + LEAVE_AFTER_S - now
+            return self._sent_at + self._options.renew_interval_s - now
+        return max(self._touched_at, self._sent_at) + self._options.idle_timeout_s - now
 
     async def _wait(self, wait_s: float) -> None:
         self._wakeup.clear()
@@ -178,16 +190,17 @@ class Account:
             self._refuse_all(requests, AccountClosedError())
             return
         self._command_number += 1
-        had_to_tell, self._flush_at = self._flush_at is not None, None
-        amounts = [ask.amount() for ask in requests]
+        had_unsent, self._flush_at = self._flush_at is not None, None
+        amounts = [request.amount() for request in requests]
         try:
             answer = await self._windows.send_share(self.window, self._share(), amounts, limit=self.limit)
         except PyMongoError as error:
-            self._refuse_all(self._requests, error)  # who has come meanwhile would only wait as long again
-            self._sent_at = self._loop.time()  # also where it was to be renewed: it is tried again
-            self._flush_at = self._sent_at + TRY_AGAIN_S if had_to_tell or self._reserved else self._flush_at
+            self._refuse_all(self._requests, error)  # later requests would only wait as long again
+            self._sent_at = self._loop.time()  # a renewal too is tried again
+            if had_unsent or self._reserved:
+                self._flush_at = self._sent_at + self._options.store_retry_s
             if self._is_leaving:
-                self.is_lost = True  # what it did not hear of, it finds in the ledger
+                self.is_lost = True  # the reconciler finds the rest in the ledger
             return
         self._sent_at = self._loop.time()
         if answer.is_ours:
@@ -198,39 +211,42 @@ class Account:
             self.is_lost = True
 
     def _apply_grants(self, requests: Sequence[_ReserveRequest], amounts: Sequence[int], answer: WindowReply) -> None:
-        for ask, amount in list(zip(requests, amounts, strict=True))[: answer.granted]:
+        for request, amount in list(zip(requests, amounts, strict=True))[: answer.granted]:
             self._reserved += amount
-            if ask.result.done():
-                self.release(amount)  # its caller was cancelled meanwhile
+            if request.result.done():
+                self.release(amount)  # the caller was cancelled meanwhile
             else:
-                ask.result.set_result(amount)
-        self._requests = [ask for ask in self._requests if not ask.result.done()]
+                request.result.set_result(amount)
+        self._requests = [request for request in self._requests if not request.result.done()]
         if answer.granted == len(requests):
             return
-        # Nobody is overtaken: those behind have no room either.
+        # Requests keep their order: those behind have no room either.
         if self.limit is not None and answer.spent >= self.limit:
             self._refuse_all(self._requests, WindowSpentError(answer.spent))
-        for ask in self._requests:
-            ask.was_refused = True
+        for request in self._requests:
+            request.was_refused = True
 
     def _refuse_all(self, requests: Sequence[_ReserveRequest], error: Exception) -> None:
-        for ask in requests:
-            _refuse(ask, error)
-        self._requests = [ask for ask in self._requests if not ask.result.done()]
+        for request in requests:
+            _refuse(request, error)
+        self._requests = [request for request in self._requests if not request.result.done()]
 
     async def _leave_window(self) -> bool:
-        """Whether all is over here. What comes meanwhile begins anew."""
-        part = self._share()
+        """Leaves the window.
+
+        Returns whether the account has ended; new requests begin a new entry.
+        """
+        share = self._share()
         if not self._is_new:
             try:
-                await self._windows.leave(self.window, part)
+                await self._windows.leave(self.window, share)
             except PyMongoError as error:
                 self._refuse_all(self._requests, error)
                 self._sent_at = self._loop.time()
-                # It may have left all the same: then nothing that comes later would be found under this name.
-                self.is_lost = not (self._is_leaving or self._reserved or self._spent != part.spent)
+                # The command may have arrived all the same: later amounts would not be found under this name then.
+                self.is_lost = not (self._is_leaving or self._reserved or self._spent != share.spent)
                 return self._is_leaving
-        self._spent -= part.spent
+        self._spent -= share.spent
         self._is_new, self._since = True, self._clock()
         return self._is_leaving or not (self._requests or self._spent or self._reserved)
 
@@ -244,7 +260,10 @@ def _refuse(request: _ReserveRequest, error: Exception) -> None:
 
 
 class ReserverIdentity:
-    """A name is never used again: one that was away for longer than its reservations hold comes back as another."""
+    """The name of this process in windows.
+
+    After an absence longer than its reservations hold it gets a new one, never an old one.
+    """
 
     def __init__(self) -> None:
         self._id = _new_id()
@@ -262,28 +281,34 @@ def _new_id() -> str:
 
 
 class WindowAccounts:
+    """The accounts of this process, one for each window in use."""
+
     def __init__(
         self,
         windows: WindowStore,
         holder: ReserverIdentity,
         on_answer: Callable[[BudgetWindow, WindowReply], None],
         clock: Callable[[], datetime],
+        options: BudgetOptions,
     ) -> None:
         self._windows = windows
         self._holder = holder
+        self._options = options
         self._on_answer = on_answer
         self._clock = clock
         self._accounts: dict[tuple[str, str], Account] = {}
         self._opened_ids: set[str] = set()
 
     async def reserve(self, budget: EffectiveBudget, amount: Callable[[], int]) -> tuple[Account, int]:
-        """Waits for room: where it was got, and how much. Raises SpentError when there will be none, PyMongoError when
-        that cannot be asked."""
+        """Waits for room; returns the account and the amount.
+
+        Raises WindowSpentError if there will be none, or PyMongoError.
+        """
         for _ in range(MAX_TRIES):
-            place = budget.window_at(self._clock())
-            if place.has_earlier_spending:
-                await self._ensure_open(place)
-            account = self.get_account(place)
+            window = budget.window_at(self._clock())
+            if window.has_earlier_spending:
+                await self._ensure_open(window)
+            account = self.get_account(window)
             account.limit = budget.limit
             try:
                 return account, await account.reserve(amount)
@@ -292,7 +317,7 @@ class WindowAccounts:
         raise AccountClosedError
 
     def get_account(self, window: BudgetWindow) -> Account:
-        """Of this holder, made where there is none."""
+        """Returns the account of this holder, and creates it if there is none."""
         key = window.id, self._holder.id
         account = self._accounts.get(key)
         if account is None:
@@ -303,8 +328,9 @@ class WindowAccounts:
                 on_answer=lambda account, answer: self._on_answer(account.window, answer),
                 on_closed=self._remove_closed,
                 clock=self._clock,
+                options=self._options,
             )
-        account.window = window  # its budget may have another limit now
+        account.window = window  # the limit of its budget may have changed
         return account
 
     async def close(self) -> None:
@@ -321,6 +347,6 @@ class WindowAccounts:
     def _remove_closed(self, account: Account) -> None:
         self._accounts.pop((account.window.id, account.holder), None)
         if account.is_lost and account.holder == self._holder.id:
-            # Others may have summed up by now what this name has spent.
+            # The reconciler may have summed up by now what this name has spent.
             self._holder.renew()
             log.warning("budget_holder_renewed", extra={"budget": account.window.budget.id, "was": account.holder})

@@ -1,8 +1,8 @@
-"""Windows: from when to when a budget's spending counts, in the wall time of its zone.
+"""Windows: when the spending of a budget begins and ends to count, in its time zone.
 
-A day and a month begin when the clock of the zone first shows their beginning; where it skips that, as some zones do
-at midnight, with the jump. An hour ends when the clock shows the next full hour or is set: none is longer than an hour,
-and in autumn there are two with the same name. So windows leave no gap and never overlap.
+A day and a month begin when the clock of the zone first shows their beginning, or with the jump where the clock skips
+it, as some zones do at midnight. An hour ends when the clock shows the next full hour or is set: no window is longer
+than an hour, and in autumn two have the same name. So windows have no gaps and never overlap.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from accounting.budgets.budget import Window
+from accounting.infra.zone_changes import find_offset_change, utc_offset
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -18,21 +19,21 @@ _SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class WindowSpan:
-    """Instants in UTC; `end` is not in it, and None where there is none."""
+    """A window in UTC. `end` is exclusive, and None if the window has no end."""
 
     start: datetime
     end: datetime | None
 
 
 def window_span(window: Window, timezone: str, instant: datetime) -> WindowSpan:
-    """The window in which this instant is."""
+    """Returns the window that contains this instant."""
     if window in ("total", "run"):
         return WindowSpan(EPOCH, None)
     zone, instant = ZoneInfo(timezone), instant.astimezone(UTC)
     if window == "hour":
         return _hour_span(zone, instant)
     start = _wall_start(window, _wall_time(zone, instant))
-    # A clock that is set back over midnight shows the day before once more: by then the new one has begun.
+    # A clock that is set back over midnight shows the previous day once more, but the new day has begun.
     while instant >= (end := _first_instant(zone, _next_wall_start(window, start))):
         start = _next_wall_start(window, start)
     return WindowSpan(_first_instant(zone, start), end)
@@ -43,10 +44,10 @@ def _hour_span(zone: ZoneInfo, instant: datetime) -> WindowSpan:
     start = instant - (wall - wall.replace(minute=0, second=0, microsecond=0))
     end = start + HOUR
     offset = wall - instant.replace(tzinfo=None)
-    if _utc_offset(zone, start) != offset:
-        start = _find_offset_change(zone, start, instant)
-    if _utc_offset(zone, end - _SECOND) != offset:
-        end = _find_offset_change(zone, instant, end - _SECOND)
+    if utc_offset(zone, start) != offset:
+        start = find_offset_change(zone, start, instant)
+    if utc_offset(zone, end - _SECOND) != offset:
+        end = find_offset_change(zone, instant, end - _SECOND)
     return WindowSpan(start, end)
 
 
@@ -62,29 +63,12 @@ def _next_wall_start(window: Window, start: datetime) -> datetime:
 
 
 def _first_instant(zone: ZoneInfo, wall: datetime) -> datetime:
-    """When the clock first shows this time; when it jumps over it, the instant of the jump."""
+    """Returns when the clock first shows this time, or the instant of the jump over it."""
     instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if _wall_time(zone, instant) == wall:
         return instant
-    return _find_offset_change(zone, wall.replace(tzinfo=zone, fold=1).astimezone(UTC), instant)
-
-
-def _find_offset_change(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """The first second with another offset; after `before`, and at `after` the latest."""
-    old, after = _utc_offset(zone, before), after.replace(microsecond=0)
-    before = before.replace(microsecond=0)
-    while after - before > _SECOND:
-        middle = (before + (after - before) / 2).replace(microsecond=0)
-        if _utc_offset(zone, middle) == old:
-            before = middle
-        else:
-            after = middle
-    return after
+    return find_offset_change(zone, wall.replace(tzinfo=zone, fold=1).astimezone(UTC), instant)
 
 
 def _wall_time(zone: ZoneInfo, instant: datetime) -> datetime:
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
-
-
-def _utc_offset(zone: ZoneInfo, instant: datetime) -> timedelta:
-    return instant.astimezone(zone).utcoffset() or timedelta(0)

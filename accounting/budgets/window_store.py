@@ -1,12 +1,12 @@
-"""The store of windows: collection `budget_windows`, one document for each window of a budget, and app.
+"""The store of windows: collection `budget_windows`, a document per window and app.
 
-A document says what was spent before anybody reserved in it (`base`), what those have spent who have left it
-(`folded`), and of each process that is in it (`holders`) what it has spent, holds reserved, and until when that holds.
+A document holds what was spent before the first reservation (`base`), what processes that have left had spent
+(`folded`), and for each process in it (`holders`) what it has spent and reserved, and until when the reservation holds.
 
-A process sends its own numbers as they are, never how much they grew: a command whose answer got lost is sent again and
-changes nothing. `n` grows with each of its commands, so that one which was delayed on its way comes too late. An entry
-whose time is over is its process's no more: it is summed up from the ledger (see `mending`), and the process, should it
-only have slept, finds itself refused and comes back under another name.
+A process sends its absolute numbers, never increments: a command is sent again if its reply was lost, and changes
+nothing then. `n` grows with each command, so that a delayed one is ignored. An entry that is over no longer belongs to
+its process: the reconciler sums it up from the ledger (`reconcile`), and the process, if it only slept, is refused and
+comes back under another name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 
 COLLECTION = "budget_windows"
-STORE_WITHIN_S = 5.0  # a command that takes longer is not waited for, and not carried out later
+STORE_TIMEOUT_S = 5.0  # a longer command is neither waited for nor carried out later
 
 INDEXES = (
     # The windows of a budget, the present one first.
     IndexModel([("budget_id", ASCENDING), ("start", -1)], name="by_budget"),
-    # Those that some process is in, or was in when it died.
+    # Those with a process in it, alive or dead.
     IndexModel([("is_held", ASCENDING)], name="by_holders", partialFilterExpression={"is_held": True}),
-    # Those whose base may still change: calls that began before the budget are still going on.
+    # Those with a base that may still change: calls that began before the budget are still running.
     IndexModel([("is_young", ASCENDING)], name="by_youth", partialFilterExpression={"is_young": True}),
     IndexModel([("end", ASCENDING)], name="by_end"),
 )
@@ -44,7 +44,10 @@ RESERVATION_TTL_S = 60
 
 @dataclass(frozen=True, slots=True)
 class ProcessShare:
-    """What one process has in a window. `is_new`: the store has confirmed nothing of it yet."""
+    """The numbers of one process in a window.
+
+    `is_new`: the store has confirmed none of them yet.
+    """
 
     holder: str
     command_number: int
@@ -56,7 +59,10 @@ class ProcessShare:
 
 @dataclass(frozen=True, slots=True)
 class WindowReply:
-    """`is_ours`: the part is still this process's to write. Of what was asked for, the first `granted` got room."""
+    """The reply to a command. `is_ours`: the entry still belongs to this process.
+
+    Of the requested amounts the first `granted` have got room.
+    """
 
     is_ours: bool
     spent: int
@@ -80,7 +86,10 @@ UPDATE_IS_HELD: Mapping[str, Any] = {"$set": {"is_held": {"$cond": [{"$eq": ["$h
 
 
 def parse_reply(window: Document | None, share: ProcessShare) -> WindowReply:
-    """An entry that does not have the command's number was not this process's to write."""
+    """Reads the reply.
+
+    An entry without the command's number did not belong to this process.
+    """
     entry = ((window or {}).get("holders") or {}).get(share.holder, {})
     if entry.get("n") != share.command_number:
         return WindowReply(is_ours=False, spent=0, reserved=0, granted=0)
@@ -92,7 +101,7 @@ def parse_reply(window: Document | None, share: ProcessShare) -> WindowReply:
 
 def leave_command(budget_window: BudgetWindow, share: ProcessShare) -> UpdateOne:
     entry = f"holders.{share.holder}"
-    # Not only its last command's: that one may never have arrived.
+    # Also lower numbers: the last command may never have arrived.
     ours = {
         "_id": budget_window.id,
         f"{entry}.n": {"$lte": share.command_number},
@@ -105,7 +114,7 @@ def leave_command(budget_window: BudgetWindow, share: ProcessShare) -> UpdateOne
 
 def share_command(window: BudgetWindow, share: ProcessShare, amounts: Sequence[int], limit: int | None) -> Pipeline:
     entry = f"holders.{share.holder}"
-    number = {
+    numbers = {
         "spent": share.spent,
         "reserved": {"$add": [share.reserved, "$answer.sum"]},
         "answer": "$answer",
@@ -113,16 +122,16 @@ def share_command(window: BudgetWindow, share: ProcessShare, amounts: Sequence[i
         "since": share.since,
         "n": share.command_number,
     }
-    is_there: Document = {
+    defaults: Document = {
         name: {"$ifNull": [f"${name}", value]} for name, value in (("base", 0), ("folded", 0), ("holders", {}))
     }
-    if window.has_earlier_spending:  # nobody could look it up first: the store was away
+    if window.has_earlier_spending:  # the store was unavailable when its base should have been summed up
         is_new = {"$eq": [{"$type": "$base"}, "missing"]}
-        is_there["is_young"] = {"$cond": [is_new, True, {"$ifNull": ["$is_young", "$$REMOVE"]}]}
+        defaults["is_young"] = {"$cond": [is_new, True, {"$ifNull": ["$is_young", "$$REMOVE"]}]}
     return [
-        {"$set": {**{name: {"$literal": value} for name, value in window.labels().items()}, **is_there}},
+        {"$set": {**{name: {"$literal": value} for name, value in window.labels().items()}, **defaults}},
         {"$set": {"answer": _reply_expression(share, amounts, limit)}},
-        {"$set": {entry: {"$cond": ["$answer.is_ours", number, {"$ifNull": [f"${entry}", "$$REMOVE"]}]}}},
+        {"$set": {entry: {"$cond": ["$answer.is_ours", numbers, {"$ifNull": [f"${entry}", "$$REMOVE"]}]}}},
         {"$unset": "answer"},
         UPDATE_IS_HELD,
     ]
@@ -131,8 +140,8 @@ def share_command(window: BudgetWindow, share: ProcessShare, amounts: Sequence[i
 def _reply_expression(share: ProcessShare, amounts: Sequence[int], limit: int | None) -> Document:
     entry = f"$holders.{share.holder}"
     others = {"$filter": {"input": _ENTRIES, "as": "each", "cond": {"$ne": ["$$each.k", share.holder]}}}
-    goes_on = {"$and": [{"$gt": [f"{entry}.until", "$$NOW"]}, {"$lt": [f"{entry}.n", share.command_number]}]}
-    is_ours = {"$cond": [{"$eq": [{"$type": entry}, "missing"]}, share.is_new, goes_on]}
+    is_valid = {"$and": [{"$gt": [f"{entry}.until", "$$NOW"]}, {"$lt": [f"{entry}.n", share.command_number]}]}
+    is_ours = {"$cond": [{"$eq": [{"$type": entry}, "missing"]}, share.is_new, is_valid]}
     own = {"$cond": ["$$is_ours", share.spent, {"$ifNull": [f"{entry}.spent", 0]}]}
     spent = {"$add": ["$base", "$folded", _sum_expression("$$others", "$$each.v.spent"), own]}
     reserved = {"$add": [_sum_expression("$$others", _LIVE_RESERVED), {"$cond": ["$$is_ours", share.reserved, 0]}]}
@@ -149,16 +158,19 @@ def _reply_expression(share: ProcessShare, amounts: Sequence[int], limit: int | 
 
 
 def _grant_expression(amounts: Sequence[int], limit: int | None) -> Document:
-    """As many as fit, in their order: one that does not is not overtaken. One that is alone need not fit, as long as
-    anything is left: else what is left could never be spent, and nobody would know that it is too little."""
+    """Grants as many amounts as fit, in their order. None is overtaken.
+
+    An amount alone need not fit as long as anything is left: otherwise the rest could never be spent, without any sign
+    that it is too little.
+    """
     fits: Any = True
     if limit is not None:
         taken = {"$add": ["$$reserved", "$$value.sum"]}
         alone = {"$and": [{"$eq": [taken, 0]}, {"$lt": ["$$spent", limit]}]}
         fits = {"$or": [{"$lte": [{"$add": ["$$spent", taken, "$$this"]}, limit]}, alone]}
-    more = {"sum": {"$add": ["$$value.sum", "$$this"]}, "count": {"$add": ["$$value.count", 1]}, "open": True}
+    granted = {"sum": {"$add": ["$$value.sum", "$$this"]}, "count": {"$add": ["$$value.count", 1]}, "open": True}
     closed = {"$mergeObjects": ["$$value", {"open": False}]}
-    step = {"$cond": [{"$and": ["$$is_ours", "$$value.open", fits]}, more, closed]}
+    step = {"$cond": [{"$and": ["$$is_ours", "$$value.open", fits]}, granted, closed]}
     return {"$reduce": {"input": list(amounts), "initialValue": {"sum": 0, "count": 0, "open": True}, "in": step}}
 
 
@@ -168,7 +180,10 @@ class WindowUsage:
     reserved: int = 0
 
     def has_room(self, limit: int) -> bool:
-        """For somebody who has not begun yet. What is reserved may be left over, which is seen when it is settled."""
+        """Checks whether a run that has not begun may start.
+
+        Reservations count as spent: they may be released, which shows when they are settled.
+        """
         return self.spent + self.reserved < limit
 
 
@@ -176,8 +191,9 @@ ShareCommand = tuple[BudgetWindow, ProcessShare, Pipeline]
 
 
 class WindowStore:
-    def __init__(self, database: AsyncDatabase[Document]) -> None:
+    def __init__(self, database: AsyncDatabase[Document], *, timeout_s: float = STORE_TIMEOUT_S) -> None:
         self._database = database
+        self._timeout_s = timeout_s
         self._windows = database[COLLECTION]
         self._share_writer = BulkWriter(self._send_shares)
         self._leave_writer = BulkWriter(self._leave_windows)
@@ -186,7 +202,7 @@ class WindowStore:
         await self._windows.create_indexes(list(INDEXES))
 
     async def open(self, window: BudgetWindow) -> None:
-        """Of a window in which something was spent before: that is looked up once, by whoever is first."""
+        """Creates the document of a window with earlier spending, which is summed up once."""
         if await self._windows.find_one({"_id": window.id}, {"_id": 1}) is not None:
             return
         spent = await sum_recorded_before(self._database, window.labels())
@@ -196,85 +212,100 @@ class WindowStore:
     async def send_share(
         self, window: BudgetWindow, share: ProcessShare, amounts: Sequence[int] = (), *, limit: int | None = None
     ) -> WindowReply:
-        """The numbers of this process, and what it wants to reserve beside them; `limit` None takes whatever comes."""
+        """Sends the numbers of this process and the amounts to reserve.
+
+        `limit` None grants all.
+        """
         return await self._share_writer.submit((window, share, share_command(window, share, amounts, limit)))
 
     async def _send_shares(self, sends: Sequence[ShareCommand]) -> Sequence[WindowReply | Exception]:
-        """One round trip when it is one. Each answer stands in its own entry, which only its process writes to."""
-        shown = {f"holders.{part.holder}": 1 for _, part, _ in sends}
-        with pymongo.timeout(STORE_WITHIN_S):
+        """Sends shares; a single one in one round trip.
+
+        Each reply is in the entry of its process, which no other process writes.
+        """
+        shown = {f"holders.{share.holder}": 1 for _, share, _ in sends}
+        with pymongo.timeout(self._timeout_s):
             if len(sends) == 1:
-                [(place, part, command)] = sends
+                [(window, share, command)] = sends
                 after = await self._windows.find_one_and_update(
-                    {"_id": place.id}, command, shown, upsert=True, return_document=ReturnDocument.AFTER
+                    {"_id": window.id}, command, shown, upsert=True, return_document=ReturnDocument.AFTER
                 )
-                return [parse_reply(after, part)]
-            writes = [UpdateOne({"_id": place.id}, command, upsert=True) for place, _, command in sends]
+                return [parse_reply(after, share)]
+            writes = [UpdateOne({"_id": window.id}, command, upsert=True) for window, _, command in sends]
             errors = await collect_bulk_errors(self._windows.bulk_write(writes, ordered=False), len(writes))
-            found = self._windows.find({"_id": {"$in": [place.id for place, _, _ in sends]}}, shown)
-            after_all = {window["_id"]: window async for window in found}
+            found = self._windows.find({"_id": {"$in": [window.id for window, _, _ in sends]}}, shown)
+            after_all = {document["_id"]: document async for document in found}
         answered = zip(sends, errors, strict=True)
-        return [error or parse_reply(after_all.get(place.id), part) for (place, part, _), error in answered]
+        return [error or parse_reply(after_all.get(window.id), share) for (window, share, _), error in answered]
 
     async def leave(self, window: BudgetWindow, share: ProcessShare) -> None:
-        """What this process has spent stays; of its entry nothing does. Once, however often it is sent."""
+        """Adds what this process has spent to what stays, and removes its entry.
+
+        Repeating it changes nothing.
+        """
         await self._leave_writer.submit((window, share))
 
     async def _leave_windows(self, leaves: Sequence[tuple[BudgetWindow, ProcessShare]]) -> Sequence[Exception | None]:
-        with pymongo.timeout(STORE_WITHIN_S):
-            writes = [leave_command(place, part) for place, part in leaves]
+        with pymongo.timeout(self._timeout_s):
+            writes = [leave_command(window, share) for window, share in leaves]
             return await collect_bulk_errors(self._windows.bulk_write(writes, ordered=False), len(writes))
 
     async def read_usage(self, windows: Sequence[BudgetWindow]) -> Mapping[str, WindowUsage]:
-        """By the places' ids."""
+        """Reads what is spent and reserved, by the ids of the windows."""
         found = await self._aggregate_usage(windows)
-        unopened = [place for place in windows if place.has_earlier_spending and place.id not in found]
-        for place in unopened:
-            await self.open(place)
-        more = await self._aggregate_usage(unopened) if unopened else {}
-        return {place.id: more.get(place.id) or found.get(place.id) or WindowUsage() for place in windows}
+        unopened = [window for window in windows if window.has_earlier_spending and window.id not in found]
+        for window in unopened:
+            await self.open(window)
+        opened = await self._aggregate_usage(unopened) if unopened else {}
+        return {window.id: opened.get(window.id) or found.get(window.id) or WindowUsage() for window in windows}
 
     async def _aggregate_usage(self, windows: Sequence[BudgetWindow]) -> Mapping[str, WindowUsage]:
-        asked: list[Mapping[str, Any]] = [
-            {"$match": {"_id": {"$in": [place.id for place in windows]}}},
+        pipeline: list[Mapping[str, Any]] = [
+            {"$match": {"_id": {"$in": [window.id for window in windows]}}},
             {"$project": {"spent": SPENT, "reserved": RESERVED}},
         ]
-        with pymongo.timeout(STORE_WITHIN_S):
-            found = await self._windows.aggregate(asked)
+        with pymongo.timeout(self._timeout_s):
+            found = await self._windows.aggregate(pipeline)
             return {row["_id"]: WindowUsage(int(row["spent"]), int(row["reserved"])) async for row in found}
 
     async def claim_alert(self, window: BudgetWindow, event: str) -> bool:
-        """Whether nobody has said this of the window and its limit."""
+        """Claims an alert of the window and its limit. False if it was claimed before."""
         limit = window.budget.limit
-        unsaid = {"_id": window.id, f"said.{event}.limit": {"$ne": limit}}
-        said = [{"$set": {f"said.{event}": {"limit": limit, "at": "$$NOW"}}}]
-        return (await self._windows.update_one(unsaid, said)).modified_count == 1
+        unclaimed = {"_id": window.id, f"said.{event}.limit": {"$ne": limit}}
+        claim = [{"$set": {f"said.{event}": {"limit": limit, "at": "$$NOW"}}}]
+        return (await self._windows.update_one(unclaimed, claim)).modified_count == 1
 
     async def add_rejections(self, counts: Sequence[tuple[BudgetWindow, int]]) -> None:
-        """Of the window; and of all time, in a document that stays when the window is deleted."""
+        """Adds rejections to the window, and to a document for all time.
+
+        The latter stays when the window is deleted.
+        """
         changes = [
-            UpdateOne({"_id": each}, {"$inc": {"rejections": count}}, upsert=each != place.id)
-            for place, count in counts
-            for each in (place.id, all_time_id(place.budget.id, place.app_id))
+            UpdateOne({"_id": id_}, {"$inc": {"rejections": count}}, upsert=id_ != window.id)
+            for window, count in counts
+            for id_ in (window.id, all_time_id(window.budget.id, window.app_id))
         ]
         await self._windows.bulk_write(changes, ordered=False)
 
 
 def all_time_id(budget_id: str, app_id: str | None) -> str:
-    """The document of what is counted for all time; a space is in no part of another id where this one has it."""
+    """Builds the id of the document for all time.
+
+    Its first space is where no other id has one.
+    """
     return f"ever {budget_id} {'' if app_id is None else app_id}"
 
 
 async def sum_recorded_before(database: AsyncDatabase[Document], labels: Mapping[str, Any]) -> int:
-    """In the window, by calls that began before its budget counted."""
+    """Sums up the calls in the window that began before its budget counted."""
     start = labels["start"]
-    wanted = UsageFilter(
+    calls = UsageFilter(
         app_id=labels["app_id"],
         workflow=labels["workflow"],
         since=start if labels["end"] is not None else None,
         until=labels["since"],
     )
-    return sum(amount_in_unit(each, labels["unit"]) for each in await usage_totals(database, [], wanted))
+    return sum(amount_in_unit(totals, labels["unit"]) for totals in await usage_totals(database, [], calls))
 
 
 def amount_in_unit(totals: UsageTotals, unit: str) -> int:

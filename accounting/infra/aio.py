@@ -1,4 +1,4 @@
-"""Uninterrupted: what must be written is written to its end, also when a cancellation arrives meanwhile."""
+"""Helpers for asyncio: uninterrupted work, and gathering without leftovers."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -8,7 +8,10 @@ T = TypeVar("T")
 
 
 async def run_shielded(work: Awaitable[None]) -> None:
-    """Raises the cancellation afterwards: it was not lost, it waited."""
+    """Runs `work` to its end, even if the caller is cancelled meanwhile.
+
+    The cancellation is raised afterwards.
+    """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -24,7 +27,10 @@ async def run_shielded(work: Awaitable[None]) -> None:
 
 
 async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Results in order, or the first error, but only once nothing is left running behind it."""
+    """Returns the results in order, or raises the first error.
+
+    Either way all awaitables have ended, so no task is left running.
+    """
     outcomes = await asyncio.gather(*awaitables, return_exceptions=True)
     results: list[T] = []
     for outcome in outcomes:

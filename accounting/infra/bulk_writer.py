@@ -1,8 +1,8 @@
-"""Grouped: what many runs ask of the store at the same moment goes there in one command.
+"""The bulk writer: sends what many runs write at the same moment in one command.
 
-While a command is under way, what comes meanwhile waits, and goes with the next one: alone nobody waits for company,
-and in a crowd all share one round trip and one journal. Each caller hears of its own part only. A caller that is
-cancelled leaves its part behind: it is still done, unless it is said that such parts are wanted by nobody any more.
+While one bulk is in flight, new items form the next one. A lone caller never waits; many callers share one round trip
+and one journal sync. Each caller gets the result of its own item only. The item of a cancelled caller is written all
+the same, unless `drop_cancelled` is set.
 """
 
 import asyncio
@@ -28,8 +28,11 @@ class BulkWriter(Generic[Item, Result]):
         *,
         drop_cancelled: bool = False,
     ) -> None:
-        """`do_all` answers for each item, in order; what it raises is raised for all of them. `forget_cancelled`: while
-        a store is away those who gave up do not pile up here, and nothing is done that they were told was not."""
+        """`write_all` returns one result per item, in order; its error counts for all items.
+
+        `drop_cancelled`: items of cancelled callers are not written. So they do not pile up while a store is
+        unavailable, and nothing is written after its caller gave up.
+        """
         self._write_all = write_all
         self._drop_cancelled = drop_cancelled
         self._waiting: OrderedDict[asyncio.Future[Result], Item] = OrderedDict()
@@ -40,7 +43,7 @@ class BulkWriter(Generic[Item, Result]):
         answer: asyncio.Future[Result] = loop.create_future()
         self._waiting[answer] = item
         if self._task is None:
-            # In no caller's context: a deadline of one would be all others' as well.
+            # An empty context: a deadline in the context of one caller would apply to all items.
             self._task = loop.create_task(self._write_waiting(), name="grouped commands", context=Context())
         try:
             return await answer
@@ -49,23 +52,29 @@ class BulkWriter(Generic[Item, Result]):
                 self._waiting.pop(answer, None)
 
     async def submit_all(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
-        """For who has many at once: one command of their own, and each one's error in its place."""
+        """Writes many items of one caller in a command of their own.
+
+        Each error takes the place of its result.
+        """
         return await self._write(items)
 
     async def _write_waiting(self) -> None:
-        asked: Mapping[asyncio.Future[Result], Item] = {}
+        in_flight: Mapping[asyncio.Future[Result], Item] = {}
         try:
             while self._waiting:
-                some = [
+                taken = [
                     self._waiting.popitem(last=False) for _ in range(min(len(self._waiting), MAX_ITEMS_PER_COMMAND))
                 ]
-                asked = dict(each for each in some if not (self._drop_cancelled and each[0].cancelled()))
-                results = await self._write([*asked.values()])
-                for answer, result in zip(asked, results, strict=True):
+                in_flight = {
+                    answer: item for answer, item in taken if not (self._drop_cancelled and answer.cancelled())
+                }
+                results = await self._write([*in_flight.values()])
+                for answer, result in zip(in_flight, results, strict=True):
                     _resolve(answer, result)
         finally:
             self._task = None
-            for answer in (*asked, *self._waiting):  # left only where this was cut off, as by a loop that closes
+            # Some are left only if this task was cancelled, as by a loop that closes.
+            for answer in (*in_flight, *self._waiting):
                 answer.cancel()
             self._waiting.clear()
 
@@ -74,11 +83,11 @@ class BulkWriter(Generic[Item, Result]):
             return []
         try:
             return await self._write_all(items)
-        except Exception as error:  # noqa: BLE001 -- raised again where its part is awaited
-            is_of_all = len(items) == 1 or (isinstance(error, PyMongoError) and is_unavailable(error))
-            if is_of_all:
+        except Exception as error:  # noqa: BLE001 -- raised again in the caller of each item
+            concerns_all = len(items) == 1 or (isinstance(error, PyMongoError) and is_unavailable(error))
+            if concerns_all:
                 return [error] * len(items)
-        return [result for item in items for result in await self._write([item])]  # one of them is not to be sent
+        return [result for item in items for result in await self._write([item])]  # one item cannot be sent: find it
 
 
 def _resolve(answer: "asyncio.Future[Result]", result: Result | Exception) -> None:
@@ -91,14 +100,14 @@ def _resolve(answer: "asyncio.Future[Result]", result: Result | Exception) -> No
 
 
 async def collect_bulk_errors(write: Awaitable[Any], count: int) -> Sequence[Exception | None]:
-    """Of an unordered bulk of so many writes: what became of each."""
+    """Awaits an unordered bulk of `count` writes. Returns the error of each, or None."""
     try:
         await write
     except BulkWriteError as error:
         details = error.details or {}
-        failed = {each["index"]: _to_error(each) for each in details.get("writeErrors", ())}
-        unsure = _write_concern_error(details)
-        return [failed.get(index, unsure) for index in range(count)]
+        failed = {failure["index"]: _to_error(failure) for failure in details.get("writeErrors", ())}
+        unconfirmed = _write_concern_error(details)
+        return [failed.get(index, unconfirmed) for index in range(count)]
     return [None] * count
 
 
@@ -108,6 +117,9 @@ def _to_error(failure: Mapping[str, Any]) -> Exception:
 
 
 def _write_concern_error(details: Mapping[str, Any]) -> Exception | None:
-    """Written, but maybe not on a majority: each caller may ask again, as after any lost answer."""
+    """Builds the error of writes that may not be on a majority.
+
+    Each caller may retry, as after any lost reply.
+    """
     concerns = details.get("writeConcernErrors")
     return WTimeoutError(str(concerns[0].get("errmsg", "")), concerns[0].get("code")) if concerns else None

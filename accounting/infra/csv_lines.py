@@ -1,4 +1,4 @@
-"""Cells of a CSV file that people open in spreadsheets: no text of others becomes a formula there."""
+"""CSV lines that are safe to open in spreadsheets: no text becomes a formula there."""
 
 import csv
 import io
@@ -7,25 +7,28 @@ from typing import Any
 
 _FORMULA_STARTS = frozenset("=+-@\t\r\n＝＋－＠")
 
-_LINE_END = "\r\n"  # cells with any part of it are quoted: else what follows would be a row of its own, and a formula
+_LINE_END = "\r\n"  # the csv module quotes cells that contain a part of it: else the rest would be a row of its own
 
 
 def escape_csv_cell(value: Any) -> Any:
-    """A text that a spreadsheet would calculate gets an apostrophe in front, which it takes for "this is text"."""
+    """Puts an apostrophe before text that a spreadsheet would calculate.
+
+    The spreadsheet shows the text then.
+    """
     if isinstance(value, str) and (value[:1] in _FORMULA_STARTS or value.lstrip()[:1] in _FORMULA_STARTS):
         return f"'{value}"
     return value
 
 
 def format_csv_lines(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """With a header."""
+    """Yields a header line and one line per row."""
     yield format_csv_line(names)
     for row in rows:
         yield format_csv_line([row[name] for name in names])
 
 
 def format_csv_line(cells: Sequence[Any]) -> str:
-    """With its line end; what is None is empty."""
+    """Returns one line with its line end; None becomes an empty cell."""
     line = io.StringIO()
     csv.writer(line, lineterminator=_LINE_END).writerow([escape_csv_cell(cell) for cell in cells])
     return f"{line.getvalue().removesuffix(_LINE_END)}\n"

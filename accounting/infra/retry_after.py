@@ -1,4 +1,4 @@
-"""Retry-After: how long a server asks to be left alone."""
+"""The Retry-After header: how long a server asks its clients to wait."""
 
 import re
 from datetime import UTC, datetime
@@ -8,7 +8,10 @@ _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
 
 
 def parse_retry_after(header: str, *, now: datetime) -> float | None:
-    """Seconds or a date; nothing that is over. None: it says nothing, or what nobody can read."""
+    """Returns the seconds to wait, 0 for a past date.
+
+    None: the header is empty or invalid.
+    """
     header = header.strip()
     if _SECONDS.fullmatch(header):
         return float(header)

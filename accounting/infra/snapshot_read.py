@@ -1,4 +1,4 @@
-"""One moment: several questions to the store, answered as it was at one and the same time."""
+"""Snapshot reads: several queries that see the store at one and the same time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,16 +8,16 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import OperationFailure, WTimeoutError
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
-# For a moment after a collection or an index was created, no snapshot shows it.
+# MongoDB has no snapshot of a collection or index that was created a moment ago.
 SNAPSHOT_UNAVAILABLE = 246
 MAX_TRIES, PAUSE_S = 20, 0.1
 
 
 async def snapshot_read(
-    database: AsyncDatabase[dict[str, Any]], read: Callable[[AsyncClientSession], Awaitable[Answer]]
-) -> Answer:
+    database: AsyncDatabase[dict[str, Any]], read: Callable[[AsyncClientSession], Awaitable[Result]]
+) -> Result:
     for _ in range(MAX_TRIES):
         try:
             async with database.client.start_session(snapshot=True) as session:

@@ -1,16 +1,19 @@
-"""Store errors: whether MongoDB is away for now, or refuses this very request and would again."""
+"""Store errors: is MongoDB unavailable for now, or does it reject this request?"""
 
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WTimeoutError
 
-# Interrupted, elections, exceeded time, no majority yet, a cursor that died with its server in the middle of a long
-# answer: true of the moment, not of the request.
+# Interruptions, elections, exceeded time, no majority yet, or a cursor that died with its server: these depend on
+# the moment, not on the request.
 TRANSIENT_CODES = frozenset(
     {6, 7, 43, 50, 64, 89, 91, 112, 134, 175, 189, 237, 262, 9001, 10107, 11600, 11601, 11602, 13435, 13436}
 )
 
 
 def is_unavailable(error: PyMongoError) -> bool:
-    """AutoReconnect, NotPrimary and a failed server selection are all ConnectionFailures."""
+    """Checks whether a retry may succeed later.
+
+    AutoReconnect, NotPrimary and a failed server selection are all ConnectionFailures.
+    """
     if isinstance(error, OperationFailure) and error.code in TRANSIENT_CODES:
         return True
     return (

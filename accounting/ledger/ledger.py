@@ -1,13 +1,13 @@
-"""The ledger: one row per model call, written before the call is made and completed before its answer is used.
+"""The ledger: one row per model call, written before the call is made.
 
-1. `begin` writes the open row. From then on the call is known, also when this process is killed the next moment: a
-   row that nobody completes is closed as missing when its time is over, and never looks like a call that cost nothing.
-2. `record` completes it, and is never conditional on the lease: what a model served is owed, also by an owner that
-   lost its run. It tries until the row is stored, through an election and longer. Completing a row twice changes
-   nothing.
+1. `begin` writes the open row. From then on the call is known, even if this process is killed the next moment: a row
+   that is never completed is closed as missing when its time is over, so it never looks like a free call.
+2. `record` completes the row before the answer is used. It is never conditional on the lease: what a model served is
+   owed, also by an owner that lost its run. It retries until the row is stored, through an election and longer.
+   Completing a row twice changes nothing.
 
-What many runs of the process write at one moment goes to the store in one command. At most `MOST_WAITING` wait for it;
-whoever comes then waits before the call. A process that stops lets those that wait get there first (`drained`).
+Rows that many runs of the process write at the same moment share one command. At most `MAX_WAITING_WRITES` wait for it;
+further calls wait before they are made. A stopping process drains the waiting writes (`drain`).
 """
 
 import asyncio
@@ -45,13 +45,16 @@ Write = InsertOne[Row] | ReplaceOne[Row] | DeleteOne
 
 FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 5.0
-BEGINS_WITHIN_S = 10.0
+BEGIN_TIMEOUT_S = 10.0
 MAX_WAITING_WRITES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierCalls:
-    """What a run has called before its present owner; failures by agent are those of the model."""
+    """The calls of a run before its present owner.
+
+    `failed_by_agent` counts failures of the model only.
+    """
 
     count: int = 0
     tokens: int = 0
@@ -67,15 +70,21 @@ class Ledger:
         *,
         holder: Callable[[], str] = str,
         fails_closed: bool = True,
+        begin_timeout_s: float = BEGIN_TIMEOUT_S,
+        max_waiting_writes: int = MAX_WAITING_WRITES,
     ) -> None:
-        """`holder` names this process, for budgets. `begins_closed`: no call is made while its row cannot be written;
-        else it is made, and its row written when the store is back."""
+        """`holder` returns the name of this process for budgets.
+
+        `fails_closed`: no call is made while its row cannot be written. Otherwise it is made, and its row is written
+        when the store is back.
+        """
         self._rows: AsyncCollection[Row] = database[COLLECTION]
         self._prices = prices
         self._holder = holder
         self._fails_closed = fails_closed
+        self._begin_timeout_s = begin_timeout_s
         self._writer = BulkWriter(self._write_all)
-        self._slots = asyncio.Semaphore(MAX_WAITING_WRITES)
+        self._slots = asyncio.Semaphore(max_waiting_writes)
         self._pending_writes = 0
         self._all_written = asyncio.Event()
         self._delete_tasks: set[asyncio.Task[None]] = set()
@@ -84,23 +93,29 @@ class Ledger:
         await self._rows.create_indexes(list(INDEXES))
 
     async def begin(self, owner: RunOwner, *, lease_token: int, call: BegunCall) -> None:
-        """Raises when the call must not be made: then there is no row of it either."""
+        """Writes the open row.
+
+        Raises if the call must not be made: then it has no row either.
+        """
         row = open_row(owner, lease_token=lease_token, call=call, holder=self._holder())
         try:
-            await self._write_with_retries(InsertOne(row), row["_id"], timeout_s=BEGINS_WITHIN_S)
+            await self._write_with_retries(InsertOne(row), row["_id"], timeout_s=self._begin_timeout_s)
         except DuplicateKeyError:
-            return  # an earlier try arrived though its answer did not
+            return  # an earlier try was written though its reply was lost
         except PyMongoError as error:
             self._start_delete(row)
             if self._fails_closed or not is_unavailable(error):
                 raise
             log.warning("call_made_without_row", extra={"row": row["_id"], "error": type(error).__name__})
         except asyncio.CancelledError:
-            await run_shielded(self._delete_open_row(row))  # before its run says what it has used
+            await run_shielded(self._delete_open_row(row))  # before the usage of its run is summed up
             raise
 
     async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str | None = None) -> None:
-        """`holder`: the name under which the call was reserved, where that is not this process's present one."""
+        """Completes the row of a call.
+
+        `holder` is the name under which the call was reserved, if this process has another one by now.
+        """
         signed = holder or self._holder()
         row = closed_row(owner, lease_token=lease_token, call=call, holder=signed, prices=self._prices)
         complete = ReplaceOne({"_id": row["_id"], "rollup": OPEN}, row, upsert=True)
@@ -110,7 +125,7 @@ class Ledger:
             await self._correct_row(row)
 
     async def drain(self, *, timeout_s: float) -> bool:
-        """Whether all that this process has to write is written."""
+        """Waits for all writes of this process and returns whether they have succeeded."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._pending_writes:
@@ -153,7 +168,11 @@ class Ledger:
         task.add_done_callback(self._delete_tasks.discard)
 
     async def _delete_open_row(self, row: Row) -> None:
-        """Behind the row, should that be on its way still. What cannot be taken back is closed as missing later."""
+        """Deletes an open row.
+
+        The bulk writer keeps the order, should the row still be on its way. A row that cannot be deleted is closed as
+        missing later.
+        """
         with self._count_write():
             try:
                 await self._writer.submit(DeleteOne({"_id": row["_id"], "rollup": OPEN}))
@@ -161,7 +180,10 @@ class Ledger:
                 log.warning("usage_row_left_open", extra={"row": row["_id"], "error": type(error).__name__})
 
     async def _correct_row(self, row: Row) -> None:
-        """It is closed already: by a write of ours whose answer got lost, or since we were taken for dead."""
+        """Corrects a row that is closed already.
+
+        An earlier write has closed it and its reply was lost, or this worker was taken for dead.
+        """
         lost = {"_id": row["_id"], "error": WORKER_LOST}
         while True:
             try:

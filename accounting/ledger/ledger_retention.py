@@ -1,8 +1,7 @@
-"""Retention of the ledger: rows go when they were kept long enough, hour by hour; what they sum up to stays.
+"""Retention of the ledger: deletes old rows hour by hour. Their totals stay.
 
-First the hour is noted as one whose rows may be gone (`kept_since`), so that no rebuild makes its totals anew from
-what is left of them; only then they are deleted, a bounded part in each pass. Rows that the totals do not have yet
-keep their hour.
+First it records that rows of the hour may be gone (`kept_since`), so that no rebuild sums up what is left of them. Only
+then it deletes them, a bounded number in each pass. Rows that the totals lack keep their hour.
 """
 
 import logging
@@ -46,14 +45,17 @@ class LedgerRetention:
         within = {"at": {"$lt": hour + HOUR}}
         found = self._rows.find(within, {"_id": 1}, hint=BY_TIME).sort("at", ASCENDING).limit(BATCH)
         row_ids = [row["_id"] async for row in found]
-        # Not what a worker that was asleep has corrected just now: the roll-up takes that first.
+        # A sleeping worker may have corrected a row just now: the roll-up adds it first.
         gone = await self._rows.delete_many({"_id": {"$in": row_ids}, "rollup": {"$exists": False}})
         if gone.deleted_count:
             log.info("usage_rows_pruned", extra={"rows": gone.deleted_count, "hour": hour.isoformat()})
         return gone.deleted_count
 
     async def _find_oldest_expired_hour(self) -> datetime | None:
-        """By the database's clock: the hour of the oldest row, when all of that hour was kept long enough."""
+        """Returns the hour of the oldest row, if that whole hour is beyond the limit.
+
+        The clock is that of the database.
+        """
         over = {"$expr": {"$lt": ["$at", {"$subtract": ["$$NOW", self._keep_ms + 3_600_000]}]}}
         found = self._rows.find({}, {"at": 1}, hint=BY_TIME).sort("at", ASCENDING).limit(1)
         oldest = await found.to_list(1)
@@ -66,6 +68,9 @@ class LedgerRetention:
         return await self._rows.find_one(within, {"_id": 1}, hint="by_rollup") is not None
 
     async def _record_kept_since(self, kept_since: datetime) -> bool:
-        """False while the totals are being built for the first time."""
-        noted = await self._state.update_one({"_id": STATE_ID, "ready": True}, {"$max": {"kept_since": kept_since}})
-        return noted.matched_count > 0
+        """Records the limit.
+
+        Returns False while the totals are being built for the first time.
+        """
+        result = await self._state.update_one({"_id": STATE_ID, "ready": True}, {"$max": {"kept_since": kept_since}})
+        return result.matched_count > 0

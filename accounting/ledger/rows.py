@@ -1,8 +1,8 @@
-"""Rows of the ledger: what the store keeps of one model call, from before it is made until it is in the totals.
+"""Rows of the ledger: what the store keeps of one model call.
 
-`rollup` marks what the totals do not know yet. A row is open from before its call until there is an answer or an
-error; then it is due, and the mark goes when the totals have it. A row whose worker was killed is closed as missing
-when its time is over. Should its answer come all the same, from a worker that was only asleep, it corrects the row.
+A row is written before its call. `rollup` marks what the totals lack: the row is open until its call has an answer or
+an error; then it is due, until the totals include it and the mark is removed. The row of a killed worker is closed as
+missing when its time is over. If its answer arrives later, from a worker that had only slept, it corrects the row.
 """
 
 from collections.abc import Mapping
@@ -23,18 +23,20 @@ OPEN, DUE, CORRECTS = 0, 1, 2
 NOT_ADDED = {"$in": [DUE, CORRECTS]}
 NOT_OPEN = {"$ne": OPEN}
 WORKER_LOST = "WorkerLost"
-# Errors that are none of the model's: what is asked again then is not asked by a model that has failed.
+# Errors that are no failures of the model: a repeated call asks no failing model then.
 NON_MODEL_ERRORS = (None, "Cancelled", WORKER_LOST)
 
-CLOSE_DELAY_S = 60.0  # for what a library does behind its own deadline, and for the row's way to the store
+CLOSE_DELAY_S = 60.0  # for the cleanup of a library after its deadline, and for the way of the row to the store
 DEFAULT_CALL_TIMEOUT_S = 600.0
 
 BY_ROLLUP = "by_rollup"
 BY_TIME = "by_time"
 INDEXES = (
     IndexModel([("run_id", ASCENDING)], name="by_run"),  # a run's totals when it ends
-    IndexModel([("app_id", ASCENDING), ("at", ASCENDING)], name="by_app_and_time"),  # of an app since some time
-    IndexModel([("at", ASCENDING)], name=BY_TIME),  # hour by hour: retention, rebuilding, exports
+    IndexModel(
+        [("app_id", ASCENDING), ("at", ASCENDING)], name="by_app_and_time"
+    ),  # the calls of an app since some time
+    IndexModel([("at", ASCENDING)], name=BY_TIME),  # hour by hour: retention, rebuild, exports
     IndexModel(
         [("rollup", ASCENDING), ("open_until", ASCENDING)],
         name=BY_ROLLUP,
@@ -44,12 +46,15 @@ INDEXES = (
 
 
 def row_id(owner: RunOwner, *, lease_token: int, number: int) -> str:
-    """A lease token is never used twice, so neither a retry nor a hand-back can collide with an earlier owner."""
+    """Builds the id.
+
+    A lease token is never used twice, so no retry or hand-back collides with an earlier owner.
+    """
     return f"{owner.run_id}:{lease_token}:{number}"
 
 
 def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str) -> Row:
-    within_s = (call.within_s or DEFAULT_CALL_TIMEOUT_S) + CLOSE_DELAY_S
+    open_for_s = (call.within_s or DEFAULT_CALL_TIMEOUT_S) + CLOSE_DELAY_S
     return {
         **_labels(owner, lease_token, call, holder),
         **_tokens(Tokens()),
@@ -61,13 +66,16 @@ def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str)
         "price": None,
         "at": call.started_at,
         "rollup": OPEN,
-        "open_until": call.started_at + timedelta(seconds=within_s),
-        "begun": Timestamp(0, 0),  # the server writes its own time in its place
+        "open_until": call.started_at + timedelta(seconds=open_for_s),
+        "begun": Timestamp(0, 0),  # the server replaces it by its own time
     }
 
 
 def expired_open_rows() -> dict[str, Any]:
-    """Rows whose time is over by the store's clock, however wrong the one of their worker is."""
+    """Selects open rows that are over.
+
+    The clock is that of the store: the clock of their worker may be wrong.
+    """
     open_for = {"$subtract": ["$open_until", "$at"]}
     return {"rollup": OPEN, "$expr": {"$lt": [{"$add": [{"$toDate": "$begun"}, open_for]}, "$$NOW"]}}
 
@@ -77,7 +85,7 @@ def close_as_lost() -> dict[str, Any]:
 
 
 def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str, prices: PriceTable) -> Row:
-    """A missing call has no price, since nobody knows what of."""
+    """Builds the completed row. A missing call has no price, as its usage is unknown."""
     priced = prices.price_call(call.tokens, provider=call.provider, model=call.model, at=call.started_at)
     is_known = call.status != "missing"
     return {
@@ -95,7 +103,10 @@ def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: st
 
 
 def build_correction(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of a row that was closed as missing, for good in the totals or not yet."""
+    """Builds the update of a row that was closed as missing.
+
+    The totals may include it already or not.
+    """
     known = {name: {"$literal": value} for name, value in row.items() if name not in ("_id", "rollup")}
     is_added = {"$eq": [{"$type": "$rollup"}, "missing"]}
     return [{"$set": {**known, "rollup": {"$cond": [is_added, CORRECTS, DUE]}}}]

@@ -1,11 +1,11 @@
-"""Rebuilding: totals made anew from the rows of the ledger, and compared with them.
+"""The rebuild: makes the totals anew from the ledger, or compares them with it.
 
-1. Hour by hour, the totals of an hour are compared with the sums of those of its rows that were added, and corrected
-   in the same transaction. Hours whose rows retention has taken are left: their totals are all there is of them.
-2. Then, some apps at a time, the totals of all time become the sums of the hours.
+1. Hour by hour, it compares the totals with the sums of those rows of the hour that were added, and corrects them in
+   the same transaction. It leaves out hours from which retention has deleted rows: only their totals are left.
+2. Then, a batch of apps at a time, it sets the totals of all time to the sums of the hours.
 
-Where nothing is wrong nothing is written. Rows that wait for the roll-up are left to it, and may come meanwhile. It may
-be left after any step and begun anew.
+Correct totals are not written. Rows that wait for the roll-up are left to it, and may arrive meanwhile. A rebuild may
+stop after any step and begin again.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -46,13 +46,16 @@ from accounting.totals.usage_query import totals_pipeline
 Database = AsyncDatabase[dict[str, Any]]
 OnProgress = Callable[[int, int], None]
 ByLabels = dict[LabelValues, Sums]
-HOURS_AT_ONCE = 50_000  # totals of hours that one transaction sums up; a large ledger has as many of one app
+MAX_HOURS_PER_BATCH = 50_000  # totals of hours that one transaction sums up; in a large ledger one app has as many
 RightAndStored = tuple[ByLabels, ByLabels]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`hour` is None for the totals of all time."""
+    """A total that is not what its rows or hours sum up to.
+
+    `hour` is None for the totals of all time.
+    """
 
     hour: datetime | None
     labels: Mapping[str, Any]
@@ -62,13 +65,21 @@ class Difference:
 
 
 async def ensure_indexes(database: Database) -> None:
-    """Also of a store that was put back without them, or that no scheduler has seen yet."""
+    """Creates the indexes of rows and totals: a restored or new store may lack them."""
     for collection, indexes in ((COLLECTION, INDEXES), (HOURS, HOUR_INDEXES), (TOTALS, TOTAL_INDEXES)):
         await database[collection].create_indexes([*indexes])
 
 
-async def find_differences(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> Sequence[Difference]:
-    """What a rebuild would change: `right` is the ledger's sum, or that of the hours, `kept` is the total's."""
+async def find_differences(
+    database: Database,
+    on_hour: OnProgress = lambda _done, _all: None,
+    *,
+    max_hours_per_batch: int = MAX_HOURS_PER_BATCH,
+) -> Sequence[Difference]:
+    """Lists what a rebuild would change.
+
+    `right` is the sum of the ledger or of the hours, `kept` is that of the total.
+    """
     await ensure_indexes(database)
     found: list[Difference] = []
     hours = await _list_hours(database)
@@ -76,20 +87,34 @@ async def find_differences(database: Database, on_hour: OnProgress = lambda _don
         right, kept = await snapshot_read(database, partial(_read_hour, database, hour))
         found += compare_totals(hour, right, kept)
         on_hour(number, len(hours))
-    async for app_ids in _list_app_batches(database):
+    async for app_ids in _list_app_batches(database, max_hours=max_hours_per_batch):
         right, kept = await snapshot_read(database, partial(_read_apps, database, app_ids))
         found += compare_totals(None, right, kept)
     return found
 
 
-async def rebuild(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> int:
-    """How many totals were changed."""
-    return sum([changed async for changed in rebuild_in_steps(database, on_hour)])
+async def rebuild(
+    database: Database,
+    on_hour: OnProgress = lambda _done, _all: None,
+    *,
+    max_hours_per_batch: int = MAX_HOURS_PER_BATCH,
+) -> int:
+    """Rebuilds all totals and returns how many have changed."""
+    return sum(
+        [changed async for changed in rebuild_in_steps(database, on_hour, max_hours_per_batch=max_hours_per_batch)]
+    )
 
 
-async def rebuild_in_steps(database: Database, on_hour: OnProgress = lambda _done, _all: None) -> AsyncGenerator[int]:
-    """Step by step: how many totals each has changed. Totals are read from when all are there (`ready`), before that
-    from the rows."""
+async def rebuild_in_steps(
+    database: Database,
+    on_hour: OnProgress = lambda _done, _all: None,
+    *,
+    max_hours_per_batch: int = MAX_HOURS_PER_BATCH,
+) -> AsyncGenerator[int]:
+    """Yields after each step how many totals it has changed.
+
+    Readers use totals from when all are there (`ready`), before that the rows.
+    """
     await ensure_indexes(database)
     state = database[STATE]
     first = {"seq": 0, **await _initial_state(database)}
@@ -98,14 +123,16 @@ async def rebuild_in_steps(database: Database, on_hour: OnProgress = lambda _don
     for number, hour in enumerate(hours, 1):
         yield await _in_transaction(database, partial(_repair_hour, database, hour))
         on_hour(number, len(hours))
-    async for app_ids in _list_app_batches(database):
+    async for app_ids in _list_app_batches(database, max_hours=max_hours_per_batch):
         yield await _in_transaction(database, partial(_repair_apps, database, app_ids))
     await state.update_one({"_id": STATE_ID}, {"$set": {"ready": True}})
 
 
 async def _initial_state(database: Database) -> Mapping[str, datetime]:
-    """A state that was lost knew which rows are gone. Of hours before the oldest row there are only totals: made anew
-    out of no rows they would be nothing."""
+    """Builds the first state. A lost state has recorded which rows are deleted.
+
+    For hours before the oldest row there are only totals: made anew from no rows they would be 0.
+    """
     last = await database[HOURS].find_one({}, {"hour": 1}, sort=[("hour", DESCENDING)])
     if last is None:
         return {}
@@ -114,12 +141,12 @@ async def _initial_state(database: Database) -> Mapping[str, datetime]:
 
 
 async def _list_hours(database: Database) -> Sequence[datetime]:
-    """All that have rows, or totals that have none any more though retention was not there."""
+    """Lists the hours that have rows, or totals that lost their rows without retention."""
     state = await database[STATE].find_one({"_id": STATE_ID})
     kept_since = (state or {}).get("kept_since")
     hours: set[datetime] = set()
     at = kept_since
-    while True:  # a seek for each hour, not a scan
+    while True:  # one index seek per hour, not a scan
         query = {} if at is None else {"at": {"$gte": at}}
         row = await database[COLLECTION].find_one(query, {"at": 1}, sort=[("at", 1)], hint=BY_TIME)
         if row is None:
@@ -131,19 +158,21 @@ async def _list_hours(database: Database) -> Sequence[datetime]:
     return sorted(hours)
 
 
-async def _list_app_batches(database: Database) -> AsyncGenerator[Sequence[str]]:
-    """All of them, so many at a time as have few hours together, and one at least."""
-    some: list[str] = []
+async def _list_app_batches(
+    database: Database, *, max_hours: int = MAX_HOURS_PER_BATCH
+) -> AsyncGenerator[Sequence[str]]:
+    """Yields all apps in batches that have few hours together, of at least one app."""
+    batch: list[str] = []
     count = 0
     for app_id in sorted({*await database[TOTALS].distinct("app_id"), *await database[HOURS].distinct("app_id")}):
-        of_app = await database[HOURS].count_documents({"app_id": app_id})
-        if some and count + of_app > HOURS_AT_ONCE:
-            yield some
-            some, count = [], 0
-        some.append(app_id)
-        count += of_app
-    if some:
-        yield some
+        hours_of_app = await database[HOURS].count_documents({"app_id": app_id})
+        if batch and count + hours_of_app > max_hours:
+            yield batch
+            batch, count = [], 0
+        batch.append(app_id)
+        count += hours_of_app
+    if batch:
+        yield batch
 
 
 async def _read_hour(database: Database, hour: datetime, session: AsyncClientSession) -> RightAndStored:
@@ -157,7 +186,7 @@ async def _read_hour(database: Database, hour: datetime, session: AsyncClientSes
     added = totals_pipeline(LABELS, {**within, "rollup": {"$exists": False}})
     async for row in await database[COLLECTION].aggregate(added, session=session, hint=BY_TIME):
         add_sums(right, labels_of(row["_id"]), {name: int(row[name]) for name in SUMMED})
-    # What corrects a row is still to be added: up to now it was one without usage.
+    # Corrections are still to be added: so far their rows count as calls without usage.
     async for row in database[COLLECTION].find({**within, "rollup": CORRECTS}, session=session):
         before, sums = reversal_of(row)
         add_sums(right, labels_of(before), {name: -value for name, value in sums.items()})
@@ -203,11 +232,16 @@ async def _repair_apps(database: Database, app_ids: Sequence[str], session: Asyn
 
 
 def _find_wrong(right: ByLabels, stored: ByLabels) -> list[tuple[LabelValues, Sums]]:
-    """As they should be. What has nothing any more is 0 and stays, so that those who follow the totals hear of it."""
+    """Returns the right sums of wrong totals.
+
+    A total without rows becomes 0 and stays, so that readers which follow the totals see the change.
+    """
     nothing = dict.fromkeys(SUMMED, 0)
     labels = sorted({*right, *stored}, key=key_of)
     return [
-        (each, right.get(each, nothing)) for each in labels if right.get(each, nothing) != stored.get(each, nothing)
+        (values, right.get(values, nothing))
+        for values in labels
+        if right.get(values, nothing) != stored.get(values, nothing)
     ]
 
 
@@ -222,7 +256,10 @@ async def _write(
 
 
 async def _in_transaction(database: Database, write: Callable[[AsyncClientSession, int], Awaitable[int]]) -> int:
-    """Alone: like a roll-up it begins by counting up `seq`, and tries again when one came first."""
+    """Runs `write` in a transaction, as the only one.
+
+    Like the roll-up it begins by incrementing `seq`, and retries on a conflict.
+    """
 
     async def step(session: AsyncClientSession) -> int:
         state = await database[STATE].find_one_and_update(

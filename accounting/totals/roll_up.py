@@ -1,20 +1,20 @@
-"""The roll-up: rows of the ledger are added to the totals, each once, by any number of processes.
+"""The roll-up: adds the rows of the ledger to the totals, each row once.
 
-1. What a dead worker left open is closed as missing when its time is over.
-2. Some of the rows that are due are added to the totals of their hour and of all time. In the same transaction their
-   marks are taken off, and they are handed to the outbox: whatever dies in between, each row is added and billed once.
-3. Each transaction begins by counting up `seq`. So one process at a time adds, and another one gives way until its
-   next pass; who follows the totals asks for what has a higher `seq` than it has seen.
+1. Rows that a dead worker left open are closed as missing when their time is over.
+2. A batch of due rows is added to the totals of their hours and of all time. The same transaction removes their marks
+   and puts them into the outbox, so a crash at any point leaves each row added and billed once.
+3. Each transaction begins by incrementing `seq`. So one process at a time adds, and any other one waits for its next
+   pass. Readers that follow the totals ask for a higher `seq` than they have seen.
 
-Totals are made from rows alone. Who reads them adds the rows that are still marked, so that being late changes nothing.
+Totals are made from rows alone. Readers of totals add the rows that are still marked, so a late roll-up changes no sum.
 """
 
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from pymongo import ReturnDocument, UpdateOne
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -23,6 +23,7 @@ from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from accounting.billing.outbox import Outbox
 from accounting.ledger.rows import BY_ROLLUP, COLLECTION, NOT_ADDED, Row, close_as_lost, expired_open_rows
 from accounting.totals.rebuild import ensure_indexes, rebuild_in_steps
 from accounting.totals.sums import (
@@ -44,24 +45,25 @@ log = logging.getLogger(__name__)
 
 ADDED, CLOSED = "added", "closed"
 BATCH = 1_000
-# A pass stays short, so that neither a stop nor the reconciler's other steps wait long.
+# A pass stays short, so that neither shutdown nor the other steps of the reconciler wait long.
 MAX_BATCHES = 10
-BUILDS_FOR_S = 2.0
-
-
-class Outbox(Protocol):
-    async def add(self, rows: Sequence[Mapping[str, Any]], session: AsyncClientSession) -> None:
-        """Each row comes once, in the transaction that adds it to the totals."""
+REBUILD_TIMEOUT_S = 2.0
 
 
 class RollUp:
     def __init__(
-        self, database: AsyncDatabase[dict[str, Any]], *, outbox: Outbox | None = None, batch: int = BATCH
+        self,
+        database: AsyncDatabase[dict[str, Any]],
+        *,
+        outbox: Outbox | None = None,
+        batch: int = BATCH,
+        rebuild_timeout_s: float = REBUILD_TIMEOUT_S,
     ) -> None:
         self._database = database
         self._rows = database[COLLECTION]
         self._outbox = outbox
         self._batch = batch
+        self._rebuild_timeout_s = rebuild_timeout_s
         self._is_prepared = False
         self._rebuild: AsyncGenerator[int] | None = None
 
@@ -81,8 +83,10 @@ class RollUp:
             counts[ADDED] += added
 
     async def _prepare(self) -> bool:
-        """Where totals were lost, rows without marks are in none. Those are built first, and in several passes if there
-        are many."""
+        """Builds the totals first where they were lost: rows without marks are in none then.
+
+        A large ledger takes several passes.
+        """
         if self._is_prepared:
             return True
         if self._rebuild is None:
@@ -95,13 +99,13 @@ class RollUp:
         return True
 
     async def _advance_rebuild(self, rebuild: AsyncGenerator[int]) -> bool:
-        until = time.monotonic() + BUILDS_FOR_S
+        until = time.monotonic() + self._rebuild_timeout_s
         try:
             async for _ in rebuild:
                 if time.monotonic() > until:
                     return False
         except BaseException:
-            self._rebuild = None  # it ends with its error, and is begun anew
+            self._rebuild = None  # the next pass begins a new one
             raise
         return True
 
@@ -112,7 +116,10 @@ class RollUp:
         return closed
 
     async def add_batch(self) -> int:
-        """One transaction, tried once: 0 when nothing is due, or when another process is adding."""
+        """Adds one batch in one transaction, without retries.
+
+        Returns 0 if nothing is due or another process is adding.
+        """
         try:
             async with (
                 self._database.client.start_session() as session,
@@ -132,7 +139,7 @@ class RollUp:
         found = self._rows.find({"rollup": NOT_ADDED}, session=session, hint=BY_ROLLUP).limit(self._batch)
         rows = await found.to_list(None)
         if state is None:
-            self._is_prepared = False  # somebody has taken the totals away
+            self._is_prepared = False  # the totals were deleted meanwhile
         if state is None or not rows:
             await session.abort_transaction()
             return 0
@@ -147,7 +154,7 @@ class RollUp:
 
 
 def build_updates(rows: Sequence[Row], *, seq: int) -> tuple[list[UpdateOne], list[UpdateOne]]:
-    """Of the hours and of all time."""
+    """Builds the updates of the totals by hour, and of those of all time."""
     by_hour: dict[tuple[datetime, LabelValues], Sums] = {}
     by_labels: dict[LabelValues, Sums] = {}
     for row, sums in additions(rows):

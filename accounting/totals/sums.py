@@ -1,6 +1,6 @@
-"""Sums: what a row of the ledger adds to the totals, and where the totals are kept.
+"""Sums: what a row of the ledger adds to the totals, and where they are stored.
 
-A row that is due adds itself. One that corrects was added before as a call without usage, and adds the difference.
+A due row adds its own values. A correcting row was added before as a call without usage, and adds the difference.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ HOUR_INDEXES = (
     IndexModel([("app_id", ASCENDING), ("hour", ASCENDING)], name="by_app_and_hour"),
 )
 TOTAL_INDEXES = (
-    IndexModel([("seq", ASCENDING)], name=BY_CHANGE),  # what an exporter has not seen yet
+    IndexModel([("seq", ASCENDING)], name=BY_CHANGE),  # the totals that an exporter has not seen yet
     IndexModel([("app_id", ASCENDING)], name="by_app"),
 )
 
@@ -43,9 +43,12 @@ def labels_of(row: Mapping[str, Any]) -> LabelValues:
 
 
 def key_of(labels: Iterable[Any], hour: datetime | None = None) -> str:
-    """No two sets of labels share one, whatever their names are made of."""
+    """Builds the document id.
+
+    Two different sets of labels never share one, whatever characters they contain.
+    """
     parts = [] if hour is None else [hour.strftime("%Y-%m-%dT%HZ")]
-    return "/".join([*parts, *(quote(str(each), safe="") for each in labels)])
+    return "/".join([*parts, *(quote(str(label), safe="") for label in labels)])
 
 
 def label_fields(labels: LabelValues, hour: datetime | None = None) -> dict[str, Any]:
@@ -54,14 +57,14 @@ def label_fields(labels: LabelValues, hour: datetime | None = None) -> dict[str,
 
 
 def sums_of(row: Row) -> Sums:
-    """What the row is worth, whatever was added of it before."""
+    """Returns the full value of a row, whatever was added of it before."""
     missing = row["status"] == "missing"
     cost = row["cost_nano_usd"]
     return {
         "calls": 1,
         "missing": int(missing),
         "estimated": int(row["status"] == "estimated"),
-        # A call without an answer costs nothing; one with an answer and no price costs nobody knows what.
+        # A call without an answer costs nothing. The cost of an answer without a price is unknown.
         "unpriced": int(cost is None and not missing),
         **{name: row[name] for name in TOKENS},
         "cost_nano_usd": cost or 0,
@@ -69,12 +72,12 @@ def sums_of(row: Row) -> Sums:
 
 
 def reversal_of(row: Row) -> tuple[Row, Sums]:
-    """Of a row that corrects: what it was when it was added, a call that had failed without usage."""
+    """Returns what a correcting row was when it was added: a failed call without usage."""
     return {**row, "ok": False}, {"calls": -1, "missing": -1}
 
 
 def additions(rows: Iterable[Row]) -> Iterator[tuple[Row, Sums]]:
-    """What is to be added now, and to the sums of which row's labels."""
+    """Yields what is to be added now, each with the row that has its labels."""
     for row in rows:
         if row["rollup"] == CORRECTS:
             yield reversal_of(row)
@@ -82,6 +85,6 @@ def additions(rows: Iterable[Row]) -> Iterator[tuple[Row, Sums]]:
 
 
 def add_sums(target: dict[Key, Sums], key: Key, sums: Mapping[str, int]) -> None:
-    have = target.setdefault(key, dict.fromkeys(SUMMED, 0))
+    current = target.setdefault(key, dict.fromkeys(SUMMED, 0))
     for name, value in sums.items():
-        have[name] += value
+        current[name] += value

@@ -1,7 +1,7 @@
-"""Reading totals: what has been used, exactly as the ledger says at the moment of the question.
+"""Usage queries: sums of what was used, exactly as the ledger has it at that moment.
 
-The sum of three parts, read at one moment: totals that the roll-up has made, rows that it has not added yet, and, when
-a time is asked for that does not begin or end with an hour, the rows of those parts of hours.
+The sum has three parts, read in one snapshot: the totals of the roll-up, the rows that it has not added yet, and, for a
+period that does not begin and end with an hour, the rows of those parts of hours.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from accounting.usage import UsageTotals
 Database = AsyncDatabase[dict[str, Any]]
 Query = Mapping[str, Any]
 
-# The name a reader sees, and the expression it groups by, over rows and over hours.
+# Names of groups, and the expressions to group by: over rows and over hours.
 _BY_LABEL: Mapping[str, Any] = {name: f"${name}" for name in LABELS}
 _DAY, _HOUR = "%Y-%m-%d", "%Y-%m-%dT%H:00Z"
 _LAST_HOUR = datetime(9999, 12, 31, 23, tzinfo=UTC)
@@ -39,7 +39,10 @@ _GROUPS_OF_HOURS: Mapping[str, Any] = {**_BY_LABEL, **_time_groups("hour")}
 
 @dataclass(frozen=True, slots=True)
 class UsageFilter:
-    """Which calls are summed. What is None matches everything; `since` and `until` are about when a call began."""
+    """Selects calls. None matches everything.
+
+    `since` and `until` compare with the time at which a call began.
+    """
 
     app_id: str | None = None
     workflow: str | None = None
@@ -64,16 +67,16 @@ EVERYTHING = UsageFilter()
 async def usage_totals(
     database: Database, keys: Sequence[str], usage_filter: UsageFilter = EVERYTHING
 ) -> list[UsageTotals]:
-    async def ask(session: AsyncClientSession) -> list[UsageTotals]:
+    async def read_totals(session: AsyncClientSession) -> list[UsageTotals]:
         return await totals_in_snapshot(database, keys, usage_filter, session)
 
-    return await snapshot_read(database, ask)
+    return await snapshot_read(database, read_totals)
 
 
 async def totals_in_snapshot(
     database: Database, keys: Sequence[str], usage_filter: UsageFilter, session: AsyncClientSession
 ) -> list[UsageTotals]:
-    """In a snapshot of the caller's."""
+    """Reads totals in a snapshot of the caller."""
     state = await database[STATE].find_one({"_id": STATE_ID, "ready": True}, session=session)
     reader = TotalsReader(database, keys, session)
     if state is None or "run_id" in keys:
@@ -87,7 +90,7 @@ async def totals_in_snapshot(
 
 
 class TotalsReader:
-    """Sums up, by these keys, what it is told to add."""
+    """Sums up, grouped by the given keys, all that is added to it."""
 
     def __init__(self, database: Database, keys: Sequence[str], session: AsyncClientSession) -> None:
         self._database = database
@@ -109,7 +112,7 @@ class TotalsReader:
             add_sums(self._sums, self._key(row["_id"]), {name: row[name] for name in SUMMED})
 
     async def add_pending(self, usage_filter: UsageFilter) -> None:
-        """What the roll-up will add, as it will add it."""
+        """Adds the rows that wait for the roll-up, in the way the roll-up will add them."""
         await self.add_rows({**usage_filter.query(), "rollup": DUE})
         correcting = self._database[COLLECTION].find(
             {**usage_filter.query(), "rollup": CORRECTS}, session=self._session
@@ -119,10 +122,13 @@ class TotalsReader:
                 add_sums(self._sums, self._key_of_row(added), sums)
 
     async def add_hours(self, usage_filter: UsageFilter, *, kept_since: datetime | None) -> None:
-        """Whole hours from their totals; before and after them rows, which are older than no retention."""
+        """Adds whole hours from their totals, and the parts before and after them from rows.
+
+        Those rows are always younger than retention.
+        """
         since, until = usage_filter.since, usage_filter.until
         if since is not None and kept_since is not None and since < kept_since:
-            since = hour_of(since)  # of an hour whose rows are gone there is only the whole
+            since = hour_of(since)  # retention has deleted the rows of this hour: only its total is left
         first = None if since is None else _next_hour(since)
         last = None if until is None else hour_of(until)
         if first is not None and last is not None and first > last:
@@ -140,7 +146,7 @@ class TotalsReader:
         return [
             UsageTotals(key=dict(zip(self._keys, key, strict=True)), **sums)
             for key, sums in found
-            if any(sums.values())  # a correction may have left nothing
+            if any(sums.values())  # a correction may leave nothing
         ]
 
     def _key(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -157,13 +163,13 @@ def _next_hour(at: datetime) -> datetime:
 
 
 def totals_pipeline(keys: Sequence[str], match: Query) -> list[dict[str, Any]]:
-    """Over rows of the ledger."""
+    """Builds the aggregation over rows of the ledger."""
     missing = {"$eq": ["$status", "missing"]}
     counted = {
         "calls": True,
         "missing": missing,
         "estimated": {"$eq": ["$status", "estimated"]},
-        # A call without an answer costs nothing; one with an answer and no price costs nobody knows what.
+        # A call without an answer costs nothing. The cost of an answer without a price is unknown.
         "unpriced": {"$and": [{"$eq": ["$cost_nano_usd", None]}, {"$not": [missing]}]},
     }
     group: dict[str, Any] = {
@@ -175,21 +181,23 @@ def totals_pipeline(keys: Sequence[str], match: Query) -> list[dict[str, Any]]:
 
 
 async def run_totals(database: Database, run_id: str, *, is_running: bool = False) -> UsageTotals:
-    """What a run document's `usage` says when its run ends or parks: a call that is still open then is a lost one.
-    `going_on`: what it has used up to now; the call that is being made is not over."""
+    """Returns the `usage` of a run document, as of when its run ends or parks.
+
+    Calls that are still open then are lost. `is_running`: leaves them out, as they are not over.
+    """
     [totals] = await _sum_by_run(database, [run_id], {"rollup": NOT_OPEN} if is_running else {})
     return totals
 
 
 async def run_totals_by_id(database: Database, run_ids: Sequence[str]) -> list[UsageTotals]:
-    """Of each that ends, in their order."""
+    """Returns the usage of runs that have ended, in the order of `run_ids`."""
     return await _sum_by_run(database, run_ids, {})
 
 
 async def _sum_by_run(database: Database, run_ids: Iterable[str], extra_query: Query) -> list[UsageTotals]:
-    asked = [*run_ids]
-    rows = await database[COLLECTION].aggregate(totals_pipeline(["run_id"], {"run_id": {"$in": asked}, **extra_query}))
+    ids = [*run_ids]
+    rows = await database[COLLECTION].aggregate(totals_pipeline(["run_id"], {"run_id": {"$in": ids}, **extra_query}))
     found: dict[str, dict[str, Any]] = {}
     async for row in rows:
         found[row["_id"]["run_id"]] = {name: int(row[name]) for name in SUMMED}
-    return [UsageTotals(**found.get(run_id, {})) for run_id in asked]
+    return [UsageTotals(**found.get(run_id, {})) for run_id in ids]

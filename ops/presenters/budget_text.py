@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from accounting.budgets.budget import NANO, Budget, format_amount
+from accounting.budgets.budget import Budget, format_amount
+from accounting.usage import NANO_PER_USD
 from ops.presenters.amounts import format_usd
 from ops.presenters.printable_text import to_printable
 
@@ -40,4 +41,4 @@ def describe_consequence(budget: Budget) -> str:
 
 def format_usd_for_limit(amount: int, limit: int) -> str:
     """With as many digits as make sense beside the limit."""
-    return format_usd(amount / NANO, 2 if limit >= NANO else 4 if limit >= NANO // 100 else 6)
+    return format_usd(amount / NANO_PER_USD, 2 if limit >= NANO_PER_USD else 4 if limit >= NANO_PER_USD // 100 else 6)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from workers.setting_values import FALSE_WORDS, TRUE_WORDS
-from workflows.context.values.storable_values import MAX_INTEGER
+from workflows.context.values.value_sizes import MAX_INTEGER
 from workflows.package.trigger_specs.form_spec import FormInput
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")

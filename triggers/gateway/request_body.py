@@ -1,13 +1,12 @@
 """Bodies: read as raw bytes within a size and a time, and parsed as JSON."""
 
 import asyncio
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from accounting.infra.strict_json import parse_strict_json
 from triggers.gateway.http_problems import ProblemError
 
 READ_TIMEOUT_S = 30  # a client that trickles its body would otherwise hold a connection for ever
@@ -63,20 +62,6 @@ def is_json_type(media: str) -> bool:
 def parse_json(raw_body: bytes) -> Any:
     """Strict JSON in UTF-8: NaN, Infinity and numbers beyond a double are refused, as nothing could send them on."""
     try:
-        return _DECODER.decode(raw_body.decode("utf-8"))
+        return parse_strict_json(raw_body.decode("utf-8"))
     except (ValueError, RecursionError):
         raise ProblemError(400, "the body is not JSON") from None
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(name)
-
-
-def _parse_finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite)

@@ -1,4 +1,4 @@
-"""TLS to the broker: a certificate is required and checked unless the URL says otherwise."""
+"""TLS to the broker: checks the certificate unless an option turns that off."""
 
 import ssl
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ def _parse_verify(raw: str) -> str:
 def _parse_file(raw: str) -> str:
     path = Path(raw).expanduser()
     if not path.is_file():
-        raise ValueError("the path of a file; there is none at the one given")
+        raise ValueError("the path of an existing file")
     return str(path)
 
 
@@ -52,7 +52,7 @@ class Tls:
         return cls(verify, options.get("ssl_ca_certs"), certfile, keyfile, check_hostname)
 
     def for_redis(self) -> dict[str, Any]:
-        """In the words of redis-py, and of kombu, which hands them on."""
+        """Returns the options of redis-py, which kombu passes on."""
         return {
             "ssl_cert_reqs": self.verify,
             "ssl_ca_certs": self.ca_certs,
@@ -62,11 +62,14 @@ class Tls:
         }
 
     def for_amqp(self) -> dict[str, Any]:
-        """In the words of py-amqp, which checks the name exactly when it is given one; kombu fills in the host."""
-        given = {
+        """Returns the options of py-amqp.
+
+        It checks the host name only if it gets one; kombu fills in the host.
+        """
+        options = {
             "cert_reqs": _VERIFY[self.verify],
             "ca_certs": self.ca_certs,
             "certfile": self.certfile,
             "keyfile": self.keyfile,
         }
-        return given | ({"server_hostname": None} if self.check_hostname else {})
+        return options | ({"server_hostname": None} if self.check_hostname else {})

@@ -1,7 +1,8 @@
-"""The broker's URL, read and checked: UNATTENDED_REDIS_URL names Redis, a Redis behind Sentinels, or RabbitMQ.
+"""The broker URL: parses and checks UNATTENDED_REDIS_URL.
 
-Celery would pass unknown options on to a constructor and show a traceback, and of a `rediss://` without options it
-would believe any certificate. Whatever is said here about a URL, no password is in it.
+It names Redis, a Redis behind Sentinels, or RabbitMQ. Celery would pass unknown options to a constructor and show a
+traceback, and would accept any certificate for a `rediss://` without options. No text of this module contains a
+password.
 """
 
 from collections.abc import Mapping
@@ -61,17 +62,20 @@ class Broker:
 
     @property
     def redacted_url(self) -> str:
-        """As it may stand in a log: where it is, and as whom, without any secret."""
+        """The URL without secrets, for logs: where the broker is, and the user name."""
         login = self.user + (":***" if self.password else "") + ("@" if self.user or self.password else "")
         hosts = ";".join(map(str, self.hosts))
         return f"{self.scheme}://{login}{hosts}/{'' if self.path == '/' else self.path}"
 
     @property
     def celery_url(self) -> str:
-        """Each host with everything: kombu takes login and place from the one that it happens to try."""
+        """The URL for Celery: each host with login and path.
+
+        kombu takes both from whichever host it tries.
+        """
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user or self.password else ""
-        place = quote(self.path, safe="")
-        return ";".join(f"{self.scheme}://{login}{host}/{place}" for host in self.hosts)
+        path = quote(self.path, safe="")
+        return ";".join(f"{self.scheme}://{login}{host}/{path}" for host in self.hosts)
 
 
 def parse_broker_url(url: str) -> Broker:
@@ -82,15 +86,15 @@ def parse_broker_url(url: str) -> Broker:
 
 
 def _parse(url: str) -> Broker:
-    scheme, separator, rest = url.strip().partition("://")
+    scheme, separator, remainder = url.strip().partition("://")
     scheme = scheme.lower()
     if not separator or scheme not in _KINDS:
-        schemes = ", ".join(f"{each}://" for each in _KINDS)
-        raise ValueError(f"its beginning is not one of {schemes}; write redis://127.0.0.1:6379/0, for example")
-    place, _, query = rest.partition("?")
-    if "@" in query or "#" in rest:  # said first: what follows may quote pieces of the URL
+        schemes = ", ".join(f"{name}://" for name in _KINDS)
+        raise ValueError(f"it must begin with one of {schemes} such as redis://127.0.0.1:6379/0")
+    location, _, query = remainder.partition("?")
+    if "@" in query or "#" in remainder:  # checked first: later errors may quote pieces of the URL
         raise ValueError(f"it cannot be read; {_ESCAPE}")
-    parts = [_parse_part(each, scheme) for each in place.replace(",", ";").split(";")]
+    parts = [_parse_part(part, scheme) for part in location.replace(",", ";").split(";")]
     kind = _KINDS[scheme]
     if len(parts) > 1 and kind == "redis":
         raise ValueError(f"{scheme}:// takes one host; several are for sentinel:// and amqp://")
@@ -118,15 +122,15 @@ class _HostPart:
 
 
 def _parse_part(raw: str, scheme: str) -> _HostPart:
-    own_scheme, separator, rest = raw.rpartition("://")
+    own_scheme, separator, remainder = raw.rpartition("://")
     if separator and own_scheme.lower() != scheme:
         raise ValueError(f"all its hosts must begin with {scheme}://, or only the first")
-    login, _, where = rest.rpartition("@")
+    login, _, location = remainder.rpartition("@")
     if "@" in login or "/" in login:
         raise ValueError(f"it cannot be read; {_ESCAPE}")
-    host, _, place = where.partition("/")
+    host, _, path = location.partition("/")
     user, _, password = login.partition(":")
-    return _HostPart(_parse_address(host, _PORTS[scheme]), unquote(user), unquote(password), unquote(place))
+    return _HostPart(_parse_address(host, _PORTS[scheme]), unquote(user), unquote(password), unquote(path))
 
 
 def _parse_address(host: str, port: int) -> Address:
@@ -134,31 +138,31 @@ def _parse_address(host: str, port: int) -> Address:
     try:
         return parse_address((host or "127.0.0.1") + ("" if has_port else f":{port}"))
     except ValueError:
-        raise ValueError(f"where a host stands, write host:port; {_ESCAPE}") from None
+        raise ValueError(f"write each host as host:port; {_ESCAPE}") from None
 
 
 def _single_value(name: str, values: set[str]) -> str:
-    said = values - {""}
-    if len(said) > 1:
+    named = values - {""}
+    if len(named) > 1:
         raise ValueError(f"its hosts name more than one {name}; name it once")
-    return said.pop() if said else ""
+    return named.pop() if named else ""
 
 
 def _parse_path(kind: Kind, path: str) -> str:
     if kind == "amqp":
         return path or "/"
     if path and not (path.isascii() and path.isdigit()):
-        raise ValueError("what follows the host is the number of a database, such as /0")
+        raise ValueError("the path after the host must be the number of a database, such as /0")
     return path or "0"
 
 
 def _parse_options(query: str, kind: Kind, *, encrypted: bool) -> tuple[dict[str, Any], Tls | None]:
-    given = _parse_pairs(query)
-    # Sentinel has no scheme of its own for TLS: naming any of its options asks for it.
-    encrypted = encrypted or (kind == "sentinel" and any(name in TLS_OPTIONS for name in given))
+    raw_options = _parse_pairs(query)
+    # Sentinel has no scheme for TLS: any TLS option turns it on.
+    encrypted = encrypted or (kind == "sentinel" and any(name in TLS_OPTIONS for name in raw_options))
     known = {**OPTIONS[kind], **(TLS_OPTIONS if encrypted else {})}
     parsed: dict[str, Any] = {}
-    for name, raw in given.items():
+    for name, raw in raw_options.items():
         if name not in known:
             raise ValueError(_describe_unknown(name, kind, known))
         try:

@@ -1,4 +1,7 @@
-"""What an option of the broker's URL may say; an error says what it must be, without the value."""
+"""Parsers of the options in the broker URL.
+
+Their errors say what the value must be, and never quote it.
+"""
 
 from collections.abc import Callable
 
@@ -21,7 +24,7 @@ def parse_seconds(raw: str) -> float:
 
 def parse_text(raw: str) -> str:
     if not raw:
-        raise ValueError("something; leave it out if you mean nothing")
+        raise ValueError("text that is not empty; leave the option out instead")
     return raw
 
 

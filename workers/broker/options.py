@@ -1,4 +1,4 @@
-"""What Celery is told about the broker, per kind of broker; every setting stands with its reason."""
+"""The Celery options for each kind of broker, each with its reason."""
 
 from typing import Any
 
@@ -15,36 +15,44 @@ def broker_config(broker: Broker) -> dict[str, Any]:
         "broker_url": broker.celery_url,
         "broker_connection_retry_on_startup": True,  # roles may start before the broker does
         "broker_connection_max_retries": None,  # Celery would give up after a hundred, and the worker would exit
-        # Also after an error that is an answer: a Redis that became a replica says UNBLOCKED to a worker that waits
-        # for messages, one that starts says LOADING. The worker connects again instead of exiting.
+        # Also after an error reply: a Redis that became a replica replies UNBLOCKED to a worker that waits
+        # for messages, a starting one LOADING. The worker reconnects instead of exiting.
         "broker_channel_error_retry": True,
         **by_kind(broker),
     }
 
 
 def redis_config(broker: Broker) -> dict[str, Any]:
-    """`visibility_timeout` is left alone: messages are acknowledged on receipt, so it concerns only those that a
-    worker was killed with, and the reconciler is faster. The priority steps too: whose turn it is, the store says."""
+    """Returns the options for Redis and Sentinel.
+
+    `visibility_timeout` keeps its default: messages are acknowledged on receipt, so it applies only to those of a
+    killed worker, and the reconciler is faster. So do priority steps: the store decides the order.
+    """
     enable_health_checks()
-    given = dict(broker.options)
+    url_options = dict(broker.options)
     options: dict[str, Any] = {
         "socket_timeout": SOCKET_TIMEOUT_S,  # without it a publish to a frozen Redis never returns
         "socket_connect_timeout": SOCKET_TIMEOUT_S,
-        "socket_keepalive": True,  # a peer that vanished without a word is noticed by the kernel
-        "health_check_interval": 10,  # silent for so long, it is tried before use; leave_silent_redis counts from here
+        "socket_keepalive": True,  # the kernel notices a peer that vanished without closing
+        "health_check_interval": 10,  # an idle connection is checked before use; disconnect_stalled_redis relies on it
     }
     if broker.kind == "sentinel":
         options["sentinel_kwargs"] = sentinel_connection(broker)
-    given = {name: value for name, value in given.items() if name not in {"sentinel_username", "sentinel_password"}}
+    url_options = {
+        name: value for name, value in url_options.items() if name not in {"sentinel_username", "sentinel_password"}
+    }
     return {
-        "broker_transport_options": {**options, **given},
+        "broker_transport_options": {**options, **url_options},
         "broker_use_ssl": broker.tls.for_redis() if broker.tls else False,
         "worker_disable_prefetch": True,  # a wake-up a busy worker holds is one an idle worker cannot see
     }
 
 
 def sentinel_connection(broker: Broker) -> dict[str, Any]:
-    """How to talk to a Sentinel itself. Short timeouts: the next one is asked when one does not answer."""
+    """Returns the options for connections to a Sentinel itself.
+
+    Timeouts are short: the next Sentinel is tried when one does not answer.
+    """
     login = {
         "username": broker.options.get("sentinel_username"),
         "password": broker.options.get("sentinel_password"),
@@ -54,30 +62,39 @@ def sentinel_connection(broker: Broker) -> dict[str, Any]:
 
 
 def rabbitmq_config(broker: Broker) -> dict[str, Any]:
-    """`consumer_timeout` needs no thought: it closes channels that hold a message for long, and ours are acknowledged
-    before the work begins."""
+    """Returns the options for RabbitMQ.
+
+    `consumer_timeout` keeps its default: it closes channels that hold a message for long, and ours are acknowledged
+    before the work begins.
+    """
     return {
         "broker_transport_options": {
-            "confirm_publish": True,  # else a publish to a broker that is going down is lost in silence
-            # A broker that is frozen, or blocks publishers for want of memory, is given up on.
+            "confirm_publish": True,  # without it a publish to a stopping broker is lost without an error
+            # Gives up on a broker that is frozen, or blocks publishers for lack of memory.
             "read_timeout": SOCKET_TIMEOUT_S,
             "write_timeout": SOCKET_TIMEOUT_S,
         },
         "broker_use_ssl": broker.tls.for_amqp() if broker.tls else False,
         "broker_heartbeat": broker.options.get("heartbeat", 20),  # a silent peer is noticed in twice that
-        "broker_login_method": broker.options.get("login_method"),  # EXTERNAL: the client's certificate is the login
-        "task_default_queue_type": "quorum",  # replicated; mirrored classic queues are gone in RabbitMQ 4
-        "worker_detect_quorum_queues": True,  # they refuse the global prefetch count that Celery would set
-        "worker_disable_prefetch": False,  # Redis only; workers.broker.consumer does it for RabbitMQ
-        # It would count upwards from our one message after each reconnect.
+        "broker_login_method": broker.options.get("login_method"),  # EXTERNAL: the client certificate is the login
+        "task_default_queue_type": "quorum",  # replicated; RabbitMQ 4 has no mirrored classic queues
+        "worker_detect_quorum_queues": True,  # quorum queues reject the global prefetch count that Celery would set
+        "worker_disable_prefetch": False,  # for Redis only; WakeupConsumer does it for RabbitMQ
+        # Celery would raise our prefetch count of one after each reconnect.
         "worker_enable_prefetch_count_reduction": False,
     }
 
 
 def enable_health_checks() -> None:
+    """Makes kombu pass `health_check_interval` to every Redis connection.
+
+    kombu passes it only if the constructor of the connection, or of a base, names it. Behind Sentinels none does, and
+    from redis-py 8 on none at all, as a decorator hides the signature. Without it replies set no next health check,
+    and `disconnect_stalled_redis` would disconnect from a healthy Redis.
+    """
     transport: Any = kombu_redis
-    transport.accepts_argument = _accepts_option  # asked for this option only
+    transport.accepts_argument = _accepts_option  # kombu calls it for this option only
 
 
 def _accepts_option(_constructor: object, _option: str) -> bool:
-    return True  # every redis-py that we may be installed with does
+    return True  # each redis-py that our constraints allow has it

@@ -1,4 +1,7 @@
-"""Publishing wake-ups, many at once: in batches into Redis, one after the other through Celery into RabbitMQ."""
+"""The publisher of wake-ups.
+
+It sends them in batches into Redis, and one by one through Celery into RabbitMQ.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,38 +13,45 @@ from workers.broker.wire_format import WireFormat
 Publish = Callable[[Sequence[str]], None]
 TASK = "unattended.run"
 VERSION = 1
-# Half a megabyte in one command: a Redis with much to do is not kept from it for long.
-BATCH = 500
+# Half a megabyte per command, so that a busy Redis is not blocked for long.
+BATCH_SIZE = 500
 
 
 class Publisher:
-    """Over one connection of its own, opened when first needed; called from one thread only."""
+    """Publishes over one connection of its own, opened on first use.
 
-    def __init__(self, app: Celery) -> None:
+    One thread calls it.
+    """
+
+    def __init__(self, app: Celery, *, batch_size: int = BATCH_SIZE) -> None:
         self._app = app
+        self._batch_size = batch_size
         self._connection: Any = None
         self._send: Publish | None = None
 
     def __call__(self, run_ids: Sequence[str]) -> None:
-        """Raises when the broker did not take them all."""
+        """Publishes all runs. Raises if the broker did not accept all of them."""
         try:
             send = self._send or self._open()
             send(run_ids)
         except Exception:
-            # The next call connects anew: with Sentinels it asks again who is master, and what a broker said too
-            # late is never taken for the answer to something else.
+            # The next call reconnects: with Sentinels it asks again for the master, and a late reply of the broker is
+            # never taken for the reply to another command.
             self.close()
             raise
 
     def close(self) -> None:
-        """Without a farewell: a broker that does not answer would be waited for."""
+        """Closes the connection without a handshake.
+
+        A broker that does not answer would block it.
+        """
         connection, self._connection, self._send = self._connection, None, None
         if connection is not None:
             connection.collect()
 
     def _open(self) -> Publish:
         self._connection = self._app.connection_for_write()
-        # Each host once and at once: the reconciler is the one that tries again.
+        # Each host once, without pauses: the reconciler does the retries.
         hosts = max(1, len(self._connection.alt))
         self._connection.ensure_connection(max_retries=hosts, interval_start=0, interval_step=0, interval_max=0)
         is_amqp = self._connection.transport.driver_type == "amqp"
@@ -59,14 +69,18 @@ class Publisher:
         return send
 
     def _redis_sender(self) -> Publish:
-        """Through kombu's channel, which knows about Sentinels, TLS and prefixes, past what it does per message."""
+        """Sends through a channel of kombu, which handles Sentinels, TLS and prefixes.
+
+        It skips what kombu does for each message.
+        """
         wire_format = WireFormat(self._app, TASK, VERSION)
         channel = self._connection.channel()
 
         def send(run_ids: Sequence[str]) -> None:
             with channel.conn_or_acquire() as client:
-                for start in range(0, len(run_ids), BATCH):
-                    client.lpush(wire_format.queue, *map(wire_format.message, run_ids[start : start + BATCH]))
+                for start in range(0, len(run_ids), self._batch_size):
+                    batch = run_ids[start : start + self._batch_size]
+                    client.lpush(wire_format.queue, *map(wire_format.message, batch))
 
         return send
 

@@ -1,4 +1,4 @@
-"""A look at a RabbitMQ: can it be reached, may we declare a quorum queue there?"""
+"""The probe of a RabbitMQ: can we reach it, and declare a quorum queue there?"""
 
 from typing import Any
 from uuid import uuid4
@@ -13,15 +13,18 @@ _TIMEOUT_S = 2.0
 
 
 class NotAllowedError(Exception):
-    """RabbitMQ knows the user not, or lets it not do what we need."""
+    """RabbitMQ rejects the login, or the user lacks a permission."""
 
 
 class NoQuorumQueueError(Exception):
-    """It let us in, and has no quorum queues."""
+    """The login works, but quorum queues are not available."""
 
 
 def probe_rabbitmq(broker: Broker) -> str:
-    """Its version. Raises OSError when it cannot be reached, else one of the errors above."""
+    """Returns the version.
+
+    Raises OSError if it cannot be reached, or one of the errors above.
+    """
     config = rabbitmq_config(broker)
     timeouts = {"read_timeout": _TIMEOUT_S, "write_timeout": _TIMEOUT_S}
     connection: Any = Connection(
@@ -46,7 +49,10 @@ def probe_rabbitmq(broker: Broker) -> str:
 def _declare(connection: Any) -> None:
     name = f"unattended_doctor_{uuid4().hex}"
     with connection.channel() as channel:
-        kind = {"x-queue-type": "quorum", "x-expires": 60_000}  # gone by itself, should we die before the delete
+        kind = {
+            "x-queue-type": "quorum",
+            "x-expires": 60_000,
+        }  # expires by itself if this process dies before the delete
         channel.queue_declare(name, durable=True, exclusive=False, auto_delete=False, arguments=kind)
         channel.queue_delete(name)
 

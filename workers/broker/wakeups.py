@@ -1,7 +1,7 @@
-"""Wake-ups: tell the workers that a run is there. Best effort; the reconciler repeats what gets lost.
+"""Wake-ups: notify the workers of a run. The reconciler repeats lost ones.
 
-Publishing happens in one thread of its own with a bounded queue before it, so that a slow or missing
-broker delays nobody who has already made a run durable. What waits is published together.
+A thread of its own publishes them from a bounded queue, so a slow or missing broker does not delay callers, as their
+runs are durable already. All waiting wake-ups are published together.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ class Wakeups:
             self._unsent_log.add(1, "queue full")
 
     def count_unsent(self) -> int:
-        """How many wait here for their turn to be published, or are being published."""
+        """Counts the wake-ups that are waiting or being published."""
         return self._waiting.qsize() + self._in_flight
 
     async def wait_until_published(self) -> None:
-        """Until everything that was sent so far has been published, or left to the reconciler."""
+        """Waits until all wake-ups sent so far are published, or left to the reconciler."""
         await self._waiting.join()
 
     async def stop(self, *, grace_s: float = 5) -> None:
@@ -62,13 +62,13 @@ class Wakeups:
     async def _publish_waiting(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            # Everything at once: while the broker does not answer, what waits costs one timeout and not one each.
+            # All at once: while the broker does not answer, they cost one timeout together and not one each.
             run_ids = [await self._waiting.get(), *self._take_waiting()]
             self._in_flight = len(run_ids)
             try:
                 await loop.run_in_executor(self._thread, self._publish, run_ids)
                 self._record_published(run_ids)
-            except Exception as error:  # noqa: BLE001 -- the outermost step of this task: a Redis that is full, say, must not end it
+            except Exception as error:  # noqa: BLE001 -- the outermost step of this task: no error of a broker may end it
                 self._unsent_log.add(len(run_ids), f"{type(error).__name__}: {str(error)[:200]}")
             finally:
                 self._in_flight = 0
@@ -85,7 +85,7 @@ class Wakeups:
 
 
 class _UnsentLog:
-    """One line when wake-ups begin to be left and one when they flow again, however many they are."""
+    """Logs one line when publishing begins to fail and one when it works again."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -1,7 +1,7 @@
-"""A wake-up as Celery and kombu write it to a Redis list, made from a pattern that they wrote themselves once.
+"""The wire format of wake-ups in a Redis list: a template recorded from Celery.
 
-Sending one through Celery costs 300 microseconds of CPU; filling in the pattern costs a few. What changes from
-message to message is the run, Celery's id of the task, and kombu's tag of the delivery.
+Sending through Celery costs 300 microseconds of CPU; filling in the template costs a few. Between messages only the run
+id, the id of the Celery task and the delivery tag of kombu change.
 """
 
 import base64
@@ -22,7 +22,7 @@ _BODY = "{body}"
 
 
 class _RecordingChannel(virtual.Channel):
-    """A channel that leaves with its connection what would go into the list."""
+    """A channel that records on its connection what would go into the list."""
 
     @override
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:

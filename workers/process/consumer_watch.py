@@ -1,12 +1,12 @@
-"""Consuming: whether the Celery consumer really takes messages, and not only lives.
+"""The consumer watch: whether the Celery consumer really takes messages.
 
-A consumer may wait for ever on a connection whose other end is gone, or lose its way between two connections, while
-its process looks healthy. So it is asked for proof:
+A consumer may wait for ever on a broken connection, or hang between two connections, while its process looks healthy.
+So it has to give signs:
 
-1. A step in Celery's consumer is started with each connection and stopped when it is lost.
-2. Its event loop ticks, at least every two seconds, and the broker answers each of its polls (Redis: within a second).
-3. While it has room and its queue is not empty, it takes something. How long the queue is, and whether the broker
-   answers at all, is asked over a connection of our own.
+1. A step in the consumer is started with each connection and stopped when it is lost.
+2. Its event loop ticks at least every two seconds, and the broker answers each of its polls (Redis: within a second).
+3. While it has room and its queue is not empty, it takes messages. The worker reads the length of the queue, and
+   whether the broker answers at all, over a connection of its own.
 """
 
 import time
@@ -27,7 +27,10 @@ STUCK_S = 120.0  # longer than any wait for a frozen Redis, retries included
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
-    """What is known of a consumer; times are seconds since. None where its transport does not tell."""
+    """The signs of a consumer; times are seconds since.
+
+    None if its transport gives no such sign.
+    """
 
     is_connected: bool
     since_tick_s: float | None
@@ -44,21 +47,25 @@ def find_problems(status: ConsumerStatus) -> Sequence[str]:
     if (status.since_answer_s or 0) > ANSWER_PATIENCE_S:
         problems.append(f"the broker has not answered the consumer for {status.since_answer_s:.0f} s")
     if status.since_take_s > TAKE_PATIENCE_S:
-        problems.append(
-            f"the consumer has room and takes nothing from a queue that waits, for {status.since_take_s:.0f} s"
-        )
+        problems.append(f"the consumer has room and has taken no waiting message for {status.since_take_s:.0f} s")
     return problems
 
 
 def find_stuck_problems(status: ConsumerStatus) -> Sequence[str]:
-    """Its thread turns no more. Without a connection it waits for one: that is no fault of the process."""
+    """Finds signs that the consumer thread hangs.
+
+    A consumer without a connection waits for one, which is no fault of the process.
+    """
     if status.is_connected and (status.since_tick_s or 0) > STUCK_S:
         return (f"the consumer thread has stood still for {status.since_tick_s:.0f} s",)
     return ()
 
 
 class ConsumerWatch:
-    """Written by the consumer's thread, read by others: each value alone, so without a lock."""
+    """The signs of the consumer.
+
+    Its thread writes them, others read them, each value alone and so without a lock.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -82,11 +89,11 @@ class ConsumerWatch:
         self._took_at = self._clock()
 
     def on_connected(self, consumer: Any) -> None:
-        def busy() -> bool:
+        def is_busy() -> bool:
             limit = getattr(consumer.controller, "max_concurrency", None) or consumer.pool.num_processes
             return len(state.reserved_requests) >= int(limit)
 
-        self._is_busy = busy
+        self._is_busy = is_busy
         self._has_answer_times = self._watch_answers(consumer.task_consumer.channel)
         self._has_ticks = bool(consumer.hub)
         self._ticked_at = self._answered_at = self._took_at = self._clock()
@@ -99,20 +106,23 @@ class ConsumerWatch:
         now = self._clock()
         self._ticked_at = now
         taken = state.all_total_count[0]
-        if self._is_busy():  # then it asks for nothing, and hears nothing
+        if self._is_busy():  # a busy consumer does not poll, so the broker does not answer
             self._answered_at = self._took_at = now
         elif taken != self._taken_count:
             self._took_at = now
         self._taken_count = taken
 
     def _watch_answers(self, channel: Any) -> bool:
-        """Redis: what reads the answer to a poll also notes that there was one. Other transports have heartbeats."""
+        """Records when the broker answers polls of Redis.
+
+        It wraps the method that reads the reply. Other transports have heartbeats.
+        """
         readers = getattr(channel, "handlers", None)
         read = readers.get("BRPOP") if isinstance(readers, dict) else None
         if not isinstance(readers, dict) or read is None:
             return False
 
-        def read_and_note(**options: Any) -> Any:
+        def read_and_record(**options: Any) -> Any:
             try:
                 answer = read(**options)
             except Empty:
@@ -121,12 +131,12 @@ class ConsumerWatch:
             self._answered_at = self._clock()
             return answer
 
-        readers["BRPOP"] = read_and_note
+        readers["BRPOP"] = read_and_record
         return True
 
 
 def create_consumer_step(watch: ConsumerWatch) -> type[bootsteps.StartStopStep]:
-    """For `app.steps["consumer"]`."""
+    """Creates the step for `app.steps["consumer"]`."""
 
     class Watched(bootsteps.StartStopStep):
         requires = ("celery.worker.consumer.tasks:Tasks",)

@@ -1,9 +1,10 @@
-"""The event loop in which packages run: what they leave hanging in threads holds up nobody else, nor the exit, and
-what they raise ends none but their own.
+"""The event loop of a worker, protected from what packages do in it.
 
-A tool that awaits `asyncio.to_thread` uses the loop's default threads, and a call that hangs there never gives its
-thread back. Asyncio has a handful of them, looks names up in the same and waits for all of them in the end: a few tools
-that hang would keep the process from every new connection, to models and to MongoDB, and so from giving its runs back.
+A tool that awaits `asyncio.to_thread` uses the default threads of the loop, and a call that hangs there never frees its
+thread. Asyncio has few of them, also resolves host names in them, and waits for all of them at exit: a few hanging
+tools would keep the process from new connections to models and MongoDB, and so from handing its runs back.
+
+So packages have many daemon threads, name lookups their own ones, and a SystemExit of one task does not end the loop.
 """
 
 import asyncio
@@ -26,25 +27,27 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOKUP_THREADS = 8
-PACKAGE_THREADS = 256  # made as they are needed
+PACKAGE_THREADS = 256  # started as needed
 
 
 class WorkerLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
+    def __init__(self, *, package_threads: int = PACKAGE_THREADS) -> None:
         super().__init__()
         self._lookups = DaemonThreads(LOOKUP_THREADS, "lookup")
-        self.set_default_executor(DaemonThreads(PACKAGE_THREADS, "to_thread"))
+        self.set_default_executor(DaemonThreads(package_threads, "to_thread"))
         self._is_for_one = False
 
     @override
     def run_forever(self) -> None:
-        """Asyncio would end it with the SystemExit of any task, such as one that a package's coroutine makes by
-        `asyncio.wait_for`. Whoever awaits that task hears of it; the runs beside it go on."""
+        """Runs on after the SystemExit of a task, which asyncio would let end the loop.
+
+        A coroutine of a package may raise it under `asyncio.wait_for`. The awaiting code gets it; the other runs go on.
+        """
         while True:
             try:
                 super().run_forever()
             except (KeyboardInterrupt, SystemExit) as error:
-                # Where signals arrive, or where one task is all there is, it is meant for the loop.
+                # In the main thread, which gets signals, and with a single task it is meant for the loop.
                 if self._is_for_one or threading.current_thread() is threading.main_thread():
                     raise
                 log.warning("loop_goes_on", extra={"error": type(error).__name__}, exc_info=error)
@@ -70,7 +73,10 @@ class WorkerLoop(asyncio.SelectorEventLoop):
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """Asyncio takes no other kind of executor, and the threads of that kind are waited for at exit."""
+    """A pool of daemon threads, which are not waited for at exit.
+
+    It is a ThreadPoolExecutor since asyncio accepts no other kind.
+    """
 
     def __init__(self, size: int, name: str) -> None:
         super().__init__(1)
@@ -99,14 +105,14 @@ class DaemonThreads(ThreadPoolExecutor):
         while (call := self._calls.get()) is not None:
             future, function = call
             deliver = _run_call(future, function) if future.set_running_or_notify_cancel() else None
-            self._free.release()  # before anybody hears of the result, and calls again
+            self._free.release()  # freed before the result is delivered, after which the caller may submit again
             if deliver is not None:
                 deliver()
-            del call, future, function, deliver  # an idle thread holds on to nothing
+            del call, future, function, deliver  # an idle thread keeps no references
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Never waits: what hangs is left to itself."""
+        """Shuts down without waiting: hanging calls are abandoned."""
         for _ in range(self._started):
             self._calls.put(None)
 

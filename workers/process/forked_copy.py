@@ -1,7 +1,7 @@
-"""A forked copy of a worker, as a tool may make one, is none: it drops what would let it act as one.
+"""Forked copies of a worker, as tools may make them: none may act as a worker.
 
-Its threads are gone already, the heartbeat's and the consumer's among them: it renews no lease and takes no wake-up.
-What it inherits all the same is dropped here; that it ends when it comes back from its tool, `forked_copies` sees to.
+A copy has no threads, so no heartbeat and no consumer: it renews no lease and takes no wake-up. What it does inherit is
+dropped here. `forked_copies` ends the copy when it returns from its tool.
 """
 
 import signal
@@ -12,16 +12,19 @@ _SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signa
 
 
 def drop_all(drops: Iterable[Callable[[], None]]) -> None:
-    """In the copy. One that fails keeps no other from its work."""
+    """Runs all drops in the copy. A failing one does not stop the others."""
     for drop in (reset_signals, *drops):
         with suppress(Exception):
             drop()
 
 
 def reset_signals() -> None:
-    """A worker's handlers ask it to drain, which nothing in a copy does: `multiprocessing.Process.terminate` would be
-    waited for without end."""
+    """Resets the signal handlers.
+
+    Those of a worker start a drain, which a copy never finishes: `multiprocessing.Process.terminate` would wait for
+    ever.
+    """
     signal.set_wakeup_fd(-1)
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_DFL)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

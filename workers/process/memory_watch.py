@@ -1,8 +1,8 @@
-"""Memory: a worker that has grown beyond its limit hands its runs back and starts anew.
+"""The memory watch: a worker above its limit hands its runs back and restarts.
 
-Packages bring their own code and its leaks, and a process that lives for weeks keeps the most it ever needed. Before
-it gives up it throws away what nobody holds, and gives the system back what the allocator kept. A worker that would
-soon be there again is left alone: then the limit is too low for it, and restarting would help nobody.
+Packages bring their own code and its leaks, and a process that runs for weeks keeps its highest memory use. First it
+collects garbage and returns free memory of the allocator to the system. A worker that would soon be above the limit
+again is not restarted: then the limit is too low, and a restart would not help.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 10.0
 MIN_UPTIME_S = 600.0
-TRIM_INTERVAL_S = 60.0  # each look through everything a thousand chats hold costs a part of a second
+TRIM_INTERVAL_S = 60.0  # each full collection over a thousand chats takes a part of a second
 MIB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
 
@@ -35,7 +35,10 @@ class Advice(Enum):
 
 
 def advise(*, resident: int, limit: int, uptime_s: float, relieved_s: float | None) -> Advice:
-    """`relieved_s`: seconds since the last try to need less, if there was one since it was last below the limit."""
+    """Decides what to do.
+
+    `relieved_s` is the time since the last trim since memory was below the limit.
+    """
     if resident <= limit:
         return Advice.FINE
     if relieved_s is None:
@@ -46,16 +49,19 @@ def advise(*, resident: int, limit: int, uptime_s: float, relieved_s: float | No
 
 
 def resident_bytes() -> int:
-    """What this process holds in memory now; where the system does not tell, the most it ever held."""
+    """Returns the present memory use.
+
+    Where the system has no such number, it is the highest so far.
+    """
     with suppress(OSError):
         return int(_STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def trim_memory() -> None:
     gc.collect()
-    with suppress(OSError, AttributeError):  # glibc alone has it
+    with suppress(OSError, AttributeError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -81,7 +87,7 @@ class MemoryWatch:
                 return
 
     def _check(self) -> bool:
-        """Whether there is nothing more to watch."""
+        """Checks once. Returns whether watching is over."""
         now = time.monotonic()
         resident, uptime_s = resident_bytes(), now - self._started_at
         relieved_s = None if self._relieved_at is None else now - self._relieved_at

@@ -1,7 +1,7 @@
-"""A role's own small HTTP server: /metrics, /healthz and /readyz, in threads of its own.
+"""The metrics server of a role: /metrics, /healthz and /readyz, in own threads.
 
-It answers whatever the role's event loop does. Under the prefork pool only the parent could serve, and nothing is
-measured there: that pool has neither metrics nor probes.
+It answers independently of the event loop of the role. Under the prefork pool only the parent could serve, where
+nothing is measured: that pool has neither metrics nor probes.
 """
 
 import errno
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PORTS_TRIED = 50
-CLIENT_PATIENCE_S = 10
-STOP_WITHIN_S = 0.1
+MAX_PORTS = 50
+CLIENT_TIMEOUT_S = 10
+POLL_INTERVAL_S = 0.1
 
 
 class NoFreePortError(OSError):
-    """Every port that was tried is taken; the text names the setting."""
+    """Every port that was tried is in use. The text names the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,18 @@ class MetricsServer:
         self._thread.join()
 
     def drop(self) -> None:
-        """In a forked copy of this process, whose port it is not."""
+        """Closes the inherited socket in a forked copy of this process."""
         self._server.socket.close()
 
 
-def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | None = None) -> MetricsServer:
-    """`first` is the exporter's address: the other roles listen on the ports after it. Port 0 takes any."""
-    candidates = range(first.port + 1, min(first.port + PORTS_TRIED, 65535) + 1) if first.port else (0,)
+def serve_metrics(
+    registry: CollectorRegistry, first: Address, health: Health | None = None, *, max_ports: int = MAX_PORTS
+) -> MetricsServer:
+    """Serves on the first free port.
+
+    `first` is the address of the exporter: other roles listen on the ports after it. Port 0 takes any.
+    """
+    candidates = range(first.port + 1, min(first.port + max_ports, 65535) + 1) if first.port else (0,)
     for port in candidates:
         try:
             server = serve_at(make_wsgi_app(registry), Address(first.host, port), health)
@@ -65,12 +70,15 @@ def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | 
         return server
     raise NoFreePortError(
         errno.EADDRINUSE,
-        f"no free port in {first.host}:{first.port + 1}-{first.port + PORTS_TRIED}; set UNATTENDED_METRICS_LISTEN",
+        f"no free port in {first.host}:{first.port + 1}-{first.port + max_ports}; set UNATTENDED_METRICS_LISTEN",
     )
 
 
 def serve_at(metrics: "WSGIApplication", address: Address, health: Health | None = None) -> MetricsServer:
-    """Exactly here; OSError when it is taken, SettingsError when it is no place of this machine."""
+    """Serves on exactly this address. OSError: it is in use.
+
+    SettingsError: this machine does not have it.
+    """
     try:
         return _serve(_app(metrics, health or Health()), address)
     except OSError as error:
@@ -88,31 +96,31 @@ def _serve(app: "WSGIApplication", address: Address) -> MetricsServer:
 
         @override
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Of a client that hung up or said nothing: its problem, and no traceback in our log."""
+            """Logs no traceback for a client that hung up or sent nothing."""
             log.debug("metrics_request_failed")
 
     server = make_server(str(place[0]), address.port, app, Server, handler_class=_Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(STOP_WITHIN_S,), name="metrics", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_INTERVAL_S,), name="metrics", daemon=True)
     thread.start()
     return MetricsServer(Address(address.host, server.server_port), server, thread)
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = CLIENT_PATIENCE_S  # a client that says nothing must not keep its thread for ever
+    timeout = CLIENT_TIMEOUT_S  # a silent client must not keep its thread for ever
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Probes and scrapes come every few seconds: they are no news."""
+        """Logs nothing: probes and scrapes come every few seconds."""
 
 
 def _app(metrics: "WSGIApplication", health: Health) -> "WSGIApplication":
-    looks: dict[str, Callable[[], Sequence[str]]] = {"/healthz": health.live, "/readyz": health.ready}
+    checks: dict[str, Callable[[], Sequence[str]]] = {"/healthz": health.live, "/readyz": health.ready}
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        look = looks.get(environ["PATH_INFO"])
-        if look is None:
+        check = checks.get(environ["PATH_INFO"])
+        if check is None:
             return metrics(environ, start_response)
-        problems = look()
+        problems = check()
         start_response(
             "503 Service Unavailable" if problems else "200 OK",
             [("Content-Type", "application/json"), ("Cache-Control", "no-store")],

@@ -1,7 +1,7 @@
-"""Health: what a role answers to those who ask whether it lives, and whether it does its work.
+"""Health of a role: whether it is alive, and whether it does its work.
 
-Alive never depends on MongoDB or Redis: whoever restarts what is not alive would restart every process in an outage.
-Ready does, since a process that cannot reach them does no work.
+Alive never depends on MongoDB or Redis: otherwise a supervisor would restart every process in an outage. Ready does,
+since a process without them does no work.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pymongo.errors import PyMongoError
 
 LOOP_PATIENCE_S = 30.0
 STORE_PATIENCE_S = 15.0
-# The longest pause of a step that failed is 10 s, and a frozen MongoDB holds one longer than that.
+# A failed step pauses for at most 10 s; a frozen MongoDB blocks one for longer.
 STEP_PATIENCE_S = 30.0
 
 Clock = Callable[[], float]
@@ -27,14 +27,14 @@ def no_problems() -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Each look gives what is wrong, in words; nothing when all is well."""
+    """Both checks return the problems in words, or nothing if all is well."""
 
     live: HealthCheck = no_problems
     ready: HealthCheck = no_problems
 
 
 class LoopWatch:
-    """Asks an event loop to answer whenever somebody looks: between looks it costs nothing."""
+    """Checks that an event loop answers. Between checks it costs nothing."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, patience_s: float = LOOP_PATIENCE_S, clock: Clock = time.monotonic
@@ -46,25 +46,28 @@ class LoopWatch:
         self._lock = threading.Lock()
 
     def check(self) -> Sequence[str]:
-        """One question at a time: the oldest without an answer says for how long the loop has stood."""
+        """Checks with one call at a time.
+
+        The oldest unanswered one shows for how long the loop has stood still.
+        """
         with self._lock:
             if self._asked_at is None:
                 self._asked_at = self._clock()
                 self._loop.call_soon_threadsafe(self._answer)
-            stood_s = self._clock() - self._asked_at
-        return loop_problems(stood_s, patience_s=self._patience_s)
+            stalled_s = self._clock() - self._asked_at
+        return loop_problems(stalled_s, patience_s=self._patience_s)
 
     def _answer(self) -> None:
         with self._lock:
             self._asked_at = None
 
 
-def loop_problems(stood_s: float, *, patience_s: float) -> Sequence[str]:
-    return (f"the event loop has stood still for {stood_s:.0f} s",) if stood_s > patience_s else ()
+def loop_problems(stalled_s: float, *, patience_s: float) -> Sequence[str]:
+    return (f"the event loop has stood still for {stalled_s:.0f} s",) if stalled_s > patience_s else ()
 
 
 class StepWatch:
-    """The steps that a role repeats, and when each of them last succeeded."""
+    """Watches the steps that a role repeats, by their last success."""
 
     def __init__(self, *names: str, patience_s: float = STEP_PATIENCE_S, clock: Clock = time.monotonic) -> None:
         self._patience_s = patience_s
@@ -72,7 +75,10 @@ class StepWatch:
         self._succeeded_at: dict[str, float | None] = dict.fromkeys(names)
 
     def watch(self, name: str, step: Callable[[], Awaitable[float]]) -> Callable[[], Awaitable[float]]:
-        """A step returns the seconds until it wants to be called again; for so long its silence is as agreed."""
+        """Wraps a step, which returns the seconds until its next call.
+
+        For so long no success is expected.
+        """
 
         async def run() -> float:
             pause_s = await step()
@@ -82,7 +88,7 @@ class StepWatch:
         return run
 
     def check(self) -> Sequence[str]:
-        return [words for name, at in self._succeeded_at.items() if (words := self._describe_late(name, at))]
+        return [problem for name, at in self._succeeded_at.items() if (problem := self._describe_late(name, at))]
 
     def _describe_late(self, name: str, at: float | None) -> str:
         if at is None:
@@ -92,13 +98,16 @@ class StepWatch:
 
 
 def role_health(steps: StepWatch, check: HealthCheck = no_problems) -> Health:
-    """Of a role whose work are the steps of the running loop, and what else it looks at."""
+    """Builds the health of a role from its loop, its steps and further checks."""
     loop = LoopWatch(asyncio.get_running_loop())
     return Health(live=loop.check, ready=lambda: [*loop.check(), *steps.check(), *check()])
 
 
 class StorePulse:
-    """Asks MongoDB for a sign of life, again and again: who looks is told at once, however frozen it is."""
+    """Pings MongoDB again and again.
+
+    So a check answers at once, even if MongoDB is frozen.
+    """
 
     EVERY_S = 3.0
 

@@ -1,7 +1,8 @@
-"""The pool: Celery's threads, which also wake the consumer when one takes a task and when one is free again.
+"""The pool: the threads of Celery, which also wake the consumer.
 
-The consumer acknowledges a message, and asks for the next one, in its own thread, and sleeps in poll() until the
-broker says something or a timer of its own fires, up to ten seconds. A byte in a pipe wakes it.
+The consumer acknowledges a message and fetches the next one in its own thread. It sleeps in poll() until the broker
+sends something or a timer fires, up to ten seconds. So when a thread takes a task or becomes free, a byte in a pipe
+wakes it.
 """
 
 import os
@@ -17,7 +18,7 @@ class WakeupThreadPool(TaskPool):
 
     @override
     def register_with_event_loop(self, loop: Any) -> None:
-        """Called again after every reconnect, with an emptied loop."""
+        """Registers after each connect: Celery calls it with an emptied loop."""
         if self._pipe is None:
             self._pipe = os.pipe()
             for end in self._pipe:
@@ -26,14 +27,14 @@ class WakeupThreadPool(TaskPool):
 
     @override
     def on_apply(self, *args: Any, accept_callback: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-        def accepted(*arguments: Any) -> None:
+        def on_accepted(*arguments: Any) -> None:
             if accept_callback is not None:
                 accept_callback(*arguments)
-                self._wake(None)  # to send the acknowledgement that the callback has left with the consumer
+                self._wake(None)  # to send the acknowledgement that the callback has queued in the consumer
 
-        kwargs["accept_callback"] = accepted
+        kwargs["accept_callback"] = on_accepted
         result = super().on_apply(*args, **kwargs)
-        # Not a signal of the task: those come before Celery has taken it off the list that counts as busy.
+        # Not a task signal of Celery: those come before Celery counts the thread as free.
         result.f.add_done_callback(self._wake)
         return result
 
@@ -42,7 +43,7 @@ class WakeupThreadPool(TaskPool):
             try:
                 os.write(self._pipe[1], b".")
             except BlockingIOError:
-                return  # full of wake-ups that nobody has read yet: one more says nothing new
+                return  # full of bytes that will wake it anyway
 
     def _drain(self) -> None:
         if self._pipe is not None:

@@ -1,7 +1,7 @@
-"""The watchdog: ends a process whose event loop stands still, so that its runs get another owner.
+"""The watchdog: ends a process with a hanging event loop.
 
-The heartbeat renews leases from its own thread, whatever a chat does. That is right for a tool that blocks the
-loop for a while, and wrong for one that never lets go: its process would keep every run it holds for ever.
+So its runs get another owner. The heartbeat renews leases from its own thread, whatever a chat does. That is right for
+a tool that blocks the loop for a while, but a tool that blocks it for ever would keep all runs of the process for ever.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-EXIT_CODE = 70  # "internal software error" of sysexits.h
+EXIT_CODE = 70  # "internal software error" in sysexits.h
 CHECK_INTERVAL_S = 1.0
 
 
 def exit_stuck_process() -> None:
-    os._exit(EXIT_CODE)  # whatever holds the loop would hold an orderly exit as well
+    os._exit(EXIT_CODE)  # what blocks the loop would block a normal exit as well
 
 
 class Watchdog:

@@ -1,7 +1,8 @@
-"""A worker's health: alive while its threads turn, ready while it consumes and reaches MongoDB.
+"""The health of a worker process.
 
-A look costs nothing and never waits: what must be asked is asked all the time, by a thread of its own. When the broker
-answers that thread and the consumer takes nothing for minutes, the consumer is dead, and this process with it.
+It is alive while its threads run, and ready while it consumes and reaches MongoDB. A check costs nothing and never
+waits: a thread of its own queries the broker all the time. If the broker answers that thread and the consumer takes
+nothing for minutes, the consumer is dead, and the process ends.
 """
 
 import logging
@@ -30,14 +31,17 @@ MAX_LEASES_WITHOUT_BEAT = 2
 
 
 class BrokerProbe:
-    """How many messages wait, asked over a connection that is none of the consumer's."""
+    """Counts the waiting messages over a connection of its own."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
         self._connection: Connection | None = None
 
     def count_waiting(self) -> int:
-        """Raises what the transport raises; it may wait for as long as the transport does."""
+        """Counts the messages.
+
+        Raises the errors of the transport, and blocks as long as the transport does.
+        """
         if self._connection is None:
             self._connection = self._app.connection_for_read()
         connection, queue = self._connection, self._app.conf.task_default_queue
@@ -75,13 +79,13 @@ class WorkerHealth:
 
     def find_live_problems(self) -> Sequence[str]:
         worker = self._worker
-        if worker is None or worker.stopping():  # what keeps it from stopping is ended by others
+        if worker is None or worker.stopping():  # the shutdown deadline ends a worker that does not stop
             return ()
-        beats_s, patience_s = worker.heartbeat.silent_s(), worker.stuck_s / 2
-        least_beats_s = max(worker.settings.lease_s * MAX_LEASES_WITHOUT_BEAT, 30)
+        silent_s, patience_s = worker.heartbeat.silent_s(), worker.stuck_s / 2
+        silence_limit_s = max(worker.settings.lease_s * MAX_LEASES_WITHOUT_BEAT, 30)
         return [
             *loop_problems(worker.watchdog.stalled_s(), patience_s=patience_s),
-            *([f"the heartbeat has not beaten for {beats_s:.0f} s"] if beats_s > least_beats_s else []),
+            *([f"the heartbeat has stood still for {silent_s:.0f} s"] if silent_s > silence_limit_s else []),
             *find_stuck_problems(self._consumer.status()),
         ]
 
@@ -101,8 +105,8 @@ class WorkerHealth:
 
     def _watch(self) -> None:
         while True:
-            answered = self._probe_broker()
-            if self._is_dead(has_answer=answered):
+            has_answer = self._probe_broker()
+            if self._is_dead(has_answer=has_answer):
                 self._on_dead()
                 return
             time.sleep(ASK_EVERY_S)
@@ -110,7 +114,7 @@ class WorkerHealth:
     def _probe_broker(self) -> bool:
         try:
             waiting = self._ask_broker()
-        except Exception as error:  # noqa: BLE001 -- each transport has its own; which one it is changes nothing here
+        except Exception as error:  # noqa: BLE001 -- each transport raises errors of its own, which all mean the same here
             log.debug("broker_does_not_answer", extra={"error": type(error).__name__})
             return False
         self._broker_answered_at = time.monotonic()
@@ -119,7 +123,10 @@ class WorkerHealth:
         return True
 
     def _is_dead(self, *, has_answer: bool) -> bool:
-        """Only for as long as nothing else explains it."""
+        """Checks whether the consumer is dead.
+
+        It is, if for minutes nothing else explains that it takes no message.
+        """
         worker, now = self._worker, time.monotonic()
         problems = find_problems(self._consumer.status())
         if worker is None or worker.stopping() or not has_answer or not problems:

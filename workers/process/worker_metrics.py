@@ -1,6 +1,7 @@
-"""Metrics of a worker process. Labels come from closed sets: workflows, agents, tools and outcomes, never runs or apps.
+"""Metrics of a worker process.
 
-They are of one process with one registry. Children of the prefork pool count in theirs, which nobody serves.
+Labels come from closed sets: workflows, agents, tools and outcomes, never runs or apps. Each process has one registry.
+Children of the prefork pool have registries of their own, which are not served.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,10 +30,10 @@ class WorkerMetrics:
         of_call = partial(Histogram, buckets=_CALL_BUCKETS, registry=self.registry)
         lasted = "From the first start of a run to its end or its parking, with all waiting in between"
         self._duration = of_run("unattended_run_duration_seconds", lasted, ["workflow"])
-        waited = "From the acceptance of a run to its first start, held or not"
-        self._queue = of_run("unattended_run_queue_seconds", waited, ["trigger"])
-        for_a_worker = "From when a run might start to its first start: without holds and what was to start later"
-        self._wait = of_run("unattended_run_wait_seconds", for_a_worker)
+        queued = "From the acceptance of a run to its first start, held or not"
+        self._queue = of_run("unattended_run_queue_seconds", queued, ["trigger"])
+        waited = "Time from when a run may start to its first start, without holds and planned delays"
+        self._wait = of_run("unattended_run_wait_seconds", waited)
         self._turns = counter("unattended_turns_total", "Turns that were committed", ["workflow", "agent"])
         handed_over = "Turns that handed over, by the target: an agent of the package, user or terminate"
         self._handoffs = counter("unattended_handoffs_total", handed_over, ["workflow", "agent", "target"])
@@ -46,13 +47,13 @@ class WorkerMetrics:
         stopped = "Runs that were stopped here: taken over by another owner, or not renewed in time"
         self._lease_lost = counter("unattended_lease_lost_total", stopped, ["reason"])
         self._fenced = counter("unattended_fenced_writes_total", "Writes of a stale owner, which changed nothing")
-        idle = "Wake-ups that found nothing to start: repeated ones, and those whose run another worker took"
+        idle = "Wake-ups that found nothing to start: repeated ones, or another worker has claimed the run"
         self._idle = counter("unattended_idle_wakeups_total", idle)
-        given_back = "Runs that were given back because of a cap, a rate or a budget"
-        self._held = counter("unattended_runs_held_total", given_back, ["hold"])
-        in_own_process = "Suspects of killing their workers that this worker has in processes of their own now"
-        self._alone = gauge("unattended_worker_runs_alone", in_own_process)
-        ended = "Times that a suspect ran in a process of its own, by whether that process was lost"
+        held = "Runs that were returned to the queue because of a cap, a rate or a budget"
+        self._held = counter("unattended_runs_held_total", held, ["hold"])
+        isolated = "Runs suspected of killing their workers that this worker executes in processes of their own now"
+        self._alone = gauge("unattended_worker_runs_alone", isolated)
+        ended = "Runs that were executed in a process of their own, by whether that process was lost"
         self._ended_alone = counter("unattended_runs_alone_total", ended, ["result"])
         self._active = gauge("unattended_worker_runs", "Runs this process works on now")
         self._slots = gauge("unattended_worker_slots", "Runs this process can work on at once")
@@ -69,19 +70,25 @@ class WorkerMetrics:
             self._ended_alone.labels(result)
 
     def add_workflows(self, workflows: Iterable[str]) -> None:
-        """A run may name a workflow that no package has. Those share one label, as callers can make up any number."""
+        """Adds workflows that get a label.
+
+        All others share one, as callers can make up any number of names.
+        """
         self._workflows |= frozenset(workflows)
 
     def _label(self, workflow: str) -> str:
         return workflow if workflow in self._workflows else OTHER
 
     def record_start(self, run: Mapping[str, Any]) -> None:
-        """Observed once in the life of a run. Until then its holds took its start back again."""
+        """Observes the waiting times, once in the life of a run.
+
+        A start that ends in a hold is taken back, and does not count.
+        """
         if run["started_at"] == run["claimed_at"]:
             accepted, started = run["created_at"], run["started_at"]
-            might_start = max(accepted, run.get("ready_at") or accepted)
+            startable = max(accepted, run.get("ready_at") or accepted)
             self._queue.labels(run["trigger"]["type"]).observe(max((started - accepted).total_seconds(), 0))
-            self._wait.observe(max((started - might_start).total_seconds(), 0))
+            self._wait.observe(max((started - startable).total_seconds(), 0))
 
     def record_turn(self, workflow: str, turn: Turn) -> None:
         self._turns.labels(workflow, turn.agent).inc()
@@ -92,7 +99,10 @@ class WorkerMetrics:
         self._calls.labels(workflow, call.agent).observe(call.duration_s)
 
     def record_tool_call(self, workflow: str, tool: str, seconds: float, failed: bool) -> None:
-        """`tool` is a name from a package: one that a model made up is never called."""
+        """Observes a tool call.
+
+        `tool` is always a name of a package: invented names are never called.
+        """
         self._tools.labels(workflow, tool).observe(seconds)
         if failed:
             self._tool_errors.labels(workflow, tool).inc()
@@ -102,7 +112,7 @@ class WorkerMetrics:
 
     def record_end(self, run: Mapping[str, Any], state: RunState) -> None:
         if state is RunState.NEEDS_HUMAN:
-            return  # it goes on when somebody has answered, and is counted then
+            return  # it continues after an answer, and is counted then
         lasted = datetime.now(UTC) - run["started_at"]
         self._duration.labels(self._label(run["workflow"])).observe(max(lasted.total_seconds(), 0))
 

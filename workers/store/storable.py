@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.context.values.storable_values import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, plain_context, plain_weight
+from workflows.context.values.storable_values import MAX_BYTES, plain_context
+from workflows.context.values.value_sizes import MAX_DEPTH, MAX_INTEGER, estimate_bytes
 
-_UNFIT = frozenset("$.\x00")  # also where they may stand: whoever looks closer knows
-_SMALL = frozenset({type(None), bool, int, float})
+_UNFIT_IN_KEYS = frozenset("$.\x00")  # some of these keys are allowed; `_check` decides
 MAX_CONTEXT_BYTES = 6 * 1024 * 1024
 
 
@@ -17,36 +17,10 @@ class NotStorableError(ValueError):
 def check_storable(value: Any, *, path: str = "input", any_key: bool = False) -> int:
     """Raises NotStorableError for what MongoDB would refuse; returns a rough size in bytes. `any_key`: also keys that
     a query or an update of somebody else could not name."""
-    size = _quick_size(value, MAX_DEPTH)
-    if size is not None and size <= MAX_BYTES:
-        return size
+    size = estimate_bytes(value, max_bytes=MAX_BYTES, unfit_in_keys=_UNFIT_IN_KEYS)
+    if size <= MAX_BYTES:
+        return int(size)
     return _check(value, path=path, depth=0, any_key=any_key)
-
-
-def _quick_size(value: Any, levels: int) -> int | None:
-    """Of what is beyond doubt, as nearly every input is; None where a closer look is needed."""
-    kind = type(value)
-    if kind is str:
-        return len(value) if value.isascii() else None
-    if kind in _SMALL:
-        return 8 if kind is not int or -MAX_INTEGER <= value <= MAX_INTEGER else None
-    if kind not in (dict, list) or levels == 0:
-        return None
-    total = 0
-    for item in value.items() if kind is dict else value:
-        size = _quick_member(item, levels - 1) if kind is dict else _quick_size(item, levels - 1)
-        if size is None:
-            return None
-        total += size + 8
-    return total
-
-
-def _quick_member(member: tuple[Any, Any], levels: int) -> int | None:
-    key, item = member
-    if type(key) is not str or not key.isascii() or not _UNFIT.isdisjoint(key):
-        return None
-    size = _quick_size(item, levels)
-    return None if size is None else size + len(key)
 
 
 def _check(value: Any, *, path: str, depth: int, any_key: bool) -> int:
@@ -97,7 +71,7 @@ def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:
     """Tools may put anything into a context: what a chat keeps of it, in the size of a run document. Names of files and
     addresses are keys like any other: a run that is resumed finds what it had."""
     stored = plain_context(values.items())
-    sizes = {name: plain_weight(value) for name, value in stored.items()}
+    sizes = {name: estimate_bytes(value, max_bytes=MAX_BYTES) for name, value in stored.items()}
     if sum(sizes.values()) > MAX_CONTEXT_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
         raise NotStorableError(

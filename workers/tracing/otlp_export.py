@@ -1,4 +1,4 @@
-"""The backend that traces are sent to, as far as it is listened to: what it answers, and nothing else it says."""
+"""The export of traces over OTLP: SDK, HTTP session, ids and log lines."""
 
 import logging
 import threading
@@ -26,14 +26,15 @@ from workflows.context.redaction import Redactor
 
 log = logging.getLogger(__name__)
 
-FLUSHED_WITHIN_S = 1.0  # a worker that was told to stop has little more
+FLUSH_TIMEOUT_S = 1.0  # a stopping worker has little more time
 LOG_INTERVAL_S = 60.0
 
 
 class TraceBackend(requests.Session):
-    """Never reads a body: a wrong address may send one that does not end, and the sending thread would wait for it.
+    """The HTTP session of the exporter. It reads no body and follows no redirect.
 
-    Nor goes where it is sent: an exporter takes `moved` for good, and the spans would be lost unsaid.
+    A wrong address may send a body that does not end, for which the sending thread would wait. The exporter takes a
+    redirect for success, and the spans would be lost without a log line.
     """
 
     answer: int | str | None = None  # the status, or the type of what went wrong
@@ -53,7 +54,7 @@ class TraceBackend(requests.Session):
 
 
 def open_otlp_tracing(settings: Settings, endpoint: str, *, role: str, redactor: Redactor) -> ProcessTracing:
-    # It says in sentences, again and again, what is said here once a minute.
+    # The SDK logs each failure in sentences; LoggingExporter logs one line per minute instead.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     ids = ChosenIds()
     provider = TracerProvider(resource=_resource(role), id_generator=ids, shutdown_on_exit=False)
@@ -71,28 +72,34 @@ def open_otlp_tracing(settings: Settings, endpoint: str, *, role: str, redactor:
 
 
 def _resource(role: str) -> Resource:
-    named = Resource.create()  # as OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say
-    if str(named.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
-        return named.merge(Resource({SERVICE_NAME: f"unattended-{role}"}))
-    return named
+    resource = Resource.create()  # reads OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return resource.merge(Resource({SERVICE_NAME: f"unattended-{role}"}))
+    return resource
 
 
-def _shut_down(provider: TracerProvider) -> None:
-    """Whatever is sent by then; an endpoint that is away holds up nobody."""
+def _shut_down(provider: TracerProvider, *, timeout_s: float = FLUSH_TIMEOUT_S) -> None:
+    """Sends what it can within the time limit.
+
+    An unavailable endpoint does not delay shutdown.
+    """
     thread = threading.Thread(target=provider.shutdown, name="last traces", daemon=True)
     thread.start()
-    thread.join(FLUSHED_WITHIN_S)
+    thread.join(timeout_s)
 
 
 class ChosenIds(RandomIdGenerator):
-    """Random ones, but for the span of a run, whose ids everybody can compute."""
+    """Generates random ids, except for the span of a run.
+
+    Its ids are such that every process can compute them.
+    """
 
     def __init__(self) -> None:
         self._chosen: ContextVar[SpanIds | None] = ContextVar("unattended_chosen_ids", default=None)
 
     @contextmanager
     def use_ids(self, ids: SpanIds) -> Iterator[None]:
-        """For the one span that is started meanwhile."""
+        """Sets the ids of the span that is started inside."""
         token = self._chosen.set(ids)
         try:
             yield
@@ -111,7 +118,7 @@ class ChosenIds(RandomIdGenerator):
 
 
 class LoggingExporter(SpanExporter):
-    """One line when spans cannot be sent, one a minute while that lasts, and one when it is over."""
+    """Logs when spans cannot be sent, once a minute then, and when it is over."""
 
     def __init__(self, inner: SpanExporter, endpoint: str, backend: TraceBackend) -> None:
         self._inner = inner
@@ -134,8 +141,8 @@ class LoggingExporter(SpanExporter):
         now = time.monotonic()
         if self._logged_at is None or now - self._logged_at >= LOG_INTERVAL_S:
             self._logged_at = now
-            said = {"host": self._host, "answer": self._backend.answer, "spans": self._lost}
-            log.warning("traces_not_exported", extra=said)
+            facts = {"host": self._host, "answer": self._backend.answer, "spans": self._lost}
+            log.warning("traces_not_exported", extra=facts)
 
     def _log_recovery(self) -> None:
         if self._logged_at is not None:

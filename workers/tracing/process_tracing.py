@@ -1,4 +1,4 @@
-"""Process tracing: the spans of one process's triggers and runs."""
+"""Process tracing: the spans of the triggers and runs of one process."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -66,7 +66,7 @@ class ProcessTracing:
     def run_span(self, claim: Claim) -> Iterator[None]:
         span = self._start_run_span(claim)
         key = (claim.run_id, claim.token)
-        if not span.is_recording():  # then nothing of the run is: the parent decides
+        if not span.is_recording():  # the sampling decision of the parent applies to the whole run
             yield
             return
         self._runs[key] = spans = RunSpans(self._tracer, span, claim.document, self._content)
@@ -79,12 +79,12 @@ class ProcessTracing:
 
     def _start_run_span(self, claim: Claim) -> Span:
         run = claim.document
-        former = previous_owner_ids(run)
+        previous = previous_owner_ids(run)
         with self._choose_ids(span_ids_of(run, token=claim.token)):
             return self._tracer.start_span(
                 f"invoke_workflow {run['workflow']}",
                 context=_parent_context(parse_traceparent(run.get("traceparent"))),
-                links=[] if former is None else [_link(former, "resumes")],
+                links=[] if previous is None else [_link(previous, "resumes")],
                 attributes={
                     span_attributes.OPERATION: "invoke_workflow",
                     span_attributes.WORKFLOW_NAME: run["workflow"],
@@ -101,12 +101,12 @@ class ProcessTracing:
 
     async def link_related_runs(self, claim: Claim, runs: LinkedRuns) -> None:
         spans, run = self._runs.get((claim.run_id, claim.token)), claim.document
-        followed = {run.get("parent_run_id"): "follows", run.get("replay_of"): "replays"}
-        followed.pop(None, None)
-        if spans is None or not followed or run.get("history"):
+        relations = {run.get("parent_run_id"): "follows", run.get("replay_of"): "replays"}
+        relations.pop(None, None)
+        if spans is None or not relations or run.get("history"):
             return
-        for other in await runs.find_linked([run_id for run_id in followed if run_id is not None]):
-            link = _link(span_ids_of(other, token=other["lease"]["token"]), followed[other["_id"]])
+        for other in await runs.find_linked([run_id for run_id in relations if run_id is not None]):
+            link = _link(span_ids_of(other, token=other["lease"]["token"]), relations[other["_id"]])
             spans.span.add_link(link.context, link.attributes)
 
     def chat_spans(self, claim: Claim) -> Spans:
@@ -128,8 +128,8 @@ class _RecordedRequest:
         return log_fields(self._span) if self._span.is_recording() else {}
 
     def end_accepted(self, accepted: Accepted) -> None:
-        became = "created" if accepted.created else "merged" if accepted.merged else "duplicate"
-        self._span.set_attributes({span_attributes.RUN_ID: accepted.run_id, span_attributes.ACCEPTED: became})
+        result = "created" if accepted.created else "merged" if accepted.merged else "duplicate"
+        self._span.set_attributes({span_attributes.RUN_ID: accepted.run_id, span_attributes.ACCEPTED: result})
         self._span.end()
 
     def end_failed(self, error: BaseException) -> None:
@@ -148,7 +148,10 @@ def _ids(span: Span) -> SpanIds:
 
 
 def _parent_context(parent: SpanIds | None) -> Context:
-    """Of another process. A context of its own: what a library may have made current is nobody's parent here."""
+    """Builds the context of a parent span in another process.
+
+    It starts empty: a span that a library has made current is no parent here.
+    """
     return Context() if parent is None else set_span_in_context(NonRecordingSpan(_remote_context(parent)), Context())
 
 

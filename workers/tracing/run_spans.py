@@ -1,7 +1,7 @@
-"""The spans of one run under one owner: the run's own, its turns, and in them model calls and tool calls.
+"""Run spans: the spans of one run under one owner.
 
-No text that a model, a tool or an error has written goes into one, unless content is wanted; then without hidden
-values, and short.
+They are those of the run, its turns, model calls and tool calls. Texts of models, tools and errors are left out, unless
+content capture is on. Then hidden values are redacted and texts are cut.
 """
 
 import asyncio
@@ -32,19 +32,19 @@ _FAILED = frozenset({RunState.FAILED, RunState.PARKED})
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What may be shown of a package's words."""
+    """Redacts and cuts what comes from a package, a model or a server."""
 
     redactor: Redactor
     is_wanted: bool
 
     def name(self, text: str) -> str:
-        """Of a type or a model, which a package or a server chose."""
+        """Redacts the name of a type or model, which a package or a server chose."""
         return storable_text(self.redactor.redact_text(text))[:200]
 
     def attribute(self, name: str, read_content: Callable[[], Any]) -> Mapping[str, str]:
         if not self.is_wanted:
             return {}
-        # Before it is written and cut: neither half of a value is found, nor one that is quoted twice.
+        # Redacted before it is serialized and cut: half a value, or one with escaped quotes, would not be found.
         shown = self.redactor.redact_data(read_content())
         text = storable_text(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
         return {
@@ -80,7 +80,7 @@ class RunSpans:
                 span_attributes.TURN: number,
             },
         )
-        around, self._context = self._context, set_span_in_context(span, Context())
+        outer, self._context = self._context, set_span_in_context(span, Context())
         try:
             with log_context(span_id=span_id(span)):
                 yield _TurnSpan(span, self._content)
@@ -91,7 +91,7 @@ class RunSpans:
             mark_failed(span, self._content.name(type(error).__name__))
             raise
         finally:
-            self._context = around
+            self._context = outer
             span.end()
 
     def model_call(self, call: PlannedCall, messages: Callable[[], Messages]) -> CallSpan:
@@ -113,7 +113,10 @@ class RunSpans:
 
     @contextmanager
     def tool_call(self, tool: str, arguments: str) -> Iterator[ToolSpan]:
-        """The tool finds its span as the current one, and may hand the trace on to whom it calls."""
+        """Makes the span current for the tool.
+
+        The tool may pass the trace on to services that it calls.
+        """
         span = self._tracer.start_span(
             f"execute_tool {tool}",
             context=self._context,
@@ -141,7 +144,7 @@ class RunSpans:
             mark_failed(self.span, self._content.name(_error_of(outcome)))
 
     def close(self) -> None:
-        if not self._has_ended:  # its worker stops, or somebody else has it now
+        if not self._has_ended:  # the worker stops, or another one owns the run now
             self.span.set_attribute(span_attributes.CUT_OFF, True)
         self.span.end()
 
@@ -202,7 +205,7 @@ def _error_of(outcome: Outcome) -> str:
 
 
 def mark_failed(span: Span, error: str) -> None:
-    """By its type alone: what an error says may be anything."""
+    """Marks a span as failed, by the type of the error: its text may contain anything."""
     span.set_attribute(span_attributes.ERROR_TYPE, error)
     span.set_status(StatusCode.ERROR)
 

@@ -1,5 +1,7 @@
-"""Names of spans' attributes: those of OpenTelemetry's GenAI conventions, which are still in development there, and
-ours."""
+"""Names of span attributes: OpenTelemetry's GenAI conventions, and ours.
+
+The conventions are still in development.
+"""
 
 from typing import Final
 
@@ -19,7 +21,7 @@ TOOL_TYPE: Final = "gen_ai.tool.type"
 CONVERSATION: Final = "gen_ai.conversation.id"
 ERROR_TYPE: Final = "error.type"
 
-# Content, only where somebody has asked for it.
+# Content, only if content capture is on.
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
@@ -41,7 +43,7 @@ STATE: Final = "unattended.state"
 CUT_OFF: Final = "unattended.cut_off"
 LINK: Final = "unattended.link"
 
-# As the conventions call providers; the others are called there as here.
+# Provider names of the conventions; the others have the same names here and there.
 PROVIDERS: Final = {
     "openai_responses": "openai",
     "bedrock": "aws.bedrock",

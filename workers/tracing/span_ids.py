@@ -1,7 +1,7 @@
-"""Ids of runs' spans, computed instead of kept: the span of a run under one owner is named by its fencing token.
+"""Span ids of runs: computed from the run id and the fencing token, not stored.
 
-So whoever resumes a run, or follows one, knows which span to point to without asking, and tracing writes nothing to the
-store but the trace that a trigger's request came with.
+So a worker that resumes or follows a run can link its span without a query. Tracing stores only the trace of the
+request that a trigger received.
 """
 
 import re
@@ -24,7 +24,10 @@ class SpanIds:
 
 
 def parse_traceparent(header: str | None) -> SpanIds | None:
-    """None for what is no traceparent, as the W3C recommends: then a new trace begins."""
+    """Parses the header.
+
+    None if it is invalid, as the W3C recommends: then a new trace begins.
+    """
     match = _TRACEPARENT.fullmatch(header or "")
     if match is None:
         return None
@@ -33,14 +36,20 @@ def parse_traceparent(header: str | None) -> SpanIds | None:
 
 
 def span_ids_of(run: Mapping[str, Any], *, token: int) -> SpanIds:
-    """Of a run document, under the owner with this token. A run that came without a trace has one of its own."""
-    asked_by = parse_traceparent(run.get("traceparent"))
-    trace_id = _number(run["_id"], length=16) if asked_by is None else asked_by.trace_id
-    return SpanIds(trace_id, _number(f"{run['_id']}:{token}", length=8), asked_by is None or asked_by.sampled)
+    """Computes the span ids of a run under the owner with this token.
+
+    A run without a trace gets one of its own.
+    """
+    parent = parse_traceparent(run.get("traceparent"))
+    trace_id = _number(run["_id"], length=16) if parent is None else parent.trace_id
+    return SpanIds(trace_id, _number(f"{run['_id']}:{token}", length=8), parent is None or parent.sampled)
 
 
 def previous_owner_ids(run: Mapping[str, Any]) -> SpanIds | None:
-    """Who worked on this run before; not who held it only to find that it may not start yet."""
+    """Returns the span ids of the previous owner that worked on the run.
+
+    An owner that only held it does not count.
+    """
     history = run.get("history")
     return span_ids_of(run, token=history[-1]["token"]) if history else None
 

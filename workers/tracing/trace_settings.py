@@ -1,6 +1,7 @@
-"""Wanted: whether traces are, where they go and with what in them, as the variables of the OpenTelemetry standard say.
+"""Trace settings: whether to trace, where to, and with which content.
 
-Those that are not looked at here (headers, sampler, timeouts, resource attributes) the SDK reads itself.
+They follow the variables of the OpenTelemetry standard. The SDK itself reads the others (headers, sampler, timeouts,
+resource attributes).
 """
 
 import logging
@@ -17,7 +18,7 @@ _WITH_CONTENT = frozenset({"true", "span_only", "span_and_event"})
 
 
 def traces_endpoint(settings: Settings) -> str | None:
-    """The whole address; None where no traces are wanted."""
+    """Returns the whole address, or None if tracing is off."""
     base = settings.otlp_endpoint
     endpoint = _read_traces_endpoint(settings) or (base and base.rstrip("/") + _PATH)
     if not endpoint or _read_variable(settings, "OTEL_SDK_DISABLED") == "true":
@@ -28,7 +29,7 @@ def traces_endpoint(settings: Settings) -> str | None:
     specific = _read_variable(settings, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
     protocol = specific or _read_variable(settings, "OTEL_EXPORTER_OTLP_PROTOCOL") or PROTOCOL
     if protocol != PROTOCOL:
-        # Often said for all programs of a machine: no reason not to start.
+        # Often set for all programs of a machine, so no reason to refuse the start.
         log.warning("traces_off", extra={"protocol": protocol, "use": f"OTEL_EXPORTER_OTLP_PROTOCOL={PROTOCOL}"})
         return None
     return endpoint
@@ -36,8 +37,8 @@ def traces_endpoint(settings: Settings) -> str | None:
 
 def _read_traces_endpoint(settings: Settings) -> str | None:
     try:
-        written = settings.environ.get(TRACES_ENDPOINT_VARIABLE)
-        return traces_url(written) if written else None
+        raw = settings.environ.get(TRACES_ENDPOINT_VARIABLE)
+        return traces_url(raw) if raw else None
     except ValueError as error:
         raise SettingsError(f"{TRACES_ENDPOINT_VARIABLE} cannot be used; write {error}") from None
 

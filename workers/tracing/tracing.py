@@ -1,5 +1,7 @@
-"""Tracing, as roles see it: triggers, runs and chats tell it what they do. Without an endpoint nobody listens, and
-nothing of OpenTelemetry is loaded for that."""
+"""Tracing: the interface that roles, triggers and runs call.
+
+Without an endpoint its methods do nothing, and OpenTelemetry is not loaded.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -20,7 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class TracedRequest(Protocol):
-    """A run that is asked for: `request` carries the trace on, and what became of it ends the span."""
+    """The request of a run, and its span.
+
+    `request` carries the trace on; the result ends the span.
+    """
 
     @property
     def request(self) -> RunRequest: ...
@@ -34,7 +39,7 @@ class TracedRequest(Protocol):
 
 
 class Tracing(Protocol):
-    """Of one process."""
+    """The tracing of one process."""
 
     @property
     def is_on(self) -> bool: ...
@@ -42,17 +47,17 @@ class Tracing(Protocol):
     def start_trigger_span(self, request: RunRequest) -> TracedRequest: ...
 
     def run_span(self, claim: Claim) -> AbstractContextManager[None]:
-        """Around all that one owner does to a run."""
+        """Spans all that one owner does to a run."""
 
     async def link_related_runs(self, claim: Claim, runs: LinkedRuns) -> None:
-        """To the runs that this one follows or replays."""
+        """Links the runs that this one follows or replays."""
 
     def chat_spans(self, claim: Claim) -> Spans: ...
 
     def record_outcome(self, claim: Claim, outcome: Outcome, state: RunState) -> None: ...
 
     def close(self) -> None:
-        """What was told is sent, within a second."""
+        """Sends the remaining spans, within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ NO_TRACING = NoTracing()
 
 
 def open_tracing(settings: Settings, *, role: str, redactor: Redactor | None = None) -> Tracing:
-    """Once in a process, after it was forked: spans are sent from a thread."""
+    """Opens the tracing of a process, after a fork: spans are sent from a thread."""
     endpoint = traces_endpoint(settings)
     if endpoint is None:
         return NO_TRACING
@@ -99,14 +104,14 @@ def open_tracing(settings: Settings, *, role: str, redactor: Redactor | None = N
 
     try:
         return open_otlp_tracing(settings, endpoint, role=role, redactor=redactor or Redactor())
-    except (ValueError, OSError) as error:  # one of the variables that the SDK reads itself
+    except (ValueError, OSError) as error:  # an invalid variable that the SDK reads itself
         log.warning("traces_off", extra={"error": str(error)[:200]})
         return NO_TRACING
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A request over HTTP: the trace that its sender is in, and when it came."""
+    """An HTTP request: the trace of its sender, and when it arrived."""
 
     traceparent: str | None
     began_ns: int
@@ -117,7 +122,7 @@ _incoming_request: ContextVar[IncomingRequest | None] = ContextVar("unattended_c
 
 @contextmanager
 def bind_request(request: IncomingRequest) -> Iterator[None]:
-    """What is asked for meanwhile belongs to this call."""
+    """Makes runs that are requested inside belong to this HTTP request."""
     token = _incoming_request.set(request)
     try:
         yield

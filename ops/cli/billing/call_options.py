@@ -10,7 +10,7 @@ from ops.cli.completion import complete_with, find_apps, find_workflows
 from ops.cli.runs.run_options import MOMENT
 
 if TYPE_CHECKING:
-    from accounting.billing.ledger_export import RowFilter
+    from accounting.totals.usage_query import UsageFilter
 
 CommandFunction = Callable[..., Any]
 _CALL_OPTIONS = (
@@ -29,9 +29,9 @@ def call_options(command: CommandFunction) -> CommandFunction:
 
 def parse_call_filter(
     *, app_id: str | None, workflow: str | None, since: datetime | None, until: datetime | None
-) -> "RowFilter":
-    from accounting.billing.ledger_export import RowFilter
+) -> "UsageFilter":
+    from accounting.totals.usage_query import UsageFilter
 
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until, so that no call can match")
-    return RowFilter(app_id, workflow, since, until)
+    return UsageFilter(app_id=app_id, workflow=workflow, since=since, until=until)

@@ -17,7 +17,7 @@ from ops.cli.session import with_database
 from ops.presenters.times import discard_stdout
 
 if TYPE_CHECKING:
-    from accounting.billing.ledger_export import RowFilter
+    from accounting.totals.usage_query import UsageFilter
 
 STDOUT = Path("-")
 PROGRESS_INTERVAL_ROWS = 1000
@@ -63,7 +63,7 @@ def _progress_callback(file: TextIO) -> AbstractContextManager[ReportProgress]:
     return nullcontext(lambda _done: None) if file.isatty() else show_progress("calls written")
 
 
-async def _write(database: Any, calls: "RowFilter", shape: str, output: tuple[TextIO, ReportProgress]) -> int:
+async def _write(database: Any, calls: "UsageFilter", shape: str, output: tuple[TextIO, ReportProgress]) -> int:
     from accounting.billing.billing_event import FIELDS
     from accounting.billing.ledger_export import read_ledger_rows, to_csv_row, to_json_line
     from accounting.infra.csv_lines import format_csv_line

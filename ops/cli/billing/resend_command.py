@@ -13,7 +13,7 @@ from ops.cli.progress import ReportProgress, show_progress
 from ops.cli.session import with_database
 
 if TYPE_CHECKING:
-    from accounting.billing.ledger_export import RowFilter
+    from accounting.totals.usage_query import UsageFilter
 
 
 @command(
@@ -49,13 +49,13 @@ def resend(since: datetime | None, dry_run: bool, yes: bool, as_json: bool, **ca
     print_result(f"{pluralize(sent, 'call')} in the outbox", {"calls": sent}, as_json=as_json)
 
 
-async def _count_calls(database: Any, calls: "RowFilter") -> int:
+async def _count_calls(database: Any, calls: "UsageFilter") -> int:
     from accounting.billing.ledger_export import count_rows
 
     return await count_rows(database, calls)
 
 
-async def _resend_calls(database: Any, calls: "RowFilter", report_progress: ReportProgress) -> int:
+async def _resend_calls(database: Any, calls: "UsageFilter", report_progress: ReportProgress) -> int:
     from accounting.billing.ledger_export import resend_rows as put_into_outbox
 
     return await put_into_outbox(database, calls, on_progress=report_progress)

@@ -1,11 +1,11 @@
 """Prompts on a terminal: which question is meant, and what its answer is."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from accounting.infra.strict_json import parse_strict_json
 from ops.cli.json_argument import JsonArgumentError, parse_json_object
 from ops.cli.runs.run_options import EXIT_FAILURE
 from ops.presenters.printable_text import to_printable
@@ -69,10 +69,6 @@ def _parse_object(text: str) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """The text 7 is written "7", in quotes that the shell leaves alone."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return parse_strict_json(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)

@@ -1,4 +1,4 @@
-"""Rows for tests of the ledger and its totals: many at once, as workers of several apps would write them."""
+"""Ledger rows for tests: many at once, as workers of several apps write them."""
 
 import random
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ APPS = ("acme", "globex", "a/b & c")
 
 
 def random_rows(count: int, *, seed: int, since: datetime = BEGAN, over: timedelta = timedelta(hours=5)) -> list[Any]:
-    """Due, of a few apps, workflows, agents and models; some failed, without usage, estimated or without a price."""
+    """Makes due rows; some are failed, estimated or unpriced."""
     dice = random.Random(seed)
     return [_row(dice, f"run_{seed}_{number}", since + over * dice.random()) for number in range(count)]
 
@@ -42,7 +42,7 @@ def _row(dice: random.Random, run_id: str, at: datetime) -> dict[str, Any]:
 
 
 async def give_up_open_rows(store: RunStore) -> None:
-    """As if the time of all calls were over; the next roll-up closes them."""
+    """Ends the time of all open calls; the next roll-up closes them."""
     await store.database[COLLECTION].update_many(
         {"rollup": OPEN}, [{"$set": {"open_until": {"$subtract": ["$at", 60_000]}}}]
     )

@@ -1,4 +1,4 @@
-"""App labels on a real MongoDB: they stay what they were, whatever apps come and go, and whoever shows them."""
+"""App labels on a real MongoDB: they never change, whichever exporter shows them."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 
 
 async def learn_labels(store: RunStore, apps: Sequence[str], *, limit: int) -> set[str]:
-    """What an exporter that starts now names."""
+    """Registers apps as a starting exporter does."""
     return set((await AppLabelStore(store.database, max_apps=limit).register(apps)).known_apps)
 
 
@@ -28,7 +28,7 @@ async def test_a_label_once_given_stays_in_every_exporter_and_after_a_restart(st
     await other.register(["n", "m"])
     named = [await one.register(["a", "n", "m", "b"]), await other.register(["b", "n"]), await one.register([])]
 
-    assert [each.known_apps for each in named] == [{"m", "n", "a"}] * 3
+    assert [labels.known_apps for labels in named] == [{"m", "n", "a"}] * 3
     assert await learn_labels(store, ["b", "a"], limit=3) == {"m", "n", "a"}
 
 
@@ -38,7 +38,7 @@ async def test_exporters_that_start_at_once_name_the_same_apps(store: RunStore) 
     named = await gather_all(learn_labels(store, apps, limit=10) for apps in orders)
 
     assert len(named[0]) == 10
-    assert all(each == named[0] for each in named)
+    assert all(labels == named[0] for labels in named)
 
 
 async def test_a_raised_cap_names_more_and_a_lowered_one_the_first(store: RunStore) -> None:

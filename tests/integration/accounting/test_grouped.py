@@ -1,4 +1,4 @@
-"""Grouped commands on a real MongoDB: many share one, and each caller hears of its own part only."""
+"""The bulk writer on a real MongoDB: many share a command, each gets its own result."""
 
 import asyncio
 import gc
@@ -116,7 +116,7 @@ async def test_a_store_that_is_away_is_asked_once_for_all() -> None:
 
 
 async def test_a_caller_that_gives_up_during_a_hanging_command_leaves_nothing() -> None:
-    """A frozen store may take a minute to fail, and a gateway tells its callers so long before that."""
+    """A frozen store may take a minute to fail; gateways answer long before."""
     thawed = asyncio.Event()
 
     async def hangs(deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
@@ -125,7 +125,7 @@ async def test_a_caller_that_gives_up_during_a_hanging_command_leaves_nothing() 
 
     kept: WeakSet[Delivery] = WeakSet()
     await submit_and_cancel_all(BulkWriter(hangs, drop_cancelled=True), kept)
-    await asyncio.sleep(0)  # the loop itself lets go of them
+    await asyncio.sleep(0)  # the loop itself cancels them
 
     gc.collect()
     assert 0 < len(kept) <= MAX_ITEMS_PER_COMMAND, "those in the command"
@@ -147,11 +147,11 @@ async def submit_and_cancel_all(grouped: "BulkWriter[Delivery, None]", pending: 
 
 
 class Delivery:
-    """What may be a megabyte."""
+    """An item that may be a megabyte."""
 
 
 async def test_callers_do_not_wait_for_ever_for_a_command_that_was_cut_off() -> None:
-    """As by a loop that is being closed: those in the command, and those that came meanwhile."""
+    """As by a loop that closes: those in the command, and those that came meanwhile."""
     under_way = asyncio.Event()
 
     async def hangs(_: Sequence[int]) -> Sequence[Exception | None]:
@@ -170,4 +170,4 @@ async def test_callers_do_not_wait_for_ever_for_a_command_that_was_cut_off() -> 
 
     async with asyncio.timeout(5):
         answers = await asyncio.gather(first, second, return_exceptions=True)
-    assert [type(each) for each in answers] == [asyncio.CancelledError] * 2
+    assert [type(answer) for answer in answers] == [asyncio.CancelledError] * 2

@@ -34,7 +34,7 @@ CALL = ModelCall(
 )
 BEGUN = BegunCall(1, "Writer", "openai", "m", CALL.started_at, within_s=30)
 NEXT_DAY = datetime(2026, 3, 2, tzinfo=UTC)
-COST = 10 * 1_000 + 5 * 2_000  # nano-dollars of one such call
+COST = 10 * 1_000 + 5 * 2_000  # nano-dollars per call
 
 
 @pytest.fixture
@@ -79,11 +79,10 @@ async def test_a_call_that_was_cancelled_before_it_was_made_leaves_no_row(store:
 
 @pytest.mark.parametrize("begins_closed", [True, False])
 async def test_while_the_store_is_away_a_call_is_made_only_when_that_is_wanted(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch, begins_closed: bool
+    store: RunStore, begins_closed: bool
 ) -> None:
-    monkeypatch.setattr("accounting.ledger.ledger.BEGINS_WITHIN_S", 0.3)
     nobody = connect("mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=50&serverMonitoringMode=poll", database="x")
-    away = Ledger(nobody, PriceTable(), fails_closed=begins_closed)
+    away = Ledger(nobody, PriceTable(), fails_closed=begins_closed, begin_timeout_s=0.3)
     if begins_closed:
         with pytest.raises(ServerSelectionTimeoutError):
             await away.begin(ACME, lease_token=1, call=BEGUN)
@@ -127,8 +126,7 @@ async def test_only_so_many_rows_wait_and_the_next_call_waits_before_it_is_made(
         return await write_all(self, writes)
 
     monkeypatch.setattr(Ledger, "_write_all", slow)
-    monkeypatch.setattr("accounting.ledger.ledger.MAX_WAITING_WRITES", 8)
-    narrow = Ledger(store.database, PriceTable())
+    narrow = Ledger(store.database, PriceTable(), max_waiting_writes=8)
 
     await asyncio.gather(
         *(narrow.begin(ACME, lease_token=1, call=replace(BEGUN, number=number)) for number in range(100))

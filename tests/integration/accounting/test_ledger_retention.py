@@ -1,4 +1,4 @@
-"""Retention of the ledger on a real MongoDB: rows go by the hour, and no total notices."""
+"""Ledger retention on a real MongoDB: rows go hour by hour, totals stay."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ OLD = hour_of(NOW) - timedelta(days=3)
 
 @pytest.fixture
 async def aged(store: RunStore) -> RunStore:
-    """Of three days ago, and of now; all of it in the totals."""
+    """Rows of three days ago and of now, all in the totals."""
     await insert_rows(store, random_rows(120, seed=21, since=OLD, over=timedelta(hours=3)))
     await insert_rows(store, random_rows(40, seed=22, since=NOW - timedelta(hours=1), over=timedelta(minutes=30)))
     await RollUp(store.database).run_pass()

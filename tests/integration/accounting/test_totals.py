@@ -1,15 +1,17 @@
-"""Totals on a real MongoDB: whatever the roll-up has done up to now, they are the sums over the ledger's rows."""
+"""Totals on a real MongoDB: at each step they equal the sums of the rows."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import AutoReconnect
+from typing_extensions import override
 
+from accounting.billing.outbox import Outbox
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import COLLECTION, NOT_OPEN, WORKER_LOST
 from accounting.totals.rebuild import find_differences, rebuild
@@ -35,7 +37,7 @@ def sums_of_totals(totals: Sequence[UsageTotals], keys: Sequence[str]) -> Shown:
 
 
 async def by_rows(store: RunStore, keys: Sequence[str], filter_: UsageFilter = EVERYTHING) -> Shown:
-    """The judge: a plain sum over all rows, and nothing else."""
+    """The reference: a plain sum over all rows."""
     found = await store.database[COLLECTION].aggregate(totals_pipeline(keys, {**filter_.query(), "rollup": NOT_OPEN}))
     return {tuple(row["_id"][key] for key in keys): {name: row[name] for name in SUMMED} async for row in found}
 
@@ -47,7 +49,7 @@ async def by_totals(store: RunStore, keys: Sequence[str], filter_: UsageFilter =
 @pytest.fixture
 async def roll_up(store: RunStore) -> RollUp:
     roll_up = RollUp(store.database, batch=100)
-    await roll_up.run_pass(Counter())  # a new store: there is nothing yet
+    await roll_up.run_pass(Counter())  # a new store is empty
     return roll_up
 
 
@@ -72,7 +74,7 @@ QUERIES = [
 @pytest.mark.design("D4-82")
 async def test_totals_are_the_ledgers_before_between_and_after_roll_ups(store: RunStore, roll_up: RollUp) -> None:
     await insert_rows(store, random_rows(250, seed=1))
-    for _ in range(4):  # none, 100, 200 and all of them are added
+    for _ in range(4):  # 0, 100, 200 and all rows are added
         for keys, wanted in QUERIES:
             assert await by_totals(store, keys, wanted) == await by_rows(store, keys, wanted), (keys, wanted)
         await roll_up.add_batch()
@@ -96,7 +98,7 @@ async def test_rows_that_come_while_several_add_are_counted_once(store: RunStore
             await one.run_pass(counts)
 
     async def look() -> None:
-        """Whoever reads meanwhile sees each row once: sums only grow, and by whole rows."""
+        """Each reader counts each row once: sums only grow, and by whole rows."""
         before = 0
         while counts["added"] < len(rows):
             [total] = await usage_totals(store.database, []) or [UsageTotals()]
@@ -131,10 +133,10 @@ async def test_totals_that_are_lost_are_rebuilt_from_zero(
     await roll_up.run_pass(Counter())
     for name in lost:
         await store.database[name].delete_many({})
-    told: list[tuple[int, int]] = []
-    assert await rebuild(store.database, lambda done, of: told.append((done, of))) > 0
+    progress: list[tuple[int, int]] = []
+    assert await rebuild(store.database, lambda done, of: progress.append((done, of))) > 0
 
-    assert told[-1][0] == told[-1][1] == len(told) > 1
+    assert progress[-1][0] == progress[-1][1] == len(progress) > 1
     assert await find_differences(store.database) == []
     assert await by_totals(store, ["app_id", "day"]) == await by_rows(store, ["app_id", "day"])
     assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
@@ -149,7 +151,9 @@ async def test_what_is_wrong_in_a_total_is_found_and_named(store: RunStore, roll
 
     found = await find_differences(store.database)
 
-    assert {(each.hour is None, each.field, each.kept - each.right) for each in found} == {
+    assert {
+        (difference.hour is None, difference.field, difference.kept - difference.right) for difference in found
+    } == {
         (False, "calls", 3),
         (True, "calls", -3),
     }
@@ -172,13 +176,12 @@ async def test_a_ledger_of_an_older_version_is_added_up_at_the_first_pass(store:
 
 
 async def test_a_large_ledger_is_summed_in_several_passes_and_read_exactly(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
+    store: RunStore,
 ) -> None:
-    monkeypatch.setattr("accounting.totals.roll_up.BUILDS_FOR_S", 0)  # one step in each pass
     await insert_rows(
         store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=14))
     )
-    roll_up, passes = RollUp(store.database), 0
+    roll_up, passes = RollUp(store.database, rebuild_timeout_s=0), 0  # one step per pass
     before = await by_rows(store, KEYS)
 
     while await store.database[STATE].find_one({"ready": True}) is None:
@@ -231,28 +234,27 @@ async def test_totals_dropped_under_a_running_roll_up_are_rebuilt(store: RunStor
     assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
 
 
-@pytest.mark.parametrize("most", [1, 1_000])
-async def test_apps_are_added_up_some_at_a_time(
-    store: RunStore, roll_up: RollUp, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    monkeypatch.setattr("accounting.totals.rebuild.HOURS_AT_ONCE", most)
+@pytest.mark.parametrize("max_hours", [1, 1_000])
+async def test_apps_are_added_up_some_at_a_time(store: RunStore, roll_up: RollUp, max_hours: int) -> None:
     await insert_rows(store, random_rows(60, seed=18))
     await roll_up.run_pass(Counter())
     await store.database[TOTALS].delete_many({})
 
-    assert await find_differences(store.database) != []
-    assert await rebuild(store.database) > 0
-    assert await find_differences(store.database) == []
+    assert await find_differences(store.database, max_hours_per_batch=max_hours) != []
+    assert await rebuild(store.database, max_hours_per_batch=max_hours) > 0
+    assert await find_differences(store.database, max_hours_per_batch=max_hours) == []
 
 
-class _Boxes:
-    """An outbox that keeps what it is handed, in the transaction."""
+class _FailingOutbox(Outbox):
+    """An outbox that stores its rows in the transaction, and may fail then."""
 
     def __init__(self, store: RunStore, *, fails: bool = False) -> None:
+        super().__init__(store.database)
         self._boxed = store.database["boxed"]
         self.fails = fails
 
-    async def add(self, rows: Sequence[Any], session: AsyncClientSession) -> None:
+    @override
+    async def add(self, rows: Sequence[Mapping[str, Any]], session: AsyncClientSession | None) -> None:
         await self._boxed.insert_many([{"row": row["_id"]} for row in rows], session=session)
         if self.fails:
             raise RuntimeError("died in the middle")
@@ -262,7 +264,7 @@ class _Boxes:
 async def test_a_transaction_that_dies_leaves_neither_totals_nor_a_batch(store: RunStore) -> None:
     await insert_rows(store, random_rows(30, seed=12))
     await store.database["boxed"].create_index("row")
-    boxes = _Boxes(store, fails=True)
+    boxes = _FailingOutbox(store, fails=True)
     billed = RollUp(store.database, outbox=boxes)
 
     with pytest.raises(RuntimeError):
@@ -322,7 +324,7 @@ async def test_an_answer_that_comes_after_all_corrects_its_row_and_the_totals(
         await roll_up.run_pass(Counter())
 
     await ledger.record(OWNER, lease_token=1, call=ANSWERED)
-    await ledger.record(OWNER, lease_token=1, call=ANSWERED)  # its answer got lost
+    await ledger.record(OWNER, lease_token=1, call=ANSWERED)  # its reply was lost
 
     for _ in range(3):
         [total] = await usage_totals(store.database, ["app_id"])

@@ -68,7 +68,7 @@ async def test_a_change_that_does_not_fit_what_is_kept_is_refused(stage: Stage) 
     taken = await run_budgets(stage, *day, "--soft", "--leave-triggers")
 
     assert (refused.exit_code, taken.exit_code) == (2, 0)
-    assert "--pause-triggers cannot be: a soft budget only warns" in refused.output
+    assert "--pause-triggers is not possible: a soft budget only warns" in refused.output
 
 
 async def test_names_of_all_sorts_are_limited_and_found_again(stage: Stage) -> None:

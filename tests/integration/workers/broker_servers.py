@@ -1,4 +1,4 @@
-"""Brokers for tests, real ones on free ports: Redis with its Sentinels, and TLS in front of Redis."""
+"""Real brokers on free ports: Redis with Sentinels, and TLS in front of Redis."""
 
 import asyncio
 import ssl
@@ -23,7 +23,10 @@ MASTER = "mymaster"
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """An authority and what it signed: a server for localhost, a client; and a stranger's authority."""
+    """An authority with a server certificate for localhost and a client certificate.
+
+    Another authority has signed neither.
+    """
 
     folder: Path
 
@@ -53,7 +56,10 @@ def _openssl(*words: Any) -> None:
 
 @asynccontextmanager
 async def tls_in_front_of(port: int, certificates: Certificates, *, mutual: bool = False) -> AsyncIterator[int]:
-    """Valkey's wheel comes without TLS: this ends it, as a load balancer before a Redis does."""
+    """Terminates TLS in front of Redis, as a load balancer does.
+
+    The Valkey wheel has no TLS.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates.server, certificates.server_key)
     if mutual:
@@ -79,7 +85,7 @@ async def tls_in_front_of(port: int, certificates: Certificates, *, mutual: bool
 
 
 class RedisProcess:
-    """A Redis server, or a Sentinel, that the test may kill and start again."""
+    """A Redis server or Sentinel that a test may kill and restart."""
 
     def __init__(self, folder: Path, *flags: str, configuration: Sequence[str] = (), sentinel: bool = False) -> None:
         self.port = find_free_port()
@@ -108,7 +114,7 @@ class RedisProcess:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRedis:
-    """A master and its replica, watched by three Sentinels."""
+    """A master and a replica, watched by three Sentinels."""
 
     redis: list[RedisProcess]
     sentinels: list[RedisProcess]
@@ -119,7 +125,7 @@ class WatchedRedis:
         return f"{hosts}/0?master_name={MASTER}"
 
     async def master(self) -> int:
-        """The port of the master that the Sentinels agree on; 0 while they do not."""
+        """Returns the port of the master that the Sentinels agree on, 0 while they do not."""
         said = {each.port: await each.execute("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER) for each in self.sentinels}
         ports = {int(address[1]) for address in said.values() if address}
         return ports.pop() if len(ports) == 1 else 0
@@ -128,7 +134,10 @@ class WatchedRedis:
         await self.sentinels[0].execute("SENTINEL", "FAILOVER", MASTER)
 
     async def is_ready(self) -> bool:
-        """Each Sentinel knows the others and the replica: only then can they agree on a new master."""
+        """Checks that the Sentinels have found each other and the replica.
+
+        Only then can they fail over.
+        """
         states = [(await each.execute("SENTINEL", "MASTERS"))[0] for each in self.sentinels]
         return all((int(state["num-other-sentinels"]), int(state["num-slaves"])) == (2, 1) for state in states)
 
@@ -150,6 +159,6 @@ async def watched_redis(folder: Path) -> AsyncIterator[WatchedRedis]:
             await each.start()
         watched = WatchedRedis([master, replica], sentinels)
         await wait_until("the Sentinels know each other and the replica", watched.is_ready)
-        for each in sentinels:  # they look and talk every few seconds else, and a test would wait for that
+        for each in sentinels:  # otherwise they communicate every few seconds, for which a test would wait
             await each.execute("SENTINEL", "DEBUG", "info-period", "300", "publish-period", "200")
         yield watched

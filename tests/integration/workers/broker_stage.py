@@ -1,4 +1,4 @@
-"""What tests of brokers do on a stage: let runs take a while, accept some, see all of them end."""
+"""Steps of broker tests: slow runs, accepted runs, all runs ended."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def make_agents_slow(stage: Stage, delay_s: float = 0.4) -> None:
 async def wait_for_all_ends(stage: Stage, run_ids: list[str], *, within_s: float = 60) -> list[Document]:
     runs = [await stage.reconcile_until_end(each, within_s=within_s) for each in run_ids]
     assert {run["state"] for run in runs} == {"succeeded"}
-    # A call whose worker was killed has a row, too, and no answer.
+    # A call of a killed worker has a row too, without an answer.
     rows = [sum(row["ok"] for row in await stage.usage_rows(each)) for each in run_ids]
     assert rows == [2] * len(run_ids), "a run was worked on twice"
     return runs

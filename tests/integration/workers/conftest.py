@@ -1,4 +1,4 @@
-"""Brokers of the tests' own, and stages whose roles use them."""
+"""Private brokers, and stages that use them."""
 
 import asyncio
 from collections.abc import AsyncIterator

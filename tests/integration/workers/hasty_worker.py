@@ -1,4 +1,4 @@
-"""A worker that gives package imports less time: `hasty_worker.py SECONDS`."""
+"""A worker with a shorter time limit for imports: `hasty_worker.py SECONDS`."""
 
 import functools
 import sys
@@ -10,7 +10,7 @@ from workers.worker_role import serve
 
 
 def main() -> None:
-    vars(worker)["PackageBuilds"] = functools.partial(PackageBuilds, within_s=float(sys.argv[1]))
+    vars(worker)["PackageBuilds"] = functools.partial(PackageBuilds, timeout_s=float(sys.argv[1]))
     serve(load_settings())
 
 

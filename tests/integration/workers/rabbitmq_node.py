@@ -1,4 +1,4 @@
-"""A RabbitMQ of the tests' own: a private node that may be killed and started again."""
+"""A private RabbitMQ node for tests, which may be killed and restarted."""
 
 import os
 import shutil
@@ -16,11 +16,11 @@ from tests.integration.workers.broker_servers import Certificates
 from tests.server_logs import WatchedServer
 
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-LASTING = "lasting"  # a queue that is made when the node starts
+LASTING = "lasting"  # a queue that exists when the node starts
 
 
 def require_rabbitmq() -> None:
-    """In CI its absence is a failure: .ci/run installs it."""
+    """In CI a missing RabbitMQ is a failure: .ci/run installs it."""
     if RABBITMQ.exists() and shutil.which("epmd"):
         return
     if os.environ.get("CI"):
@@ -29,7 +29,7 @@ def require_rabbitmq() -> None:
 
 
 class RabbitMQ:
-    """A private node: its own folder, cookie, ports and name server; it may be killed and started again."""
+    """A node with its own folder, cookie, ports and name server."""
 
     def __init__(self, folder: Path, certificates: Certificates) -> None:
         self.port, self.tls_port = find_free_port(), find_free_port()
@@ -91,13 +91,16 @@ class RabbitMQ:
         if self.process is not None:
             kill_child_group(self.process)
             await self.process.wait()
-            await wait_until("nobody listens any more", self._has_stopped)  # the script ends before its Erlang has
+            await wait_until("nobody listens any more", self._has_stopped)  # the script ends before the Erlang process
 
     async def _has_stopped(self) -> bool:
         return not await is_port_open(self.port)
 
     def declare(self, queue: str) -> int:
-        """A queue as Celery's consumer declares it; how many messages wait in it. An error if it is another kind."""
+        """Declares a queue as the consumer does and counts its messages.
+
+        Fails for another kind of queue.
+        """
         with Connection(self.url) as connection:
             channel: Any = connection.default_channel
             kind = {"x-queue-type": "quorum"}
@@ -113,7 +116,10 @@ class RabbitMQ:
             return True
 
     async def has_stored_queue(self, queue: str) -> bool:
-        """RabbitMQ 3.10 notes a new quorum queue on disk within seconds; killed before, it never elects a leader."""
+        """RabbitMQ 3.10 stores a new quorum queue within seconds.
+
+        Killed before, it never elects a leader.
+        """
         names = [each for each in (self._folder / "mnesia").rglob("names.dets") if queue.encode() in each.read_bytes()]
         return bool(names)
 

@@ -1,4 +1,4 @@
-"""Brokers that are away, frozen, or not what the URL says: one line each, and nobody waits who need not."""
+"""Broker faults: away, frozen or misconfigured; one log line each, no needless wait."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ async def test_a_worker_waits_for_a_broker_that_is_not_there_yet(redis: RedisPro
     assert "hunter2" not in stage.log()
 
     await redis.start()
-    # The rights that docs/brokers.md asks for.
+    # The permissions in docs/brokers.md.
     keys = [f"~{stage.settings.queue}*", "~_kombu*", "~unacked*"]
     await redis.execute("ACL", "SETUSER", "jobs", "on", ">hunter2", *keys, "+@all", "-@dangerous", "+info")
     await ready
@@ -93,7 +93,7 @@ async def test_a_frozen_redis_delays_no_acceptance_and_wakeups_resume_after_it(
     await wait_for_all_ends(stage, late)
 
 
-# -- what the doctor says
+# -- the doctor
 
 
 async def test_the_doctor_knows_rabbitmq(rabbitmq: RabbitMQ) -> None:

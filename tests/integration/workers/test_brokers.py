@@ -1,4 +1,4 @@
-"""Every kind of broker, for real: a URL is all that changes, and none of them is needed for a run to be kept."""
+"""Real brokers of each kind: only the URL differs, and runs are kept without any."""
 
 import asyncio
 import signal
@@ -100,13 +100,13 @@ async def test_a_worker_follows_a_master_that_is_moved_while_it_waits(
 
 
 async def test_a_redis_that_answers_is_not_left(settings: Settings, watched: WatchedRedis) -> None:
-    """Else an idle worker would connect anew every few seconds, with a traceback each time."""
+    """Otherwise an idle worker would reconnect every few seconds, with a traceback."""
     for url in (settings.redis_url, f"{watched.url}&health_check_interval=7"):
         config = celery_config(replace(settings, redis_url=url))
         with Connection(config["broker_url"], transport_options=config["broker_transport_options"]) as connection:
             channel: Any = connection.default_channel
             channel.basic_consume("asked", no_ack=True, callback=print, consumer_tag="asked")
-            channel.connection.cycle.on_poll_start()  # from here on it waits for an answer
+            channel.connection.cycle.on_poll_start()  # from here on it waits for a reply
             polling = channel._in_poll
 
             disconnect_stalled_redis(connection)
@@ -180,7 +180,7 @@ async def test_runs_end_over_tls_and_where_the_server_asks_for_a_certificate(
 
 
 async def start_celery_worker(stage: Stage, redis_url: str) -> Process:
-    """As people who know Celery start it."""
+    """Starts a worker with the commands of Celery."""
     log = f"--logfile={stage.folder / 'worker-0.log'}"
     command = [sys.executable, "-m", "celery", "-A", "workers", "worker", "--loglevel=WARNING", log]
     environment = as_environment(replace(stage.settings, redis_url=redis_url))

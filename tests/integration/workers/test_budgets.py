@@ -12,7 +12,7 @@ import pytest
 from accounting.budgets.budget import Budget, parse_budget
 from accounting.budgets.budget_status import BudgetStatus, read_statuses
 from accounting.budgets.budget_store import BudgetStore
-from accounting.budgets.reconcile import AGAIN_AFTER_S, LOST_AFTER_S
+from accounting.budgets.reconcile import LOST_DELAY_S, REPEAT_INTERVAL_S
 from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.process import age_windows
 from tests.integration.stage import Document, Stage, relay, wait_until
@@ -217,7 +217,7 @@ async def test_nothing_of_a_killed_worker_is_left_when_its_reservations_end(stag
     worker.send_signal(signal.SIGKILL)
     await worker.wait()
     assert (await budget_status(stage)).reserved > 0
-    await age_windows(stage.store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(stage.store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await wait_until_status_matches_ledger(stage)
 
     await stage.start_worker()
@@ -239,7 +239,7 @@ async def test_a_worker_asleep_past_its_reservations_counts_each_call_once(stage
 
     await wait_until("calls are under way", in_the_middle)
     sleeper.send_signal(signal.SIGSTOP)
-    await age_windows(stage.store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(stage.store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await wait_until_status_matches_ledger(stage)
     await stage.start_worker()
     for run_id in runs:
@@ -253,7 +253,7 @@ async def test_a_worker_asleep_past_its_reservations_counts_each_call_once(stage
         return await stage.store.database["usage"].count_documents({"rollup": 0, "holder": {"$exists": True}}) == 0
 
     await wait_until("the sleeper has recorded what it had asked", nothing_is_open)
-    await age_windows(stage.store, AGAIN_AFTER_S + 1)
+    await age_windows(stage.store, REPEAT_INTERVAL_S + 1)
     await wait_until_status_matches_ledger(stage)
     assert len(await stage.store.database["usage"].distinct("holder")) >= 2
 

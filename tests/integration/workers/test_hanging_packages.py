@@ -1,4 +1,4 @@
-"""Packages whose files never come to their end when they are imported, or would end their worker, on a real one."""
+"""Packages that hang at import, or would end their worker, on a real worker."""
 
 import sys
 from dataclasses import replace

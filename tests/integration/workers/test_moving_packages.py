@@ -1,4 +1,4 @@
-"""Packages cannot move their worker: not its working directory, not its files, and no copy of it lives on."""
+"""Packages cannot change the directory or files of their worker, nor leave a copy."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def package_with_tool(name: str, source: str) -> Mapping[str, Any]:
     ids=["tool", "async tool", "import"],
 )
 async def test_a_tool_that_changes_the_directory_moves_no_other_run(stage: Stage, source: str, where: str) -> None:
-    """By default, packages and models are those of the directory in which a worker is started."""
+    """By default packages and models are those of the start directory."""
     (stage.folder / "packages").rename(stage.folder / "workflows")
     (stage.folder / "packages").symlink_to("workflows")
     stage.package("Later", relay("Later", ["B"]))
@@ -124,7 +124,7 @@ async def test_a_forked_copy_that_comes_back_from_its_tool_ends_there(stage: Sta
     (turn,) = await stage.store.committed_turns(run["_id"], up_to=1)
     assert "from the copy" not in str(turn)
     copy = int((stage.folder / "copy").read_text(encoding="ascii"))
-    # An idle thread of ours would end after 30 s, and the copy with it.
+    # An idle thread ends after 30 s, and the copy with it.
     await wait_until("the copy has ended", lambda: _has_ended(copy), within_s=10)
     assert worker.returncode is None
     assert (await stage.wait_for_end((await stage.accept("Relay")).run_id))["state"] == "succeeded"
@@ -143,7 +143,7 @@ def act():
 
 
 async def test_a_sleeping_forked_copy_keeps_no_lease_or_port_and_gets_sigterm(stage: Stage) -> None:
-    """Its worker is killed: what it held is taken over, though the copy has all that a fork inherits."""
+    """The worker is killed: its runs are taken over, although the copy inherits all."""
     stage.package("Forker", package_with_tool("Forker", FORKS.format(body=SLEEPS)))
     stage.answers({"A": [{"tool_calls": [{"name": "act"}]}]}, default={"text": "ok"})
     worker = await stage.start_worker(lease_s=2)
@@ -202,7 +202,10 @@ async def test_what_a_tool_starts_by_multiprocessing_and_subprocess_works(stage:
 
 
 async def test_celerys_pool_of_processes_forks_and_works(stage: Stage) -> None:
-    """Its processes are forked before there is a worker in them; what tools and suspects fork comes on top."""
+    """They are forked before they contain a worker.
+
+    Forks of tools and isolated runs come on top.
+    """
     stage.package("Forker", package_with_tool("Forker", FORKS.format(body=RETURNS)))
     stage.package("Starter", package_with_tool("Starter", PROCESSES))
     stage.package("Relay", relay("Relay", ["B"]))
@@ -233,7 +236,7 @@ async def test_celerys_pool_of_processes_forks_and_works(stage: Stage) -> None:
 
 
 async def _has_ended(pid: int) -> bool:
-    """A copy whose parent has not asked for its end is a zombie."""
+    """An ended copy is a zombie until its parent collects it."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""A canary in a real worker's environment: packages declare it, name it in conditions, and their tools look for it."""
+"""A canary in the environment of a real worker, which packages try to expose."""
 
 import asyncio
 import json
@@ -111,7 +111,7 @@ def spying_package() -> dict[str, Any]:
 
 
 def broken_package() -> dict[str, Any]:
-    """Declares nothing; fails with the other package's value while it is imported."""
+    """Declares nothing; at import it fails with the value of the other package."""
     return {
         **relay("Broken", ["A"]),
         "tools": {"tools": [{"agent": "A", "file": "b.py", "function": "b"}]},
@@ -120,7 +120,7 @@ def broken_package() -> dict[str, Any]:
 
 
 def echo_answer(server: ModelServer, number: int) -> Answer:
-    """Calls every tool; then says what the tools said."""
+    """Calls each tool, then repeats their results."""
     messages = server.requests[number]["messages"]
     tokens = usage(10, 1)
     if number == 0:
@@ -246,7 +246,7 @@ STATE: Mapping[str, Any] = {"type": "state", "persist": True}
 
 
 def filled_package(database: str) -> dict[str, Any]:
-    """Spy puts the canary wherever a later turn of Next could show it."""
+    """The agent Spy puts the canary wherever a later turn of Next could show it."""
     stored = {"type": "data_reference", "database_name": database, "collection": "notes", "fields": ["text"]}
     fresh = {**stored, "query_template": {"app_id": "{{runtime.app_id}}"}, "refresh_strategy": "per_turn"}
     declared = {

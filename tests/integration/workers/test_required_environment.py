@@ -1,4 +1,4 @@
-"""Environment variables that a package requires: a worker without one begins no model call of its runs."""
+"""Required environment variables: without one, a worker makes no model call."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Packages share a worker: one that is slow to import delays its own runs and nobody else's."""
+"""Packages share a worker: a slow import delays only the runs of its package."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Traces of real runs, as a real receiver of OTLP gets them."""
+"""Traces of real runs at a real OTLP receiver."""
 
 import json
 import os
@@ -98,7 +98,7 @@ def assert_one_tree(receiver: TraceReceiver, run: SeenSpan) -> None:
     tools = [receiver.only_span(f"execute_tool {name}") for name in ("weigh", "spill")]
 
     assert {span.trace_id for span in receiver.spans} == {CALLERS.split("-")[1]}
-    assert len(receiver.spans) == 9  # nothing twice, and nobody else's
+    assert len(receiver.spans) == 9  # no duplicates, no other spans
     assert (trigger.parent_id, trigger.kind, trigger.service) == ("00f067aa0ba902b7", "server", "unattended-gateway")
     assert (run.parent_id, run.kind, run.service) == (trigger.span_id, "internal", "unattended-worker")
     assert [turn.parent_id for turn in (cook, waiter)] == [run.span_id, run.span_id]
@@ -160,7 +160,7 @@ async def test_a_takeover_continues_the_trace_and_links_to_the_killed_owner(stag
         [of_a] = await wait_for_span(receiver, "invoke_agent A")
         killed.kill()
         stage.answers({"B": [{"text": "second"}]})
-        late = trace_environment(receiver, OTEL_BSP_SCHEDULE_DELAY="600000")  # nothing is sent before the worker stops
+        late = trace_environment(receiver, OTEL_BSP_SCHEDULE_DELAY="600000")  # the worker sends the spans when it stops
         stopped = await stage.start_worker(**late)
 
         run = await stage.reconcile_until_end(run_id)

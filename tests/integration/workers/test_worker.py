@@ -63,7 +63,7 @@ async def test_repeated_wakeups_start_nothing_more(stage: Stage) -> None:
     await stage.wait_for_end(run_id)
     for _ in range(5):
         stage.wakeups.send(run_id)
-    after = await stage.accept("Relay")  # the queue is in order: when this one ended, the repeats were seen
+    after = await stage.accept("Relay")  # the queue is ordered: after this run the repeats were handled
     await stage.wait_for_end(after.run_id)
 
     assert len(await stage.usage_rows(run_id)) == 1
@@ -71,7 +71,7 @@ async def test_repeated_wakeups_start_nothing_more(stage: Stage) -> None:
 
 
 async def test_one_process_holds_many_chats_at_once(stage: Stage) -> None:
-    """60 chats that each wait for a second take little more than that second."""
+    """60 chats that each wait for a second take little more than a second."""
     stage.package("Relay", relay("Relay", ["A"]))
     stage.answers({"A": [{"text": "ok", "delay_s": 1.0}]})
     await stage.start_worker()
@@ -85,7 +85,7 @@ async def test_one_process_holds_many_chats_at_once(stage: Stage) -> None:
 
 
 async def test_a_full_worker_takes_the_next_run_as_soon_as_one_has_ended(stage: Stage) -> None:
-    """Left alone, Celery would look again when a timer fires: two runs every ten seconds."""
+    """Without the pipe Celery would continue at a timer: two runs every ten seconds."""
     stage.package("Relay", relay("Relay", ["A"]))
     await stage.start_worker(concurrency=2)
 
@@ -180,14 +180,14 @@ async def test_a_turn_that_outlasts_the_grace_is_cut_off_and_its_run_handed_back
     run = await stage.run(run_id)
     assert (run["state"], run["turn"], run["next_agent"]) == ("queued", 1, "B")
     assert (run["attempt"], run["worker_losses"]) == (1, 0)
-    # The call that was cut off is on record, and is not taken for an answer.
+    # The interrupted call has a row, which does not count as an answer.
     rows = await stage.usage_rows(run_id)
     assert [(row["agent"], row["ok"], row["error"]) for row in rows] == [("A", True, None), ("B", False, "Cancelled")]
 
 
 @pytest.mark.parametrize("after_s", [0.5, 2.0])
 async def test_a_worker_stopped_while_it_starts_stops(stage: Stage, after_s: float) -> None:
-    """It waits for a MongoDB that is not there when the signal comes, on top of the lock that starting holds."""
+    """The signal arrives while it waits for a missing MongoDB, under the start lock."""
     nowhere = replace(stage.settings, mongodb_url="mongodb://127.0.0.1:1/?replicaSet=rs0")
     process = await asyncio.create_subprocess_exec(
         *role_command("worker"), env=as_environment(nowhere), stderr=asyncio.subprocess.DEVNULL

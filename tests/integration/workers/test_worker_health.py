@@ -1,4 +1,4 @@
-"""A worker says whether it consumes, and not only that it lives."""
+"""Worker health: whether it consumes, and not only that it runs."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ def status_probe(address: str, path: str, status: int) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def frozen_process(stage: Stage, name: str) -> Iterator[None]:
-    """A server of this test's own: it keeps its connections and says nothing any more."""
+    """A private server that keeps its connections and no longer answers."""
     for each in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
             if name in each.name() and any(str(stage.folder) in word for word in (*each.cmdline(), each.cwd())):
@@ -119,7 +119,7 @@ async def test_a_worker_without_its_broker_lives_and_is_not_ready(stage: Stage) 
     assert await probe(address, "/readyz") == (503, {"status": "failing", "problems": ["the worker is starting"]})
 
 
-# A signal stops the consumer's thread for good.
+# A signal stops the thread of the consumer for good.
 STOPPABLE = """
 import signal, threading
 import workers.process.consumer_watch, workers.process.worker_health
@@ -159,7 +159,7 @@ async def test_a_dead_consumer_ends_the_process_though_the_broker_answers(stage:
 
 
 async def test_a_tool_that_blocks_the_event_loop_for_ever_ends_the_process(stage: Stage) -> None:
-    """The heartbeat would renew its lease for ever."""
+    """The heartbeat alone would renew its lease for ever."""
     package = relay("Blocking", ["A", "B"])
     package["tools"] = {"tools": [{"agent": "B", "file": "work.py", "function": "work"}]}
     package["tools/work.py"] = BLOCKING
@@ -207,7 +207,7 @@ async def test_its_metrics_are_valid_and_count_what_its_runs_did(stage: Stage) -
     }
 
     assert (run["state"], run["attempt"]) == ("succeeded", 2)
-    assert run["failed_tools"] == 1  # a call that was refused for its arguments is none
+    assert run["failed_tools"] == 1  # a call that was refused for its arguments does not count
     assert values["unattended_tool_call_seconds_count", "Relay", "double"] == 2
     assert values["unattended_tool_errors_total", "Relay", "double"] == 1
     assert values["unattended_tool_call_seconds_count", "Relay", "boom"] == 1

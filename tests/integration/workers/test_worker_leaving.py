@@ -1,4 +1,4 @@
-"""A worker that is told to stop is gone within what supervisors grant, and gives its runs back without a loss."""
+"""Worker shutdown: in time for supervisors, with all runs handed back."""
 
 import asyncio
 import signal
@@ -23,11 +23,11 @@ HANGING_IMPORT = "import threading\nthreading.Event().wait()\n\ndef work():\n   
 
 
 async def stop_process(process: Process, *signals: signal.Signals, within_s: float = GRANTED_S) -> float:
-    """Seconds from the first of the signals to the end."""
+    """Returns the seconds from the first signal to the end."""
     began = time.monotonic()
     for each in signals:
         process.send_signal(each)
-        await asyncio.sleep(0.2)  # two that come at once are one to the process
+        await asyncio.sleep(0.2)  # two signals at once arrive as one
     await asyncio.wait_for(process.wait(), within_s)
     return time.monotonic() - began
 
@@ -44,7 +44,7 @@ async def stop_process(process: Process, *signals: signal.Signals, within_s: flo
 async def test_every_way_to_stop_hands_runs_back(
     stage: Stage, signals: Sequence[signal.Signals], answer_s: float, turns: int
 ) -> None:
-    """After the turn in progress; at once where that is asked for."""
+    """After the turn in progress, or at once where that is requested."""
     stage.package("Relay", relay("Relay", ["A", "B", "C"]))
     stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": answer_s}]})
     worker = await stage.start_worker()
@@ -102,7 +102,7 @@ async def test_a_frozen_mongodb_does_not_keep_it(own_mongodb_stage: Stage) -> No
     run = await stage.run(run_id)
     assert worker.returncode == 1
     assert "runs_cut_off" in stage.log()
-    assert (run["state"], run["turn"], run["attempt"]) == ("running", 1, 1)  # its lease brings it back
+    assert (run["state"], run["turn"], run["attempt"]) == ("running", 1, 1)  # it is reclaimed when its lease expires
 
 
 async def test_an_import_that_hangs_does_not_keep_it(stage: Stage) -> None:
@@ -118,7 +118,7 @@ async def test_an_import_that_hangs_does_not_keep_it(stage: Stage) -> None:
 
     await wait_until("the run is claimed", is_running)
 
-    await stop_process(worker, signal.SIGQUIT)  # who is cut off only when the grace is over says so by its code
+    await stop_process(worker, signal.SIGQUIT)  # only a cut-off after the grace period shows in the exit code
 
     run = await stage.run(run_id)
     assert (worker.returncode, run["state"], run["worker_losses"]) == (0, "queued", 0)

@@ -1,4 +1,4 @@
-"""A worker that grows beyond its limit hands its runs back and ends, to be started anew."""
+"""Worker memory: above its limit a worker hands its runs back and ends."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.integration.stage import Stage, relay, wait_until
 pytestmark = pytest.mark.integration
 
 IMPATIENT = (
-    "import workers.process.memory_watch as memory\nmemory.LOOK_EVERY_S, memory.LEAST_UPTIME_S = 0.2, {least_uptime_s}"
+    "import workers.process.memory_watch as memory\nmemory.CHECK_INTERVAL_S, memory.MIN_UPTIME_S = 0.2, {min_uptime_s}"
 )
 HOARD = """
 hoard = []
@@ -21,7 +21,7 @@ def work():
 
 
 async def start_small_worker(stage: Stage, *, min_uptime_s: float) -> asyncio.subprocess.Process:
-    changes = IMPATIENT.format(least_uptime_s=min_uptime_s)
+    changes = IMPATIENT.format(min_uptime_s=min_uptime_s)
     return await stage.start_altered_worker(changes, UNATTENDED_MAX_MEMORY_MB="450")
 
 
@@ -60,6 +60,6 @@ async def test_a_worker_that_would_hit_the_limit_again_soon_continues_and_logs(s
     worker = await start_small_worker(stage, min_uptime_s=600)
 
     run = await stage.wait_for_end((await stage.accept("Hoard")).run_id)
-    await wait_until("it says so", lambda: stage._has_logged("memory_limit_too_low", 0))
+    await wait_until("it is logged", lambda: stage._has_logged("memory_limit_too_low", 0))
 
     assert (run["state"], worker.returncode) == ("succeeded", None)

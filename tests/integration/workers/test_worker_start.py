@@ -1,4 +1,4 @@
-"""A worker that cannot start says so in one line and ends."""
+"""Worker start: a failed start is one log line."""
 
 import asyncio
 from dataclasses import replace

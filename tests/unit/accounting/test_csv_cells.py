@@ -1,4 +1,4 @@
-"""CSV cells: what others have named is never calculated."""
+"""CSV lines: text of others is never calculated."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ def test_no_text_begins_like_a_formula(text: str) -> None:
 
 @given(st.lists(st.text(st.sampled_from("a=\r\n,\"' \t;\u2028")), min_size=1))
 def test_no_text_begins_a_cell_or_a_row_of_its_own(cells: list[str]) -> None:
-    """A spreadsheet takes any line end outside of quotes for the end of a row, and what follows for a cell."""
+    """A spreadsheet ends a row at any unquoted line end; text after it is a new cell."""
     text = format_csv_line(cells)
 
     outside = "".join(text.split('"')[::2])

@@ -1,4 +1,4 @@
-"""The ledger's rows, and the pipeline that sums them."""
+"""Ledger rows, and the pipeline that sums them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

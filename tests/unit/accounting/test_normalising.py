@@ -1,4 +1,4 @@
-"""Token counts of providers: what each says becomes the same, and nothing that a server says can break the ledger."""
+"""Token normalization: the same meaning for all providers, whatever a server sends."""
 
 import pytest
 from ag2.events import Usage
@@ -23,13 +23,13 @@ from accounting.usage import Tokens
             ),
             Tokens(input=100, cached_input=64, output=20, reasoning=12),
         ),
-        # From GPT-5.6 on, what was written to the cache is said as well.
+        # From GPT-5.6 on the API also reports cache writes.
         (
             "openai",
             Usage(prompt_tokens=2006, completion_tokens=300, total_tokens=2306, cache_creation_input_tokens=1920),
             Tokens(input=2006, cache_write=1920, output=300),
         ),
-        # A server that speaks OpenAI's protocol and counts reasoning beside the completion.
+        # An OpenAI-compatible server that reports reasoning beside the completion.
         (
             "openai",
             Usage(prompt_tokens=32, completion_tokens=9, total_tokens=135, thinking_tokens=94),
@@ -79,13 +79,13 @@ from accounting.usage import Tokens
             Usage(prompt_tokens=32, completion_tokens=9, total_tokens=135, thinking_tokens=94),
             Tokens(input=32, output=103, reasoning=94),
         ),
-        # As its own library says it, without a total.
+        # As the library of xAI reports it, without a total.
         (
             "xai",
             Usage(prompt_tokens=32, completion_tokens=9, thinking_tokens=94, cache_read_input_tokens=6),
             Tokens(input=32, cached_input=6, output=103, reasoning=94),
         ),
-        # A gateway in front of xAI that has made OpenAI's numbers of it.
+        # As a gateway in front of xAI reports it, in the meaning of OpenAI.
         (
             "xai",
             Usage(prompt_tokens=686, completion_tokens=123, total_tokens=809, thinking_tokens=112),
@@ -135,8 +135,8 @@ def test_a_part_is_never_more_than_the_whole(usage: Usage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "said", "tokens"),
+    ("sent", "answered", "tokens"),
     [(0, 1, Tokens(1, output=1)), (8, 9, Tokens(2, output=3)), (4001, 4, Tokens(1001, output=1))],
 )
-def test_an_estimate_is_a_token_for_four_characters_and_never_nothing(sent: int, said: int, tokens: Tokens) -> None:
-    assert estimate_tokens(sent, said) == tokens
+def test_an_estimate_is_a_token_for_four_characters_and_never_nothing(sent: int, answered: int, tokens: Tokens) -> None:
+    assert estimate_tokens(sent, answered) == tokens

@@ -32,7 +32,7 @@ all_prices = st.builds(
 
 @st.composite
 def all_tokens(draw: st.DrawFn) -> Tokens:
-    """The parts are at most the whole, as every normalisation leaves them."""
+    """Parts are at most the whole, as normalization guarantees."""
     cached, write, reasoning = draw(counts), draw(counts), draw(counts)
     return Tokens(draw(counts) + cached + write, cached, write, draw(counts) + reasoning, reasoning)
 
@@ -74,7 +74,7 @@ def test_a_price_holds_from_its_day_on(at: str, expected: int) -> None:
     table = PriceTable(
         (Price("*", "*", Decimal(5), Decimal(5), since=date(2026, 3, 1)), Price("*", "*", Decimal(1), Decimal(1)))
     )
-    for day in ("2026-01-01T00:00:00+00:00", at):  # what was found for one day is not taken for another
+    for day in ("2026-01-01T00:00:00+00:00", at):  # the cache keeps prices by day
         cost = table.cost(Tokens(input=1), provider="p", model="m", at=datetime.fromisoformat(day))
     assert cost == expected
 
@@ -84,8 +84,8 @@ def test_a_price_holds_from_its_day_on(at: str, expected: int) -> None:
     [
         (Tokens(input=100), 100),
         (Tokens(input=101), 303),
-        (Tokens(input=101, cached_input=101, output=1), 313),  # what is read from a cache makes a prompt long, too
-        (Tokens(input=100, output=1000), 2100),  # an answer does not
+        (Tokens(input=101, cached_input=101, output=1), 313),  # cached tokens count towards the length of the prompt
+        (Tokens(input=100, output=1000), 2100),  # the answer does not
         (Tokens(input=1001), 7007),
     ],
 )
@@ -131,7 +131,10 @@ def test_a_cost_is_a_whole_number_of_nano_dollars(usd_per_million: str, expected
 
 @given(all_tokens(), all_prices)
 def test_a_cost_is_exact(tokens: Tokens, price: Price) -> None:
-    """Against fractions, which never round; each token is paid once, at the price of its part."""
+    """Compares with fractions, which never round.
+
+    Each token is paid once, at the price of its part.
+    """
     parts = [
         (tokens.input - tokens.cached_input - tokens.cache_write, price.input),
         (tokens.cached_input, price.input if price.cached_input is None else price.cached_input),
@@ -181,7 +184,7 @@ def test_the_built_in_table_keeps_to_the_rules_of_the_models_file(tmp_path: Path
     "price", BUILT_IN, ids=lambda each: f"{each.provider} {each.model} {each.since or ''} {each.above_tokens or ''}"
 )
 def test_each_built_in_price_is_found_and_plausible(price: Price) -> None:
-    """None is hidden behind an earlier one, and no number is in the wrong column."""
+    """No price is hidden behind an earlier one, and no number is in the wrong column."""
     model = re.sub(r"\[(.)[^]]*]", r"\1", price.model).replace("*", "")
     count = price.above_tokens + 1
 

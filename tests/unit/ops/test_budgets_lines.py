@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner
 from rich.cells import cell_len
 
-from accounting.budgets.budget import NANO, Budget, parse_budget
+from accounting.budgets.budget import Budget, parse_budget
 from accounting.budgets.budget_status import BudgetStatus
 from accounting.budgets.budget_store import StoredBudget
+from accounting.usage import NANO_PER_USD
 from ops.cli.budgets.budget_table import budget_table_lines
 from ops.cli.budgets.list_budgets_command import budget_lines
 from ops.cli.groups import budgets
@@ -33,9 +34,9 @@ def budget_status(of: Budget, spent: int, app_id: str | None = "acme", **fields:
 EACH = budget(app_id="*", window="month", unit="tokens", limit=1_000)
 STANDINGS = [
     *(budget_status(EACH, number * 100, f"app-{number}") for number in range(8)),
-    budget_status(budget(), 8_120_000_000, reserved=NANO // 8, rejections=3),
+    budget_status(budget(), 8_120_000_000, reserved=NANO_PER_USD // 8, rejections=3),
     BudgetStatus(budget(window="run"), "acme", None, None),
-    BudgetStatus(budget(window="total", limit=2_500), "acme", NOW, None, spent=2_600 * NANO),
+    BudgetStatus(budget(window="total", limit=2_500), "acme", NOW, None, spent=2_600 * NANO_PER_USD),
 ]
 
 
@@ -77,7 +78,7 @@ def test_of_a_per_app_budget_the_fullest_are_shown_and_the_rest_counted() -> Non
 @pytest.mark.parametrize("unicode", [True, False])
 def test_every_line_fits_its_terminal(width: int, unicode: bool) -> None:
     name = "umbrella-eu-production-tenant-0042-日本語"
-    rows = [*STANDINGS, budget_status(budget(app_id=name, workflow="we\x1b[31mird"), NANO, name)]
+    rows = [*STANDINGS, budget_status(budget(app_id=name, workflow="we\x1b[31mird"), NANO_PER_USD, name)]
 
     lines = table(rows, Terminal(width, has_colours=False, has_unicode=unicode))
 
@@ -88,7 +89,7 @@ def test_every_line_fits_its_terminal(width: int, unicode: bool) -> None:
 
 
 def test_a_bar_is_red_when_all_is_spent_and_yellow_from_four_fifths_on() -> None:
-    rows = [budget_status(budget(), part * NANO) for part in (7, 8, 10)]
+    rows = [budget_status(budget(), part * NANO_PER_USD) for part in (7, 8, 10)]
 
     lines = table(rows, Terminal(100, has_colours=True, has_unicode=True))
 
@@ -145,21 +146,21 @@ DAY = "set --app acme --per day"
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("set --app acme --per fortnight --usd 1", "--per is one of hour, day, month, total, run"),
-        (f"{DAY} --usd -1", "--usd is a number from 0 to 1,000,000,000"),
+        ("set --app acme --per fortnight --usd 1", "--per must be one of hour, day, month, total, run"),
+        (f"{DAY} --usd -1", "--usd must be a number from 0 to 1,000,000,000"),
         (f"{DAY} --usd ten", "'ten' is no number; write it as 10"),
-        (f"{DAY} --usd nan", "--usd is a number"),
-        (f"{DAY} --tokens 1.5", "--tokens is a whole number of tokens"),
+        (f"{DAY} --usd nan", "--usd must be a number"),
+        (f"{DAY} --tokens 1.5", "--tokens must be a whole number of tokens"),
         (f"{DAY} --usd 1 --tokens 5", "a budget has one unit; for both set two budgets"),
         (DAY, "say how much: --usd 10 or --tokens"),
         ("set --app acme --usd 1", "Missing option '--per'"),
-        ("set --per day --usd 1", "--app is needed, or a workflow; write * for each app"),
-        (f"{DAY} --usd 1 --timezone berlin", "--timezone is no time zone; did you mean Europe/Berlin?"),
-        (f"{DAY} --usd 1 --timezone Mars/Base", "--timezone is no time zone; write one as Europe/Berlin"),
-        (f"{DAY} --usd 1 --new-runs wait", "--new-runs is one of hold, refuse"),
-        (f"{DAY} --usd 1 --running go", "--running is one of stop, hold"),
-        (f"{DAY} --usd 1 --soft --pause-triggers", "--pause-triggers cannot be: a soft budget only warns"),
-        (f"set --app {'a' * 201} --per day --usd 1", "--app is not a name; it has 1 to 200 characters"),
+        ("set --per day --usd 1", "--app is required unless a workflow is given; write * for each app"),
+        (f"{DAY} --usd 1 --timezone berlin", "--timezone is not a time zone; did you mean Europe/Berlin?"),
+        (f"{DAY} --usd 1 --timezone Mars/Base", "--timezone is not a time zone; write a name such as Europe/Berlin"),
+        (f"{DAY} --usd 1 --new-runs wait", "--new-runs must be one of hold, refuse"),
+        (f"{DAY} --usd 1 --running go", "--running must be one of stop, hold"),
+        (f"{DAY} --usd 1 --soft --pause-triggers", "--pause-triggers is not possible: a soft budget only warns"),
+        (f"set --app {'a' * 201} --per day --usd 1", "--app must be a name of 1 to 200 characters"),
         ("show", "Missing argument 'ID'"),
     ],
 )

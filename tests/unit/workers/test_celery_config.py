@@ -1,4 +1,4 @@
-"""Celery's settings that our guarantees stand on, and the run request they carry."""
+"""The Celery settings that our guarantees depend on, and the wake-up message."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -80,7 +80,7 @@ def test_no_two_apps_share_a_dedupe_key() -> None:
 def test_run_ids_are_unlike_and_sort_by_time() -> None:
     ids = [new_run_id() for _ in range(50)]
     assert len(set(ids)) == 50
-    assert all(each.startswith("run_") and len(each) == 30 for each in ids)
+    assert all(run_id.startswith("run_") and len(run_id) == 30 for run_id in ids)
 
 
 def test_a_new_run_is_queued_and_due_again_after_the_pause() -> None:

@@ -1,4 +1,4 @@
-"""Consuming: which signs of a consumer are proof that it takes messages, and which that it does not."""
+"""The consumer watch: which signs prove that messages are taken, and which do not."""
 
 from dataclasses import replace
 from queue import Empty
@@ -14,7 +14,9 @@ WELL = ConsumerStatus(is_connected=True, since_tick_s=1.0, since_answer_s=0.5, s
 
 def test_one_that_ticks_and_is_answered_consumes() -> None:
     assert find_problems(WELL) == []
-    assert find_problems(replace(WELL, since_tick_s=None, since_answer_s=None)) == []  # a transport that tells neither
+    assert (
+        find_problems(replace(WELL, since_tick_s=None, since_answer_s=None)) == []
+    )  # a transport that gives neither sign
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,7 @@ def test_one_that_ticks_and_is_answered_consumes() -> None:
         ({"is_connected": False}, "not connected"),
         ({"since_tick_s": 16.0}, "stood still for 16 s"),
         ({"since_answer_s": 11.0}, "has not answered the consumer for 11 s"),
-        ({"since_take_s": 16.0}, "takes nothing from a queue that waits, for 16 s"),
+        ({"since_take_s": 16.0}, "has taken no waiting message for 16 s"),
     ],
 )
 def test_each_sign_alone_is_enough(changed: dict[str, Any], word: str) -> None:
@@ -39,7 +41,7 @@ def test_a_thread_that_waits_for_a_broker_is_not_stuck() -> None:
 
 
 class Consumer:
-    """What the watch sees of Celery's."""
+    """The part of the Celery consumer that the watch uses."""
 
     def __init__(self, slots: int) -> None:
         self.now = 0.0

@@ -1,15 +1,15 @@
-"""The event loop of packages: what they leave hanging in threads holds up neither others nor the exit."""
+"""The worker loop: hanging threads of packages delay neither others nor the exit."""
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
 from workers.process.event_loop import WorkerLoop
 
 
-def test_names_are_found_while_every_other_thread_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.process.event_loop.PACKAGE_THREADS", 2)
+def test_names_are_found_while_every_other_thread_hangs() -> None:
     release = threading.Event()
 
     async def look() -> bool:
@@ -21,7 +21,7 @@ def test_names_are_found_while_every_other_thread_hangs(monkeypatch: pytest.Monk
         assert await asyncio.gather(*hanging) == [True] * 3
         return bool(found)
 
-    with asyncio.Runner(loop_factory=WorkerLoop) as runner:
+    with asyncio.Runner(loop_factory=partial(WorkerLoop, package_threads=2)) as runner:
         assert runner.run(look())
 
 

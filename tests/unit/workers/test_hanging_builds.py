@@ -1,4 +1,4 @@
-"""Package builds that hang: their runs fail in a bounded time, nobody else's wait, and nothing is begun twice."""
+"""Hanging package builds: their runs fail in time, and no others wait."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package, write_tool
-from workers.process.package_builds import BUILDERS, PackageBuilds
+from workers.process.package_builds import BUILDERS, SLOT_TIMEOUT_S, PackageBuilds
 from workflows.chat.agents.built_packages import BuiltPackage, PackageCache
 from workflows.chat.chat_errors import PackageDefect, PackageSlow
 from workflows.chat.package_code.tool_threads import ToolThreads
@@ -17,7 +17,7 @@ from workflows.models_file import ScriptModel
 from workflows.outcome import OutcomeKind
 from workflows.package.catalog import Catalog
 
-WITHIN_S = 0.4
+BUILD_TIMEOUT_S = 0.4
 TOOL = [{"agent": "A", "file": "work.py", "function": "work"}]
 
 
@@ -48,15 +48,25 @@ class SlowPackages:
 def packages(tmp_path: Path) -> Iterator[SlowPackages]:
     packages = SlowPackages(tmp_path)
     yield packages
-    packages.finish_build()  # or a thread of each would stay behind
+    packages.finish_build()  # otherwise each build would leave a thread behind
 
 
 @pytest.fixture
-def builds(packages: SlowPackages) -> Iterator[PackageBuilds]:
+def slot_timeout_s() -> float:
+    return SLOT_TIMEOUT_S
+
+
+@pytest.fixture
+def builds(packages: SlowPackages, slot_timeout_s: float) -> Iterator[PackageBuilds]:
     answers = packages.folder / "answers.yaml"
     answers.write_text("default: {text: ok}")
     models = ModelRegistry({"default": ScriptModel(provider="script", file=answers)}, str)
-    builds = PackageBuilds(Catalog([packages.folder]), PackageCache(models, ToolThreads(1)), within_s=WITHIN_S)
+    builds = PackageBuilds(
+        Catalog([packages.folder]),
+        PackageCache(models, ToolThreads(1)),
+        timeout_s=BUILD_TIMEOUT_S,
+        slot_timeout_s=slot_timeout_s,
+    )
     yield builds
     builds.close()
 
@@ -74,12 +84,16 @@ async def test_a_hanging_build_is_a_transient_fault_with_its_remedy(
 
     waiting = await asyncio.gather(*(name_of(builds, "Hangs") for _ in range(20)), return_exceptions=True)
 
-    assert WITHIN_S <= time.monotonic() - began < WITHIN_S + 2
+    assert BUILD_TIMEOUT_S <= time.monotonic() - began < BUILD_TIMEOUT_S + 2
     [slow, *_] = waiting
-    assert all(isinstance(each, PackageSlow) for each in waiting)
+    assert all(isinstance(build, PackageSlow) for build in waiting)
     assert isinstance(slow, PackageSlow)
     outcome = slow.outcome()
-    assert (outcome.kind, outcome.transient, outcome.retry_after_s) == (OutcomeKind.PACKAGE_ERROR, True, WITHIN_S)
+    assert (outcome.kind, outcome.transient, outcome.retry_after_s) == (
+        OutcomeKind.PACKAGE_ERROR,
+        True,
+        BUILD_TIMEOUT_S,
+    )
     assert outcome.reason.startswith("importing the files of Hangs takes longer than 0.4 s: what connects, waits or")
 
 
@@ -95,7 +109,7 @@ async def test_while_it_hangs_further_runs_fail_at_once_and_build_nothing(
         with pytest.raises(PackageSlow):
             await builds.get("Hangs", version=None)
 
-    assert time.monotonic() - began < WITHIN_S
+    assert time.monotonic() - began < BUILD_TIMEOUT_S
     assert packages.count_builds("Hangs") == 1
 
 
@@ -122,11 +136,9 @@ async def test_once_it_has_ended_the_next_run_finds_what_became_of_it(
     assert packages.count_builds("Hangs") == (1 if ends == "well" else 2)
 
 
-async def test_hanging_builds_up_to_the_slots_delay_no_other(
-    packages: SlowPackages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not even until they are given up."""
-    monkeypatch.setattr("workers.process.package_builds.PLACE_FOR_S", 0.05)
+@pytest.mark.parametrize("slot_timeout_s", [0.05])
+async def test_hanging_builds_up_to_the_slots_delay_no_other(packages: SlowPackages, builds: PackageBuilds) -> None:
+    """Not even before they time out."""
     hanging = [f"Hangs{number}" for number in range(BUILDERS)]
     for name in hanging:
         packages.write_slow(name)
@@ -139,15 +151,15 @@ async def test_hanging_builds_up_to_the_slots_delay_no_other(
         assert await name_of(builds, "Well") == "Well"
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
 
-    assert all(isinstance(each, PackageSlow) for each in outcomes)
+    assert all(isinstance(outcome, PackageSlow) for outcome in outcomes)
     async with asyncio.timeout(2):
         assert await name_of(builds, "Later") == "Later"
 
 
+@pytest.mark.parametrize("slot_timeout_s", [BUILD_TIMEOUT_S])
 async def test_builds_that_wait_for_a_slot_do_not_use_up_their_time(
-    packages: SlowPackages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
+    packages: SlowPackages, builds: PackageBuilds
 ) -> None:
-    monkeypatch.setattr("workers.process.package_builds.PLACE_FOR_S", WITHIN_S)
     hanging = [f"Hangs{number}" for number in range(2 * BUILDERS)]
     for name in hanging:
         packages.write_slow(name)
@@ -156,7 +168,7 @@ async def test_builds_that_wait_for_a_slot_do_not_use_up_their_time(
     waiting = [asyncio.create_task(name_of(builds, name)) for name in hanging]
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
-        assert await name_of(builds, "Well") == "Well"  # after two times all that a build may take
+        assert await name_of(builds, "Well") == "Well"  # after twice the time limit of a build
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
@@ -167,7 +179,7 @@ async def test_a_worker_that_stops_waits_for_none(packages: SlowPackages, builds
 
     builds.close()
 
-    async with asyncio.timeout(WITHIN_S / 2):
+    async with asyncio.timeout(BUILD_TIMEOUT_S / 2):
         with pytest.raises(asyncio.CancelledError):
             await waiting
 

@@ -1,4 +1,4 @@
-"""Health: what is wrong with a loop, with the steps of a role, and with a store that is silent."""
+"""Role health: problems of a loop, of steps, and of a store that does not answer."""
 
 import asyncio
 from contextlib import suppress
@@ -15,7 +15,7 @@ class FakeClock:
 
 
 class FakeLoop:
-    """Answers when it is told to."""
+    """A loop that answers on demand."""
 
     def __init__(self) -> None:
         self.callbacks: list[object] = []

@@ -1,4 +1,4 @@
-"""Hidden values: what packages declare, in production; what they and the models file refer to as secrets, always."""
+"""Hidden values: declared variables in production, referenced secrets always."""
 
 from pathlib import Path
 

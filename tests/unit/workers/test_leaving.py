@@ -1,16 +1,13 @@
-"""Leaving: who was told to stop is gone in time, and says by its code whether its runs were handed back."""
+"""The shutdown deadline: the process ends in time, with a code for lost hand-backs."""
 
 import threading
+from functools import partial
 
 import pytest
 
 from workers.process.shutdown import CUT_OFF, HANDED_BACK, ShutdownDeadline
 
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"AFTER_GRACE_S": 0.06, "IDLE_S": 0.02, "LOOK_EVERY_S": 0.005}.items():
-        monkeypatch.setattr(f"workers.process.shutdown.{name}", seconds)
+impatient_deadline = partial(ShutdownDeadline, exit_delay_s=0.06, idle_s=0.02, check_interval_s=0.005)
 
 
 class RecordedExit(list[int]):
@@ -26,11 +23,11 @@ class RecordedExit(list[int]):
 @pytest.mark.parametrize(("held", "code"), [(0, HANDED_BACK), (2, CUT_OFF)])
 def test_a_process_that_hangs_is_ended(held: int, code: int) -> None:
     ended = RecordedExit()
-    leaving = ShutdownDeadline(lambda: held, end=ended)
-    leaving.start(grace_s=0)
+    deadline = impatient_deadline(lambda: held, end=ended)
+    deadline.start(grace_s=0)
     assert not ended
 
-    leaving.begin()
+    deadline.begin()
 
     assert ended.event.wait(10)
     assert ended == [code]
@@ -38,10 +35,10 @@ def test_a_process_that_hangs_is_ended(held: int, code: int) -> None:
 
 def test_a_process_left_alone_exits_with_its_own_code() -> None:
     ended = RecordedExit()
-    leaving = ShutdownDeadline(lambda: 1, end=ended)
-    leaving.start(grace_s=0)
+    deadline = impatient_deadline(lambda: 1, end=ended)
+    deadline.start(grace_s=0)
 
-    leaving.begin_with_code(70)
+    deadline.begin_with_code(70)
 
     assert ended.event.wait(10)
     assert ended == [70]

@@ -29,7 +29,7 @@ FORMATTERS: list[Callable[[str], logging.Formatter]] = [ConsoleFormatter, JsonFo
 
 @pytest.fixture(autouse=True)
 def given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What configuring a process changes in it, besides its handlers."""
+    """Restores what the configuration of logging changes in the process."""
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
 
 
@@ -41,9 +41,9 @@ def record(event: str = "run_claimed", *args: Any, exc_info: Any = None, **extra
 
 
 def test_a_console_line_has_time_role_level_event_and_fields() -> None:
-    line = ConsoleFormatter("worker").format(record(run_id="run_1", turn=2, why="all said", tags=["a"], none=None))
+    line = ConsoleFormatter("worker").format(record(run_id="run_1", turn=2, why="all done", tags=["a"], none=None))
     start = "02:40:00.123 worker    info    run_claimed"
-    assert line == f'{start} run_id=run_1 turn=2 why="all said" tags=["a"] none=null'
+    assert line == f'{start} run_id=run_1 turn=2 why="all done" tags=["a"] none=null'
 
 
 @pytest.mark.parametrize("formatter", FORMATTERS)
@@ -63,14 +63,14 @@ def test_a_line_has_its_context_and_its_own_fields_come_first(
 
 
 async def test_what_a_tool_does_in_a_thread_or_a_task_is_about_its_run() -> None:
-    def said() -> str:
+    def log_once() -> str:
         return JsonFormatter("worker").format(record())
 
     async def in_a_task() -> str:
-        return said()
+        return log_once()
 
     with log_context(run_id="run_1"):
-        lines = [await asyncio.to_thread(said), await asyncio.create_task(in_a_task())]
+        lines = [await asyncio.to_thread(log_once), await asyncio.create_task(in_a_task())]
 
     assert [json.loads(line)["run_id"] for line in lines] == ["run_1", "run_1"]
 
@@ -260,12 +260,12 @@ def test_values_known_later_are_hidden_by_earlier_configured_loggers(
         configure_logging(role="worker", log_format="json", log_level="info")
         redact_logs(redactor)
         redactor.hide(["canary-7f3a"])
-        logging.getLogger("a.library").warning("it said canary-7f3a")
+        logging.getLogger("a.library").warning("the answer is canary-7f3a")
     finally:
         root.handlers[:] = before[1]
         root.setLevel(before[0])
 
-    assert json.loads(capsys.readouterr().err)["event"] == f"it said {HIDDEN}"
+    assert json.loads(capsys.readouterr().err)["event"] == f"the answer is {HIDDEN}"
 
 
 def test_what_is_printed_is_hidden_and_the_streams_are_given_back(capsys: pytest.CaptureFixture[str]) -> None:

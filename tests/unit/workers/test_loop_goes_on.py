@@ -1,4 +1,4 @@
-"""The event loop of all runs goes on, whatever a package's code raises in it."""
+"""The worker loop goes on, whatever code of packages raises in it."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ Submit = Callable[[Coroutine[Any, Any, Any]], Any]
 
 @pytest.fixture
 def submit() -> Iterator[Submit]:
-    """As a worker's pool threads give their runs to it."""
+    """Submits as the pool threads of a worker do."""
     loop = WorkerLoop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -91,7 +91,7 @@ def test_what_a_tool_leaves_behind_to_be_called_ends_nothing(submit: Submit) -> 
 
 @pytest.mark.parametrize("where", ["the main thread", "another"])
 def test_a_loop_for_one_task_ends_with_it(where: str) -> None:
-    """As `unattended run` has it, where Ctrl-C arrives."""
+    """As in `unattended run`, where Ctrl-C arrives."""
     ended: list[type[BaseException]] = []
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Memory: when a worker tries to need less, when it starts anew, and when that would help nobody."""
+"""The memory watch: when a worker trims, when it restarts, and when neither helps."""
 
 import pytest
 

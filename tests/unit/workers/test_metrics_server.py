@@ -1,4 +1,4 @@
-"""A role's own /metrics: on the next free port, on the loopback, until it is closed."""
+"""The metrics server of a role: on the next free loopback port, until it is closed."""
 
 import http.client
 import json
@@ -46,11 +46,11 @@ def test_a_busy_port_is_skipped_with_a_log_line(
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "said"),
+    ("path", "status", "report"),
     [("/healthz", 200, {"status": "ok"}), ("/readyz", 503, {"status": "failing", "problems": ["it waits"]})],
 )
 def test_probes_are_answered_beside_the_metrics(
-    registry: CollectorRegistry, path: str, status: int, said: dict[str, object]
+    registry: CollectorRegistry, path: str, status: int, report: dict[str, object]
 ) -> None:
     health = Health(ready=lambda: ["it waits"])
     server = serve_metrics(registry, Address("127.0.0.1", 0), health)
@@ -58,7 +58,7 @@ def test_probes_are_answered_beside_the_metrics(
         connection = http.client.HTTPConnection(server.address.host, server.address.port, timeout=5)
         connection.request("GET", path)
         answer = connection.getresponse()
-        assert (answer.status, json.loads(answer.read())) == (status, said)
+        assert (answer.status, json.loads(answer.read())) == (status, report)
         connection.close()
     finally:
         server.close()
@@ -73,13 +73,9 @@ def test_a_closed_server_frees_its_port(registry: CollectorRegistry) -> None:
         again.bind(("127.0.0.1", first.address.port))
 
 
-def test_no_port_left_is_one_clear_error(
-    registry: CollectorRegistry, busy: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.process.metrics_server.PORTS_TRIED", 1)
-
+def test_no_port_left_is_one_clear_error(registry: CollectorRegistry, busy: int) -> None:
     with pytest.raises(NoFreePortError, match="UNATTENDED_METRICS_LISTEN"):
-        serve_metrics(registry, Address("127.0.0.1", busy - 1))
+        serve_metrics(registry, Address("127.0.0.1", busy - 1), max_ports=1)
 
 
 def test_a_place_that_is_not_here_is_one_clear_error(registry: CollectorRegistry) -> None:

@@ -1,4 +1,4 @@
-"""Package builds: who asks for a package that is not started is told why."""
+"""Package builds: the reason why a package is not started."""
 
 from pathlib import Path
 
@@ -26,10 +26,10 @@ async def why_not(folder: Path, workflow: str) -> str:
 async def test_a_refused_package_is_named_with_its_first_fault(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P", tools="- [")
 
-    said = await why_not(tmp_path, "Small")
+    reason = await why_not(tmp_path, "Small")
 
-    assert said.startswith("Small is not started: error: tools.yaml: line 2, column 1: did not find expected node")
-    assert said.endswith(f" [unreadable]; see `unattended validate {folder}`")
+    assert reason.startswith("Small is not started: error: tools.yaml: line 2, column 1: did not find expected node")
+    assert reason.endswith(f" [unreadable]; see `unattended validate {folder}`")
 
 
 async def test_a_package_that_needs_what_is_not_executed_is_not_built(tmp_path: Path) -> None:

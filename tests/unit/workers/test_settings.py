@@ -1,4 +1,4 @@
-"""Settings: every variable, what it refuses, and what a child process is given."""
+"""Settings: each variable, its errors, and the environment of child processes."""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_variable_sets_its_field_and_a_child_gets_the_same(variable: str, name
 
 
 def test_every_setting_is_tested_here_and_they_stay_few() -> None:
-    assert {variable_name(each) for each in setting_fields()} == {each[0] for each in WRITTEN}
+    assert {variable_name(setting_field) for setting_field in setting_fields()} == {each[0] for each in WRITTEN}
     assert len(WRITTEN) <= 30
 
 
@@ -142,7 +142,7 @@ def test_what_may_hold_a_secret_is_refused_without_being_shown(variable: str, ra
     with pytest.raises(SettingsError, match=f"^{variable} cannot be used; write ") as refused:
         load_settings({variable: raw})
 
-    assert not any(told in str(refused.value) for told in ("c2VjcmV0", "u:p", "b.example", "8.8.8.8"))
+    assert not any(part in str(refused.value) for part in ("c2VjcmV0", "u:p", "b.example", "8.8.8.8"))
 
 
 @pytest.mark.parametrize("place", OWN_NETWORK)
@@ -265,7 +265,7 @@ def test_an_address_is_written_as_it_is_read(host: Any, port: int) -> None:
 
 
 def test_settings_are_frozen_and_each_field_but_the_snapshot_a_variable() -> None:
-    beside = {each.name for each in fields(Settings)} - {each.name for each in setting_fields()}
+    beside = {field.name for field in fields(Settings)} - {setting_field.name for setting_field in setting_fields()}
     assert beside == {"environ", "directory"}
     with pytest.raises(AttributeError):
         Settings().lease_s = 5  # type: ignore[misc]  # -- that it is refused is what is tested

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.store.storable import NotStorableError, _check, _quick_size, as_storable, check_storable
-from workflows.context.values.storable_values import MAX_BYTES, MAX_DEPTH
+from workers.store.storable import NotStorableError, _check, as_storable, check_storable
+from workflows.context.values.storable_values import MAX_BYTES
+from workflows.context.values.value_sizes import MAX_DEPTH, estimate_bytes
 
 
 class Level(IntEnum):
@@ -134,9 +135,9 @@ VALUES = st.recursive(
 
 @given(value=VALUES)
 def test_what_is_quickly_found_fit_a_closer_look_finds_fit_too(value: Any) -> None:
-    quick = _quick_size(value, MAX_DEPTH)
-    if quick is not None:
-        assert quick >= _check(value, path="input", depth=0, any_key=False) - 8
+    size = estimate_bytes(value, max_bytes=MAX_BYTES, unfit_in_keys=frozenset("$.\x00"))
+    if size <= MAX_BYTES:
+        assert size >= _check(value, path="input", depth=0, any_key=False)
 
 
 def test_a_quick_look_counts_levels_as_a_closer_one_does() -> None:

@@ -1,4 +1,4 @@
-"""Side by side: results in order; an error only when nothing runs any more."""
+"""gather_all: results in order; an error only after all have ended."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Wake-ups before the broker: sent together, never waited for, and one line per outage."""
+"""Wake-ups: published together, without delay for callers; one log line per outage."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The watchdog: a loop that is busy for a while is left alone, one that stands still is not."""
+"""The watchdog: a busy loop is left alone, a hanging one is not."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Worker metrics: what is observed when, and that nobody can make up a label."""
+"""Worker metrics: when values are observed, and closed sets of labels."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ def test_waiting_is_observed_at_the_first_start_alone_holds_included() -> None:
     metrics = WorkerMetrics()
 
     metrics.record_start(run())
-    metrics.record_start(run(started_at=NOW - timedelta(seconds=5)))  # a retry, or its next owner
+    metrics.record_start(run(started_at=NOW - timedelta(seconds=5)))  # a retry, or the next owner
 
     assert value(metrics, "run_queue_seconds_sum", trigger="schedule") == 7
     assert value(metrics, "run_queue_seconds_count", trigger="schedule") == 1

@@ -25,8 +25,8 @@ from workflows.context.values.storable_values import (
     UNREADABLE,
     make_plain,
     plain_copy,
-    plain_weight,
 )
+from workflows.context.values.value_sizes import estimate_bytes
 
 
 class Level(IntEnum):
@@ -111,7 +111,7 @@ def test_what_is_not_plain_is_kept_as_the_nearest_that_is(value: Any, kept: Any)
     copied = plain_copy(value)
 
     assert (copied, types_in(copied)) == (kept, types_in(kept))
-    assert plain_weight(copied) <= MAX_BYTES
+    assert estimate_bytes(copied, max_bytes=MAX_BYTES) <= MAX_BYTES
     assert plain_copy(copied) == copied
 
 
@@ -206,7 +206,7 @@ def test_what_is_nested_too_deeply_is_text_from_there_on() -> None:
 
     kept = json.dumps(plain_copy(value))
 
-    assert plain_weight(json.loads(kept)) < MAX_BYTES
+    assert estimate_bytes(json.loads(kept), max_bytes=MAX_BYTES) < MAX_BYTES
 
 
 def test_hidden_values_inside_objects_are_hidden_in_their_stored_form() -> None:

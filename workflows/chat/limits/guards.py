@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ag2.events import BaseEvent, ModelRequest, ModelResponse, ToolResultsEvent
 
+from accounting.usage import NANO_PER_USD
 from workflows.chat.chat_errors import BudgetExhausted, LimitReached
 from workflows.chat.chat_state import Conversation, LiveTurn
 from workflows.chat.history.transcript import record_events
@@ -12,7 +13,6 @@ from workflows.chat.limits import repetitions
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 from workflows.package.normal_form.package_model import USER, Limits
 
-NANO_PER_USD = 1_000_000_000
 _REPLY_EVENTS = (ModelResponse, ToolResultsEvent)  # AG2 gives `|` between events a meaning of its own
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from workflows.context.values.storable_values import plain_copy, plain_weight, storable_text
+from workflows.context.values.storable_values import plain_copy, storable_text
+from workflows.context.values.value_sizes import estimate_bytes
 from workflows.context.values.value_text import to_text
 from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.variable_sources import StateSource
@@ -80,7 +81,8 @@ def shorten(text: str, limit: int) -> str:
 
 
 def shorten_payload(plain: Any) -> Any:
-    return plain if plain_weight(plain) <= MAX_PAYLOAD_BYTES else shorten(to_text(plain), MAX_PAYLOAD_BYTES)
+    is_small = estimate_bytes(plain, max_bytes=MAX_PAYLOAD_BYTES) <= MAX_PAYLOAD_BYTES
+    return plain if is_small else shorten(to_text(plain), MAX_PAYLOAD_BYTES)
 
 
 def digest(plain: Any) -> str:

@@ -15,6 +15,7 @@ from jmespath.visitor import Options, TreeInterpreter
 from typing_extensions import override
 
 from workflows.context.expressions.quick_expression import compile_quick, materialize_event
+from workflows.context.values.value_sizes import count_values
 
 MAX_FREE_STEPS = 20_000  # for any event: some milliseconds, as a schedule may fire every second
 STEPS_PER_VALUE = 50  # that the event holds: several projections go through all of it
@@ -56,7 +57,7 @@ class StepBudget:
             raise TooMuchWorkError
         event, self._event = self._event, None
         if event is not None:
-            self._reserve = min(_weight(materialize_event(event), MAX_STEPS) * STEPS_PER_VALUE, MAX_STEPS)
+            self._reserve = min(_count_steps(materialize_event(event), MAX_STEPS) * STEPS_PER_VALUE, MAX_STEPS)
         portion = min(self._reserve, MAX_FREE_STEPS - self.left)
         self._reserve -= portion
         self.left += portion
@@ -68,22 +69,11 @@ class StepBudget:
         is_one = value is None or isinstance(value, int | float)
         # What can be added is only known while the event was not looked at; more than is left is too much anyway.
         limit = MAX_STEPS if self._event is not None else max(self.left + self._reserve, 0)
-        self.spend(1 if is_one else _weight(value, limit))
+        self.spend(1 if is_one else _count_steps(value, limit))
 
 
-def _weight(value: Any, limit: int) -> int:
-    """Of very large values not much more than the limit."""
-    waiting, weight = [value], 0
-    while waiting and weight <= limit:
-        each = waiting.pop()
-        weight += 1
-        if isinstance(each, str):
-            weight += len(each) // _CHARACTERS_PER_STEP
-        elif isinstance(each, list):
-            waiting += each
-        elif isinstance(each, Mapping):
-            waiting += each.values()
-    return weight
+def _count_steps(value: Any, limit: int) -> int:
+    return count_values(value, limit, characters_per_value=_CHARACTERS_PER_STEP)
 
 
 class BoundedInterpreter(TreeInterpreter):

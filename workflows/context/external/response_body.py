@@ -1,11 +1,10 @@
 """Bodies of external answers: read within a bound after decoding, free of the secret that asked for them."""
 
-import json
-import math
 import zlib
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
+from accounting.infra.strict_json import parse_strict_json
 from workflows.context.reads.missing_values import NoValueError
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -37,22 +36,11 @@ def decode_body(body: bytes, headers: Mapping[str, str]) -> Any:
     kind, _, parameters = headers.get("content-type", "").lower().partition(";")
     if kind.strip() == "application/json" or kind.strip().endswith("+json"):
         try:
-            return json.loads(body, parse_constant=_refuse_constant, parse_float=_parse_finite)
+            return parse_strict_json(body)
         except (ValueError, RecursionError):
             raise NoValueError("its answer says it is JSON, and is not") from None
     latin = "iso-8859-1" in parameters or "windows-1252" in parameters
     return body.decode("windows-1252" if latin else "utf-8", errors="replace")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _parse_finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is beyond a number")
-    return number
 
 
 def refuse_echo(body: bytes, value: Any, secrets: Collection[str]) -> None:

@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from workflows.context.values.value_sizes import count_values, is_deeper_than
+
 MAX_VALUE_BYTES = 256 * 1024
 MAX_CONTEXT_BYTES = 2 * 1024 * 1024
-MAX_LEVELS = 200  # MongoDB takes 180. Python's own bound differs by version: from 3.12 on it is ten times as high.
+MAX_LEVELS = 200  # MongoDB takes 180. The limit of Python differs by version: from 3.12 on it is ten times as high.
 
 
 class TooLargeError(ValueError):
@@ -19,37 +21,26 @@ def to_plain_json(value: Any) -> Any:
 
 
 def to_json_text(value: Any, *, max_bytes: int = MAX_VALUE_BYTES) -> str:
-    # Weighed first: a few shared lists can stand for more text than there is memory.
+    """Writes JSON text. Raises TooLargeError."""
     too_large = TooLargeError(f"the value is larger than {max_bytes // 1024} KB; name narrower fields")
+    too_deep = TooLargeError("the value is nested too deeply")
+    # Checked before it is written: a few shared lists can stand for more text than there is memory.
     if not is_smaller_than(max_bytes, value):
         raise too_large
-    if not nests_at_most(MAX_LEVELS, value):
-        raise TooLargeError("the value is nested too deeply")
+    if is_deeper_than(MAX_LEVELS, value):
+        raise too_deep
     try:
         text = json.dumps(value, default=str)
-    except RecursionError:  # called from deep inside
-        raise TooLargeError("the value is nested too deeply") from None
+    except RecursionError:  # the caller itself is deep in the stack
+        raise too_deep from None
     if len(text) > max_bytes:
         raise too_large
     return text
 
 
-def is_smaller_than(max_weight: int, value: Any) -> bool:
-    """Never more work than `most` steps, for cycles too."""
-    left, waiting = max_weight, [value]
-    while waiting and left >= 0:
-        item = waiting.pop()
-        left -= 1
-        if isinstance(item, str | bytes):
-            left -= len(item)
-        elif isinstance(item, Mapping):
-            left -= len(item)
-            waiting.extend(item.keys())
-            waiting.extend(item.values())
-        elif isinstance(item, list | tuple):
-            left -= len(item)
-            waiting.extend(item)
-    return left >= 0
+def is_smaller_than(max_bytes: int, value: Any) -> bool:
+    """Checks a value before it is written out: its JSON text is never shorter than what is counted here."""
+    return count_values(value, max_bytes, with_keys=True) <= max_bytes
 
 
 def nests_at_most(levels: int, value: Any) -> bool:

@@ -14,12 +14,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from workflows.context.context_variables import ContextVariables
+from workflows.context.values.value_sizes import MAX_DEPTH, MAX_INTEGER, estimate_bytes
 
 log = logging.getLogger(__name__)
 
 MAX_TEXT_CHARACTERS = 100_000  # of a value that is too large to be kept as it is
-MAX_DEPTH = 60  # MongoDB refuses documents nested deeper than 100; a run adds levels of its own
-MAX_INTEGER = 2**63 - 1
 MAX_BYTES = 4 * 1024 * 1024  # a run document may have 16 MB, and context and outcome need room too
 UNREADABLE = "(cannot be read)"
 CIRCLE = "(refers back to itself)"
@@ -40,7 +39,11 @@ def make_plain(context: ContextVariables, redact: Redact) -> None:
     seen: set[int] = set()
     for name, value in context.items():
         kept_name = storable_key(name, redact)
-        if type(name) is str and kept_name == name and _weight(value, 0, seen) <= MAX_BYTES:
+        if (
+            type(name) is str
+            and kept_name == name
+            and estimate_bytes(value, max_bytes=MAX_BYTES, seen=seen) <= MAX_BYTES
+        ):
             continue
         if kept_name != name:
             context.remove(name)
@@ -51,7 +54,7 @@ def make_plain(context: ContextVariables, redact: Redact) -> None:
 def plain_copy(value: Any, redact: Redact = _unchanged) -> Any:
     """As it can be kept. `show` sees the whole, and whatever is made into text before anything of it is cut off."""
     try:
-        if _weight(value, 0, set()) <= MAX_BYTES:
+        if estimate_bytes(value, max_bytes=MAX_BYTES) <= MAX_BYTES:
             # Of plain values four times as fast, and in one step that no thread of a tool gets between.
             return redact(json.loads(json.dumps(value)) if type(value) in (dict, list) else value)
     except (TypeError, ValueError):
@@ -68,50 +71,6 @@ def storable_key(name: Any, redact: Redact = _unchanged) -> str:
     return storable_text(_redacted_text(name, redact)).replace("\x00", "%00")
 
 
-def _weight(value: Any, depth: int, seen: set[int]) -> float:
-    """Roughly the bytes of a value; infinite when it is not plain. Nor is what stands in two places: written down,
-    a change in one of them no longer shows in the other."""
-    if value is None or type(value) is bool:
-        return 8
-    if type(value) in (int, float):
-        return (
-            8
-            if -MAX_INTEGER - 1 <= value <= MAX_INTEGER or (type(value) is float and math.isfinite(value))
-            else math.inf
-        )
-    if type(value) is str:
-        return _text_bytes(value)
-    if type(value) not in (dict, list) or depth >= MAX_DEPTH or id(value) in seen:
-        return math.inf
-    seen.add(id(value))
-    return _container_weight(
-        value.copy(), depth + 1, seen
-    )  # copied in one step, which no thread of a tool gets between
-
-
-def _container_weight(container: Any, depth: int, seen: set[int]) -> float:
-    total = 8.0
-    if type(container) is dict:
-        if not all(type(key) is str and "\x00" not in key for key in container):
-            return math.inf
-        total += sum(map(_text_bytes, container))
-        container = container.values()
-    for item in container:
-        total += 8 + _weight(item, depth, seen)
-        if total > MAX_BYTES:
-            return math.inf
-    return total
-
-
-def _text_bytes(text: str) -> float:
-    if text.isascii():
-        return len(text)
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:  # half of a character
-        return math.inf
-
-
 class _PlainCopier:
     """One walk over a value. What weighs too much ends it: a few shared lists can stand for more than memory holds."""
 
@@ -123,7 +82,7 @@ class _PlainCopier:
     def copy_value(self, value: Any, depth: int) -> Any:
         plain = value if value is None or type(value) is bool else self._copy_leaf(value)
         if plain is not NotImplemented:
-            self._spend(_weight(plain, 0, set()))
+            self._spend(estimate_bytes(plain, max_bytes=MAX_BYTES))
             return plain
         if id(value) in self._open_containers:
             return CIRCLE
@@ -137,7 +96,7 @@ class _PlainCopier:
             self._open_containers.discard(id(value))
 
     def _spend(self, weight: float) -> None:
-        """As `_weight` counts, so that what is plain by its measure is so by this one."""
+        """As `estimate_bytes` counts, so that what is plain by its measure is so by this one."""
         self._remaining_bytes -= weight
         if self._remaining_bytes < 0:
             raise _TooLargeError
@@ -231,8 +190,3 @@ def storable_text(text: str) -> str:
 def plain_context(values: Iterable[tuple[Any, Any]], redact: Redact = _unchanged) -> dict[str, Any]:
     """A copy of a whole context as it can be kept, whatever is done to the original meanwhile."""
     return {storable_key(name, redact): plain_copy(value, redact) for name, value in values}
-
-
-def plain_weight(value: Any) -> float:
-    """Roughly in bytes; infinite for what is not plain."""
-    return _weight(value, 0, set())

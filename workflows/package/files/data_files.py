@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from workflows.context.values.value_sizes import count_values, is_deeper_than
 from workflows.package.files.yaml_reader import MAX_DEPTH, MAX_NODES, DataDocument, ReaderNote, read_yaml
 from workflows.package.findings import Finding, PackageError
 
@@ -94,20 +95,10 @@ def _find_duplicate_keys(names: list[str], text: str) -> tuple[ReaderNote, ...]:
 
 
 def _check_bounds(data: Any) -> None:
-    level, nodes = [data], 0
-    for _ in range(MAX_DEPTH + 1):
-        nodes += len(level)
-        if nodes > MAX_NODES:
-            raise UnreadableError(f"holds too much: more than {MAX_NODES} values")
-        level = [
-            item
-            for node in level
-            if isinstance(node, dict | list)
-            for item in (node.values() if isinstance(node, dict) else node)
-        ]
-        if not level:
-            return
-    raise UnreadableError("is nested too deeply")
+    if count_values(data, MAX_NODES, characters_per_value=None) > MAX_NODES:
+        raise UnreadableError(f"holds too much: more than {MAX_NODES} values")
+    if is_deeper_than(MAX_DEPTH, data):
+        raise UnreadableError("is nested too deeply")
 
 
 def _yaml_error(error: yaml.YAMLError, text: str) -> UnreadableError:

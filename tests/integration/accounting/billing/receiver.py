@@ -1,6 +1,7 @@
-"""A receiver of billing batches over real HTTP, which verifies with the reference library and keeps what it took.
+"""A receiver of billing batches over real HTTP.
 
-It behaves as it is told: answers with a status, hangs, ends the connection, or answers without an end.
+It verifies with the reference library and keeps the batches that it accepts. A test makes it answer with a status,
+hang, close the connection, or answer without an end.
 """
 
 import asyncio
@@ -20,14 +21,17 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`status` None: none ever comes. `head` is more of the head; `endless`: a body that never ends."""
+    """An answer of the receiver.
+
+    `status` None: it never comes. `head`: further header lines. `endless`: a body that never ends.
+    """
 
     status: int | None = 200
     head: str = ""
     body: bytes = b"ok"
     hangs_up: bool = False
     endless: bool = False
-    takes: bool = True  # what it answers 200 to, it has; a receiver may also fail after it took a batch
+    takes: bool = True  # an answer of 200 keeps the batch; a receiver may also fail after it kept one
 
 
 OK = Answer()
@@ -44,9 +48,9 @@ class BillingReceiver:
     address: tuple[str, int] = ("", 0)
     answer: Callable[[str], Answer] = lambda _: OK
     secret: str = SECRET
-    posts: list[str] = field(default_factory=list)  # ids of batches, as they came
+    posts: list[str] = field(default_factory=list)  # ids of batches, in order of arrival
     bodies: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
-    events: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # what it has taken, by id
+    events: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # the batches that it kept, by id
     requests: list[str] = field(default_factory=list)
     at_once: int = 0
     max_concurrent: int = 0
@@ -56,7 +60,7 @@ class BillingReceiver:
         return f"http://{self.address[0]}:{self.address[1]}/usage?token=t0ken"
 
     def messages(self) -> list[Any]:
-        """Each once, however often it came."""
+        """Each batch once, however often it came."""
         return [json.loads(body) for bodies in self.bodies.values() for body in bodies]
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
@@ -121,7 +125,7 @@ async def billing_receiver(
 
 
 def random_failures(seed: int, *, share: float = 0.4) -> Callable[[str], Answer]:
-    """Before or after it took the batch, in every way but hanging."""
+    """Fails before or after it keeps the batch, in every way but hanging."""
     chance = random.Random(seed)
     failures = [refusal(500), refusal(429), refusal(302, "location: /elsewhere\r\n"), HANGS_UP, Answer(503)]
     return lambda _: chance.choice(failures) if chance.random() < share else OK

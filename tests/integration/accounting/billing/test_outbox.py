@@ -1,4 +1,4 @@
-"""The outbox on a real MongoDB: made with the totals or not at all, and claimed by one sender at a time."""
+"""The outbox on a real MongoDB: batches come with the totals, claims are exclusive."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ async def documents(store: RunStore) -> list[dict[str, Any]]:
 
 
 async def make_due(store: RunStore, batch: ClaimedBatch) -> None:
-    """As when the time of its claim, or of its pause, is over."""
+    """Ends the claim or the pause of a batch."""
     await store.database["outbox"].update_one({"_id": batch.id}, [{"$set": {"due_at": "$$NOW"}}])
 
 
@@ -117,7 +117,7 @@ async def test_the_batch_that_has_been_due_the_longest_comes_first(store: RunSto
 
 
 async def test_a_claim_reads_one_batch_however_many_wait(store: RunStore, outbox: Outbox) -> None:
-    """Also when none of them is due: a dead endpoint has many, and every sender asks each second."""
+    """Also if no batch is due: a dead endpoint has many, and senders ask every second."""
     await outbox.add([row(number) for number in range(1_500)], None)
     later = {"$set": {"due_at": {"$add": ["$$NOW", 3_600_000]}}}
     await store.database["outbox"].update_many({}, [later])
@@ -196,7 +196,7 @@ async def test_dropped_batches_are_gone(store: RunStore, outbox: Outbox) -> None
 
 
 async def test_delivered_batches_are_deleted_after_a_week_and_no_others(store: RunStore, outbox: Outbox) -> None:
-    """The server's own deletion comes once a minute, so that what it is told is looked at."""
+    """The TTL monitor of the server runs once a minute, so the test checks the index."""
     indexes = await store.database["outbox"].index_information()
     await outbox.add([row()], None)
     batch = await claim_batch(outbox)

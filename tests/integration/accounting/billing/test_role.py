@@ -1,4 +1,4 @@
-"""The scheduler role bills: what is in the ledger arrives, whoever is killed in between."""
+"""Billing by the scheduler role: each row arrives, whichever process is killed."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ async def test_every_row_arrives_though_senders_are_killed_between_post_and_mark
         assert receiver.posts
 
         receiver.answer = lambda _: OK
-        # As when the time of the dead process's claims is over.
+        # Ends the claims of the dead process.
         await stage.store.database["outbox"].update_many({"claim": {"$exists": True}}, [{"$set": {"due_at": "$$NOW"}}])
         for name in ("second", "third"):
             await start_scheduler(stage, receiver, name)
@@ -68,9 +68,9 @@ async def test_every_row_arrives_though_senders_are_killed_between_post_and_mark
 
     assert len(receiver.posts) > len(receiver.bodies)
     assert all(len(bodies) == 1 for bodies in receiver.bodies.values())
-    told = [event for message in receiver.messages() for event in message["data"]["events"]]
-    assert sorted(event["id"] for event in told) == sorted(await ledger_ids(stage))
-    assert sum(event["tokens_used"] for event in told) == 300 * 110
+    sent = [event for message in receiver.messages() for event in message["data"]["events"]]
+    assert sorted(event["id"] for event in sent) == sorted(await ledger_ids(stage))
+    assert sum(event["tokens_used"] for event in sent) == 300 * 110
 
 
 async def test_a_role_with_a_hanging_endpoint_stops_on_sigterm(stage: Stage) -> None:

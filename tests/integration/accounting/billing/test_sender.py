@@ -1,4 +1,4 @@
-"""The sender against a real receiver that misbehaves in every way it can think of."""
+"""The billing sender against a real receiver that misbehaves in many ways."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.billing import http_post
 from accounting.billing.delivery_backoff import DeliveryBackoff
 from accounting.billing.endpoint_health import EndpointHealth, find_failures, forget_failures
 from accounting.billing.http_post import create_http_client
@@ -82,7 +81,7 @@ async def billing(store: RunStore) -> AsyncIterator[Billing]:
 
 @asynccontextmanager
 async def sending(billing: Billing, *senders: BillingSender) -> AsyncIterator[None]:
-    """Each in four lanes, without rest, until the end."""
+    """Runs each sender in four tasks, without pauses, until the end."""
 
     async def lane(sender: BillingSender) -> None:
         while not billing.stop.is_set():
@@ -189,13 +188,10 @@ async def test_a_dead_batch_is_replayed_when_the_endpoint_is_mended(billing: Bil
     assert len(receiver.bodies) == 1
 
 
-async def test_an_answer_without_an_end_counts_by_its_status_and_fills_no_memory(
-    billing: Billing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_post, "READ_TIMEOUT_S", 1_000)
+async def test_an_answer_without_an_end_counts_by_its_status_and_fills_no_memory(billing: Billing) -> None:
     await billing.rows(1)
     async with billing_receiver(lambda _: Answer(endless=True)) as receiver:
-        await billing.sender(receiver.url, pace=replace(HASTY, answer_timeout_s=1.0)).post_next()
+        await billing.sender(receiver.url, pace=replace(HASTY, answer_timeout_s=1.0, body_timeout_s=1_000)).post_next()
 
     assert (await billing.only_batch())["state"] == "delivered"
 
@@ -262,7 +258,7 @@ async def test_an_endpoint_that_is_gone_gets_nothing_until_it_is_resumed(billing
 
         await EndpointHealth(
             billing.store.database, receiver.url, HASTY
-        ).record_success()  # another post, under way since before
+        ).record_success()  # another post that began before
         assert await sender.post_next() == IDLE_INTERVAL_S
         receiver.answer = lambda _: OK
         assert await forget_failures(billing.store.database, receiver.url) == 1
@@ -284,7 +280,7 @@ async def test_another_url_starts_afresh(billing: Billing) -> None:
 async def test_where_usage_goes_is_written_nowhere(billing: Billing, caplog: pytest.LogCaptureFixture) -> None:
     await billing.rows(1)
     page = (
-        b"<pre>Cannot POST /usage?token=t0ken&amp;</pre> Wrong token: t0ken"  # as servers answer that know no such path
+        b"<pre>Cannot POST /usage?token=t0ken&amp;</pre> Wrong token: t0ken"  # as a server answers for an unknown path
     )
     async with billing_receiver(lambda _: refusal(404, body=page)) as receiver:
         await billing.sender(receiver.url).post_next()

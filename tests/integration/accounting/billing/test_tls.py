@@ -1,4 +1,4 @@
-"""Usage goes over TLS to whom this system trusts, and to nobody else; the doctor says the same."""
+"""Billing over TLS: only to endpoints that this system trusts. The doctor agrees."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is billed is what the totals say: each row of the ledger once, in batches, in exports, and when it is resent."""
+"""Billed usage equals the totals: in batches, exports and resends."""
 
 import asyncio
 import csv
@@ -17,7 +17,6 @@ import pytest
 from accounting.billing.batch_signature import parse_signing_keys, sign_headers
 from accounting.billing.billing_event import FIELDS
 from accounting.billing.ledger_export import (
-    RowFilter,
     count_rows,
     read_ledger_rows,
     resend_rows,
@@ -29,7 +28,7 @@ from accounting.infra.csv_lines import format_csv_line
 from accounting.ledger.ledger import Ledger
 from accounting.prices import Price, PriceTable
 from accounting.totals.roll_up import RollUp
-from accounting.totals.usage_query import usage_totals
+from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
 from tests.integration.accounting.billing.receiver import SECRET
 from tests.integration.accounting.ledger_rows import give_up_open_rows
@@ -56,20 +55,24 @@ async def events(store: RunStore) -> list[dict[str, Any]]:
 
 
 async def sums_of_totals(store: RunStore) -> dict[str, tuple[int, int, int]]:
-    """By app: calls, tokens, nano-dollars."""
+    """Sums by app: calls, tokens, nano-dollars."""
     return {
-        each.key["app_id"]: (each.calls, each.input_tokens + each.output_tokens, each.cost_nano_usd)
-        for each in await usage_totals(store.database, ["app_id"])
+        usage_total.key["app_id"]: (
+            usage_total.calls,
+            usage_total.input_tokens + usage_total.output_tokens,
+            usage_total.cost_nano_usd,
+        )
+        for usage_total in await usage_totals(store.database, ["app_id"])
     }
 
 
 def sums_of_events(events: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, int]]:
     sums: dict[str, list[int]] = {}
-    for each in events:
-        of_app = sums.setdefault(str(each["app_id"]).removeprefix("'"), [0, 0, 0])
-        cost_nano_usd = Decimal(each["cost_usd"] or 0) * 10**9
+    for event in events:
+        of_app = sums.setdefault(str(event["app_id"]).removeprefix("'"), [0, 0, 0])
+        cost_nano_usd = Decimal(event["cost_usd"] or 0) * 10**9
         assert cost_nano_usd == int(cost_nano_usd)
-        for place, value in enumerate((1, int(each["tokens_used"]), int(cost_nano_usd))):
+        for place, value in enumerate((1, int(event["tokens_used"]), int(cost_nano_usd))):
             of_app[place] += value
     return {app_id: (calls, tokens, cost) for app_id, (calls, tokens, cost) in sums.items()}
 
@@ -81,9 +84,9 @@ async def test_every_row_is_billed_once_though_many_add_up_at_once(store: RunSto
     while await store.database["usage"].count_documents({"rollup": {"$exists": True}}):
         await asyncio.gather(*(roll_up(store) for _ in range(4)))
 
-    told = await events(store)
-    assert len(told) == len({each["id"] for each in told}) == len(SEVERAL)
-    assert sums_of_events(told) == await sums_of_totals(store)
+    sent_events = await events(store)
+    assert len(sent_events) == len({event["id"] for event in sent_events}) == len(SEVERAL)
+    assert sums_of_events(sent_events) == await sums_of_totals(store)
 
 
 async def test_without_an_outbox_nothing_is_kept_for_billing(store: RunStore) -> None:
@@ -95,13 +98,13 @@ async def test_without_an_outbox_nothing_is_kept_for_billing(store: RunStore) ->
 
 
 async def test_a_call_that_was_taken_for_lost_is_corrected_under_its_id(store: RunStore) -> None:
-    """The rule of the page: an event that is not missing replaces one that is, in whichever order they come."""
+    """The documented rule: the complete event replaces the missing one, in any order."""
     ledger = Ledger(store.database, PRICES)
     await ledger.ensure_indexes()
     owner = RunOwner("run_1", "acme", None, "chat_1", "Digest", "schedule")
     long_ago = datetime.now(UTC) - timedelta(hours=2)
     await ledger.begin(owner, lease_token=1, call=BegunCall(1, "Writer", "openai", "gpt", long_ago))
-    assert [json.loads(to_json_line(row)) async for row in read_ledger_rows(store.database, RowFilter())] == []
+    assert [json.loads(to_json_line(row)) async for row in read_ledger_rows(store.database, UsageFilter())] == []
     await give_up_open_rows(store)
     await roll_up(store)
     answer = ModelCall(
@@ -139,7 +142,7 @@ def receive_as_documented(bodies: Sequence[bytes]) -> list[dict[str, Any]]:
 
 async def test_exports_equal_the_totals_in_order_of_time(store: RunStore) -> None:
     await insert_usage(store.database, SEVERAL)
-    rows = [row async for row in read_ledger_rows(store.database, RowFilter())]
+    rows = [row async for row in read_ledger_rows(store.database, UsageFilter())]
     text = "".join(map(format_csv_line, [FIELDS, *map(to_csv_row, rows)]))
 
     in_csv = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -152,33 +155,33 @@ async def test_exports_equal_the_totals_in_order_of_time(store: RunStore) -> Non
 
 
 @pytest.mark.parametrize(
-    ("wanted", "number"),
+    ("usage_filter", "number"),
     [
-        (RowFilter(), 90),
-        (RowFilter(app_id="acme"), 30),
-        (RowFilter(workflow="=Digest"), 30),
-        (RowFilter(since=datetime(2026, 1, 6, 6, tzinfo=UTC), until=datetime(2026, 1, 8, 6, tzinfo=UTC)), 6),
-        (RowFilter(app_id="nobody"), 0),
+        (UsageFilter(), 90),
+        (UsageFilter(app_id="acme"), 30),
+        (UsageFilter(workflow="=Digest"), 30),
+        (UsageFilter(since=datetime(2026, 1, 6, 6, tzinfo=UTC), until=datetime(2026, 1, 8, 6, tzinfo=UTC)), 6),
+        (UsageFilter(app_id="nobody"), 0),
     ],
     ids=["all", "app", "workflow", "time", "nobody"],
 )
-async def test_an_export_is_of_what_was_asked_for(store: RunStore, wanted: RowFilter, number: int) -> None:
+async def test_an_export_is_of_what_was_asked_for(store: RunStore, usage_filter: UsageFilter, number: int) -> None:
     await insert_usage(store.database, SEVERAL)
 
-    rows = [row async for row in read_ledger_rows(store.database, wanted)]
+    rows = [row async for row in read_ledger_rows(store.database, usage_filter)]
 
-    assert len(rows) == await count_rows(store.database, wanted) == number
+    assert len(rows) == await count_rows(store.database, usage_filter) == number
 
 
 async def test_resending_makes_new_batches_with_the_same_events(store: RunStore) -> None:
     await insert_usage(store.database, SEVERAL)
     await roll_up(store)
     before = await store.database["outbox"].distinct("_id")
-    told: list[int] = []
+    progress: list[int] = []
 
-    sent = await resend_rows(store.database, RowFilter(app_id="acme"), on_progress=told.append)
+    sent = await resend_rows(store.database, UsageFilter(app_id="acme"), on_progress=progress.append)
 
     assert sent == 30
-    again = Counter(each["id"] for each in await events(store))
+    again = Counter(event["id"] for event in await events(store))
     assert Counter(again.values()) == {1: 60, 2: 30}
     assert set(before) < set(await store.database["outbox"].distinct("_id"))

@@ -1,4 +1,4 @@
-"""A process as its budgets see it: runs in it reserve, make a call that takes so much, record and settle it."""
+"""A process with budgets: its runs reserve, make a call, record and settle it."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ PRICES = PriceTable([Price("script", "m", Decimal(1), Decimal(2))])
 
 
 class ReservingProcess:
-    """`prompt` characters are sent in each call."""
+    """A process; each of its calls sends `prompt` characters."""
 
     def __init__(self, store: RunStore, *, fails_open: bool = False, **options: Any) -> None:
         self.holder = ReserverIdentity()
@@ -41,7 +41,7 @@ class ReservingProcess:
     def run(
         self, *, app_id: str = "acme", workflow: str = "Digest", used: int = 0, is_new: bool = False
     ) -> "ReservingRun":
-        """`is_new`: it has asked no model yet."""
+        """Budgets of a run. `is_new`: it has called no model yet."""
         return ReservingRun(self, replace(OWNER, app_id=app_id, workflow=workflow), used, is_new=is_new)
 
     def plan_call(self, *, prompt: int = 30, model: str = "m") -> PlannedCall:
@@ -74,7 +74,7 @@ class ReservingRun:
         )
 
     async def call(self, *, tokens: int = 100, lasting_s: float = 0.0, prompt: int = 30, model: str = "m") -> ModelCall:
-        """As the meter makes it."""
+        """Makes a call in the way of the meter."""
         begun = await self.begin(prompt=prompt, model=model)
         await asyncio.sleep(lasting_s)
         return await self.end(begun, tokens=tokens)
@@ -145,13 +145,13 @@ async def wait_for_status(store: RunStore, what: str, condition: Callable[[Budge
 
 
 async def recorded_spending(store: RunStore, **query: Any) -> int:
-    """Tokens, as the ledger has them."""
+    """Returns the tokens in the ledger."""
     rows = await store.database["usage"].find(query).to_list(None)
     return sum(row["input_tokens"] + row["output_tokens"] for row in rows)
 
 
 async def age_windows(store: RunStore, seconds: float) -> None:
-    """For all that windows know of time."""
+    """Ages all times in the windows."""
     windows = store.database["budget_windows"]
     async for window in windows.find({"holders": {"$exists": True}}):
         past = timedelta(seconds=seconds)

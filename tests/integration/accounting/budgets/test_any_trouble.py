@@ -1,4 +1,4 @@
-"""Budgets in any trouble: processes that die, sleep, come and go and lose answers, in a random but repeatable order."""
+"""Budgets in random but repeatable trouble: processes die, sleep or lose replies."""
 
 import asyncio
 from collections import Counter
@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import reconcile, run_budgets, window_accounts
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_status import read_statuses
-from accounting.budgets.reconcile import KEPT_AFTER_S, LOST_AFTER_S, BudgetReconciler
+from accounting.budgets.reconcile import FOLD_DELAY_S, LOST_DELAY_S, BudgetReconciler
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError
 from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.process import ReservingProcess, recorded_spending, set_budget
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.integration
 LIMIT = 20_000
 MOST_TOKENS, CALLERS, PROCESSES, MOST_PROCESSES = 200, 5, 4, 12
 TROUBLES = 25
+HASTY = BudgetOptions(idle_timeout_s=0.1, flush_delay_s=0.02, store_retry_s=0.02, room_timeout_s=1.0)
 
 
 class Trouble:
@@ -33,7 +34,7 @@ class Trouble:
         self.is_over = False
 
     def start(self) -> None:
-        process = ReservingProcess(self.store)
+        process = ReservingProcess(self.store, options=HASTY)
         if self.random.random() < 0.5:
             losing = LossyWindowStore(self.store, every=self.random.choice((3, 5, 9)))
             process.keeper.windows = process.keeper.accounts._windows = losing
@@ -62,16 +63,16 @@ class Trouble:
             self.kill(process)
             self.start()
         elif what < 0.5:
-            await self.pass_time(process.holder.id, RESERVATION_TTL_S + LOST_AFTER_S + 1)
-        await BudgetReconciler(self.store.database).run_pass(Counter())
+            await self.pass_time(process.holder.id, RESERVATION_TTL_S + LOST_DELAY_S + 1)
+        await BudgetReconciler(self.store.database, repeat_interval_s=0.05).run_pass(Counter())
 
     def kill(self, process: ReservingProcess) -> None:
         self.alive.remove(process)
-        for task in (*self.tasks[process], *(each._task for each in process.keeper.accounts._accounts.values())):
+        for task in (*self.tasks[process], *(account._task for account in process.keeper.accounts._accounts.values())):
             task.cancel()
 
     async def pass_time(self, holder: str, seconds: float) -> None:
-        """For all that windows know of this process."""
+        """Ages the times of this process in the windows."""
         windows, entry = self.store.database["budget_windows"], f"holders.{holder}"
         async for window in windows.find({entry: {"$exists": True}}):
             until = window["holders"][holder]["until"]
@@ -84,23 +85,17 @@ class Trouble:
     async def end(self) -> None:
         self.is_over = True
         done = await asyncio.gather(*(task for tasks in self.tasks.values() for task in tasks), return_exceptions=True)
-        assert [each for each in done if isinstance(each, Exception)] == []
+        assert [result for result in done if isinstance(result, Exception)] == []
         for process in self.alive:
             await process.close()
         async for window in self.store.database["budget_windows"].find({"is_held": True}):
             for holder in window["holders"]:
-                await self.pass_time(holder, RESERVATION_TTL_S + LOST_AFTER_S + KEPT_AFTER_S)
-        await BudgetReconciler(self.store.database).run_pass(Counter())
+                await self.pass_time(holder, RESERVATION_TTL_S + LOST_DELAY_S + FOLD_DELAY_S)
+        await BudgetReconciler(self.store.database, repeat_interval_s=0.05).run_pass(Counter())
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_through_any_trouble_the_spending_equals_the_ledger(
-    store: RunStore, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, seconds in (("LEAVE_AFTER_S", 0.1), ("FLUSH_AFTER_S", 0.02), ("TRY_AGAIN_S", 0.02)):
-        monkeypatch.setattr(window_accounts, name, seconds)
-    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", 0.05)
-    monkeypatch.setattr(run_budgets, "ROOM_WITHIN_S", 1.0)
+async def test_through_any_trouble_the_spending_equals_the_ledger(store: RunStore, seed: int) -> None:
     await set_budget(store, LIMIT, app_id="*")
     await set_budget(store, 2 * LIMIT, app_id=None, workflow="Digest")
     trouble = Trouble(store, Random(seed))
@@ -113,8 +108,10 @@ async def test_through_any_trouble_the_spending_equals_the_ledger(
     await trouble.end()
 
     found = await read_statuses(store.database)
-    ledger = [await recorded_spending(store, **({"app_id": each.app_id} if each.app_id else {})) for each in found]
-    assert [(each.spent, each.reserved) for each in found] == [(spent, 0) for spent in ledger]
+    ledger = [
+        await recorded_spending(store, **({"app_id": status.app_id} if status.app_id else {})) for status in found
+    ]
+    assert [(status.spent, status.reserved) for status in found] == [(spent, 0) for spent in ledger]
     assert min(ledger) > 0
     most_at_once = MOST_TOKENS * CALLERS * MOST_PROCESSES
-    assert max(each.spent - each.limit for each in found) <= most_at_once
+    assert max(status.spent - status.limit for status in found) <= most_at_once

@@ -1,4 +1,4 @@
-"""Estimates in the store: what one process has learnt about calls, others reserve, from their first call on."""
+"""Shared estimates: a process starts with the observations of the others."""
 
 import asyncio
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
-from accounting.budgets import estimates
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.estimates import DEFAULT_ANSWER_TOKENS, ESTIMATES, MAX_OBSERVATIONS, EstimateKey, EstimateStore
 from accounting.budgets.reconcile import BudgetReconciler
 from accounting.budgets.reservation_types import BudgetExhaustedError
@@ -36,7 +36,7 @@ async def open_process(store: RunStore, **options: Any) -> ReservingProcess:
 
 
 async def teach_estimates(store: RunStore, tokens: int = TOKENS, *, calls: int = 1) -> None:
-    """By a process that has ended."""
+    """Stores observations by a process that has ended."""
     process = await open_process(store)
     for _ in range(calls):
         await process.run().call(tokens=tokens, prompt=PROMPT)
@@ -49,11 +49,13 @@ async def calls_of(store: RunStore, key: dict[str, str]) -> list[list[int]]:
 
 
 async def spend_by_many(store: RunStore, process: ReservingProcess, *, tokens: int = TOKENS, calls: int = 20) -> int:
-    """All at once, as far as they are allowed."""
+    """Spends in many calls at once, as far as they are allowed."""
     runs = [process.run().call(tokens=tokens, prompt=PROMPT, lasting_s=0.3) for _ in range(calls)]
     results = await asyncio.gather(*runs, return_exceptions=True)
     others = [
-        each for each in results if isinstance(each, BaseException) and not isinstance(each, BudgetExhaustedError)
+        result
+        for result in results
+        if isinstance(result, BaseException) and not isinstance(result, BudgetExhaustedError)
     ]
     assert not others, others
     return await recorded_spending(store)
@@ -61,7 +63,7 @@ async def spend_by_many(store: RunStore, process: ReservingProcess, *, tokens: i
 
 @pytest.mark.parametrize("has_budget", [True, False])
 async def test_a_fresh_process_reserves_what_another_one_has_learnt(store: RunStore, has_budget: bool) -> None:
-    """Also from calls that no budget was asked for."""
+    """Also from calls without any budget."""
     if has_budget:
         await set_budget(store, 1_000_000)
     await teach_estimates(store)
@@ -69,10 +71,10 @@ async def test_a_fresh_process_reserves_what_another_one_has_learnt(store: RunSt
 
     fresh = await open_process(store)
 
-    assert reserved_amount(fresh) == TOKENS  # from its first call on: what it had to look up would come later
+    assert reserved_amount(fresh) == TOKENS  # from its first call on: a lookup would come later
     begun = await fresh.run().begin(prompt=PROMPT)
     assert (await budget_status(store)).reserved == TOKENS
-    assert reserved_amount(fresh, workflow="Other") == TOKENS  # as calls of the model take
+    assert reserved_amount(fresh, workflow="Other") == TOKENS  # like the calls of the model
     assert reserved_amount(fresh, model="unknown") == 10 + DEFAULT_ANSWER_TOKENS
     await fresh.run().end(begun, tokens=TOKENS)
     await fresh.close()
@@ -100,7 +102,7 @@ async def test_for_an_unknown_model_calls_start_as_the_first_estimate_allows(
     spent = await spend_by_many(store, cold)
 
     assert limit <= spent <= -(-limit // first) * TOKENS
-    assert spent > limit + TOKENS  # so this is worth telling
+    assert spent > limit + TOKENS  # so it is worth sharing
     await cold.close()
 
 
@@ -108,7 +110,7 @@ async def test_a_running_process_looks_up_unknown_models_beside_its_call(store: 
     running = await open_process(store)
     await teach_estimates(store)
 
-    assert reserved_amount(running) == 10 + DEFAULT_ANSWER_TOKENS  # nothing is waited for
+    assert reserved_amount(running) == 10 + DEFAULT_ANSWER_TOKENS  # the call does not wait
 
     async def is_known() -> bool:
         return reserved_amount(running) == TOKENS
@@ -118,9 +120,8 @@ async def test_a_running_process_looks_up_unknown_models_beside_its_call(store: 
 
 
 async def test_much_is_written_in_few_commands_by_itself(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed writes no more when it ends."""
-    monkeypatch.setattr(estimates, "WRITE_EVERY_S", 0.2)
-    process = await open_process(store)
+    """A killed process writes nothing when it ends."""
+    process = await open_process(store, options=BudgetOptions(estimates_interval_s=0.2))
     commands: list[int] = []
     add = EstimateStore.add
 
@@ -139,7 +140,7 @@ async def test_much_is_written_in_few_commands_by_itself(store: RunStore, monkey
         return len(await calls_of(store, WRITER)) == MAX_OBSERVATIONS
 
     await wait_until("it is written", is_written, within_s=5)
-    assert commands == [2]  # documents: of the agent, and of the model
+    assert commands == [2]  # documents: one of the agent, one of the model
     assert await calls_of(store, ALL) == [[TOKENS // 2 - 10, TOKENS // 2]] * MAX_OBSERVATIONS
     await process.close()
     assert commands == [2]
@@ -154,11 +155,10 @@ async def test_processes_add_to_what_others_have_learnt_and_the_last_calls_stay(
 
 
 async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: RunStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(estimates, "STORE_WITHIN_S", 0.3)
     nowhere: AsyncMongoClient[Any] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
-    process = await open_process(store)
+    process = await open_process(store, options=BudgetOptions(store_timeout_s=0.3))
     estimate_store = process.keeper._estimate_store
     there, estimate_store._estimates = estimate_store._estimates, nowhere["nowhere"][ESTIMATES]
     await process.keeper.shared_estimates.load()
@@ -177,17 +177,14 @@ async def test_while_the_store_is_away_calls_go_on_and_what_was_learnt_is_kept(
 async def test_the_last_of_it_is_not_waited_for_when_the_store_hangs(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = await open_process(store)
+    process = await open_process(store, options=BudgetOptions(close_timeout_s=0.3))
     await process.run().call(tokens=TOKENS, prompt=PROMPT)
     monkeypatch.setattr(EstimateStore, "add", lambda *_: asyncio.Event().wait())
-    monkeypatch.setattr("accounting.budgets.service.CLOSES_WITHIN_S", 0.3)
 
     await asyncio.wait_for(process.close(), 3)
 
 
-async def test_estimates_of_calls_that_are_made_no_more_are_deleted(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_estimates_of_calls_that_are_made_no_more_are_deleted(store: RunStore) -> None:
     now = datetime.now(UTC)
     ages = {"young": 0, "old": 29, "too old": 31}
     kept = [
@@ -196,21 +193,19 @@ async def test_estimates_of_calls_that_are_made_no_more_are_deleted(
     ]
     await store.database[ESTIMATES].insert_many(kept)
 
-    async def left() -> set[str]:
-        return {each["_id"]["agent"] async for each in store.database[ESTIMATES].find()}
+    async def list_agents() -> set[str]:
+        return {document["_id"]["agent"] async for document in store.database[ESTIMATES].find()}
 
     await BudgetReconciler(store.database).run_pass(Counter())
-    assert await left() == {"young", "old"}
+    assert await list_agents() == {"young", "old"}
 
-    monkeypatch.setattr(estimates, "MAX_KEPT", 1)
-    await BudgetReconciler(store.database).run_pass(Counter())
-    assert await left() == {"young"}
+    estimate_store = EstimateStore(store.database, max_documents=1)
+    await BudgetReconciler(store.database, estimates=estimate_store).run_pass(Counter())
+    assert await list_agents() == {"young"}
     assert list(await EstimateStore(store.database).read_newest()) == [EstimateKey("script", "m", "Digest", "young")]
 
 
-async def test_a_start_reads_the_newest_and_no_more_than_its_bound(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_start_reads_the_newest_and_no_more_than_its_bound(store: RunStore) -> None:
     now = datetime.now(UTC)
     kept = [
         {
@@ -221,8 +216,7 @@ async def test_a_start_reads_the_newest_and_no_more_than_its_bound(
         for number in range(20)
     ]
     await store.database[ESTIMATES].insert_many(kept)
-    monkeypatch.setattr(estimates, "MAX_READ", 5)
 
-    read = await EstimateStore(store.database).read_newest()
+    read = await EstimateStore(store.database, max_read=5).read_newest()
 
     assert [key.agent for key in read] == ["A0", "A1", "A2", "A3", "A4"]

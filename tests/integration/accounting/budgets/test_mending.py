@@ -1,4 +1,4 @@
-"""Mending on a real MongoDB: what dead and sleeping processes leave behind, put right by the ledger."""
+"""The budget reconciler on a real MongoDB: it repairs what lost processes left."""
 
 import asyncio
 from collections import Counter
@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import reconcile, window_accounts
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.effective_budgets import BudgetWindow
-from accounting.budgets.reconcile import AGAIN_AFTER_S, KEPT_AFTER_S, LOST_AFTER_S, WINDOW_RETENTION, BudgetReconciler
+from accounting.budgets.reconcile import (
+    FOLD_DELAY_S,
+    LOST_DELAY_S,
+    REPEAT_INTERVAL_S,
+    WINDOW_RETENTION,
+    BudgetReconciler,
+)
 from accounting.budgets.window_store import RESERVATION_TTL_S, ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.process import (
     ReservingProcess,
@@ -26,12 +32,18 @@ from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+SILENT = BudgetOptions(flush_delay_s=3600)  # its settled amounts never reach the store
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-async def process(store: RunStore) -> AsyncIterator[ReservingProcess]:
-    process = ReservingProcess(store)
+def options() -> BudgetOptions:
+    return BudgetOptions()
+
+
+@pytest.fixture
+async def process(store: RunStore, options: BudgetOptions) -> AsyncIterator[ReservingProcess]:
+    process = ReservingProcess(store, options=options)
     await process.keeper.ensure_indexes()
     yield process
     await process.close()
@@ -48,9 +60,9 @@ async def window(store: RunStore) -> dict[str, Any]:
 
 
 async def kill_process(process: ReservingProcess) -> None:
-    """Nothing of it is ever done again."""
-    for each in [*process.keeper.accounts._accounts.values()]:
-        each._task.cancel()
+    """Stops a process for good."""
+    for account in [*process.keeper.accounts._accounts.values()]:
+        account._task.cancel()
     await asyncio.sleep(0)
 
 
@@ -71,26 +83,25 @@ async def test_a_reservation_of_a_dead_process_holds_to_its_end_and_no_longer(
 
 
 async def test_spending_a_dead_process_never_reported_is_summed_from_its_rows(
-    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess
 ) -> None:
-    monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 3600)
     await set_budget(store, 10_000)
-    dead = ReservingProcess(store)
-    await dead.run().begin()  # its answer never arrives
+    dead = ReservingProcess(store, options=SILENT)
+    await dead.run().begin()  # its reply never arrives
     for _ in range(5):
         await dead.run().call(tokens=100)
     await kill_process(dead)
     await process.run().call(tokens=7)
     await process.close()
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     assert (await budget_status(store)).spent < 500
     await reconcile_budgets(store)
 
     assert (await budget_status(store)).spent == 500 + 7 == await recorded_spending(store)
     assert dead.holder.id in (await window(store))["holders"]
 
-    await age_windows(store, KEPT_AFTER_S)
+    await age_windows(store, FOLD_DELAY_S)
     await asyncio.gather(*(reconcile_budgets(store) for _ in range(4)))
     assert (await window(store))["folded"] == 507
     assert dead.holder.id not in (await window(store))["holders"]
@@ -106,7 +117,7 @@ async def test_only_rows_of_the_budgets_own_scope_and_window_are_summed_up(store
     await dead.run(app_id="acme").call(tokens=12)
     await kill_process(dead)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await reconcile_budgets(store)
 
     assert (await budget_status(store)).spent == 42
@@ -122,9 +133,9 @@ async def test_a_process_that_slept_returns_renamed_and_no_call_counts_twice(sto
     name = sleeper.holder.id
     await wait_for_status(store, "it is told", lambda now: now.spent == 100)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)  # it sleeps, and others sum up what it has spent
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)  # while it sleeps, its spending is summed up
     await reconcile_budgets(store)
-    await run.end(begun, tokens=50)  # it wakes: the answer had arrived, and is signed with its old name
+    await run.end(begun, tokens=50)  # it wakes up; the reply had arrived, and is signed with the old name
     await sleeper.run().call(tokens=25)
 
     assert sleeper.holder.id != name
@@ -136,7 +147,7 @@ async def test_a_process_that_slept_returns_renamed_and_no_call_counts_twice(sto
     await reconcile_budgets(store)
     await wait_for_status(store, "all is told, once", lambda now: now.spent == 175)
     await sleeper.close()
-    await age_windows(store, KEPT_AFTER_S)
+    await age_windows(store, FOLD_DELAY_S)
     await reconcile_budgets(store)
     assert (await budget_status(store)).spent == 175 == await recorded_spending(store)
     assert (await window(store))["holders"] == {}
@@ -148,7 +159,7 @@ async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(
     await set_budget(store, 100_000)
     run = process.run()
     begun = await run.begin()
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await reconcile_budgets(store)
     name = process.holder.id
 
@@ -160,7 +171,7 @@ async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(
         20,
         1,
     )
-    await age_windows(store, AGAIN_AFTER_S + 1)
+    await age_windows(store, REPEAT_INTERVAL_S + 1)
     await reconcile_budgets(store)
     await wait_for_status(store, "both are told", lambda now: now.spent == 21)
 
@@ -175,17 +186,17 @@ async def test_a_process_that_stops_during_calls_leaves_them_to_the_ledger(
     assert (await budget_status(store)).reserved == 600
     await run.end(begun, tokens=70)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await reconcile_budgets(store)
 
     now = await budget_status(store)
     assert (now.spent, now.reserved) == (70, 0)
 
 
+@pytest.mark.parametrize("options", [BudgetOptions(idle_timeout_s=0.1)])
 async def test_an_idle_process_leaves_and_rejoins_and_counts_each_call_once(
-    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess
 ) -> None:
-    monkeypatch.setattr(window_accounts, "LEAVE_AFTER_S", 0.1)
     await set_budget(store, 100_000)
     for n in range(1, 4):
         await process.run().call(tokens=100)
@@ -196,16 +207,18 @@ async def test_an_idle_process_leaves_and_rejoins_and_counts_each_call_once(
         await wait_until("nobody is in the window", has_left)
         assert (await window(store))["folded"] == 100 * n
         assert "is_held" not in await window(store)
-    monkeypatch.undo()
     await process.run().call(tokens=100)
     await kill_process(process)
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
     await reconcile_budgets(store)
     assert (await budget_status(store)).spent == 400 == await recorded_spending(store)
 
 
 class DroppedCommands(WindowStore):
-    """Between a process and its store: what is `lost` is carried out or not, and the answer never comes."""
+    """Drops commands between a process and its store.
+
+    A `lost` one is carried out or not, but gets no reply.
+    """
 
     lost: str = ""
 
@@ -222,10 +235,10 @@ class DroppedCommands(WindowStore):
             raise AutoReconnect
 
 
+@pytest.mark.parametrize("options", [BudgetOptions(idle_timeout_s=0.05)])
 async def test_a_process_unsure_whether_it_left_loses_no_later_spending(
-    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess
 ) -> None:
-    monkeypatch.setattr(window_accounts, "LEAVE_AFTER_S", 0.05)
     await set_budget(store, 1000, soft=True)
     process.keeper.accounts._windows = wire = DroppedCommands(store.database)
     wire.lost = "leave"
@@ -247,7 +260,7 @@ async def test_a_process_unsure_whether_it_left_loses_no_later_spending(
 async def test_a_process_has_left_though_its_last_command_never_arrived(
     store: RunStore, process: ReservingProcess
 ) -> None:
-    """Else it takes for told what is still in its entry, and writes over it when it comes back."""
+    """Otherwise it counts its old entry as sent, and overwrites it when it comes back."""
     await set_budget(store, 1000)
     [applying] = await process.keeper.cache.effective_budgets("acme", "Digest")
     place, windows, now = applying.window_at(datetime.now(UTC)), process.keeper.windows, datetime.now(UTC)
@@ -255,7 +268,7 @@ async def test_a_process_has_left_though_its_last_command_never_arrived(
 
     lost = ProcessShare("h1", 2, spent=100, reserved=0, since=now, is_new=False)
     await windows.leave(place, lost)
-    assert not (await windows.send_share(place, lost)).is_ours  # it was only late
+    assert not (await windows.send_share(place, lost)).is_ours  # the reply was only late
     back = await windows.send_share(place, ProcessShare("h1", 3, spent=7, reserved=0, since=now, is_new=True))
     await windows.leave(place, lost)  # sent once more
 
@@ -270,11 +283,11 @@ async def test_spending_after_a_long_outage_is_summed_before_its_entry_goes(
     run = process.run()
     begun = await run.begin()
     await kill_process(process)
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + KEPT_AFTER_S)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + FOLD_DELAY_S)
 
     await reconcile_budgets(store)
     await run.end(begun, tokens=50)
-    await age_windows(store, AGAIN_AFTER_S + 1)
+    await age_windows(store, REPEAT_INTERVAL_S + 1)
     await reconcile_budgets(store)
 
     assert (await budget_status(store)).spent == 50
@@ -286,7 +299,7 @@ async def test_reported_spending_stays_after_its_rows_are_pruned(store: RunStore
     await wait_for_status(store, "it is told", lambda now: now.spent == 100)
     await kill_process(process)
     await store.database["usage"].delete_many({})
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
 
     await reconcile_budgets(store)
 
@@ -296,7 +309,7 @@ async def test_reported_spending_stays_after_its_rows_are_pruned(store: RunStore
 async def test_calls_that_began_before_the_budget_count_when_they_end(
     store: RunStore, process: ReservingProcess
 ) -> None:
-    """Until they are looked up again."""
+    """They count from the next sum on."""
     run = process.run()
     begun = await run.begin()
     await set_budget(store, 1000)
@@ -339,7 +352,7 @@ async def test_windows_ended_long_ago_are_deleted_and_their_rejections_stay(
 async def test_earlier_spending_is_looked_up_once_without_reservations(
     store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not by all who look at budgets, again and again."""
+    """Readers of budgets need not sum it up again and again."""
     await process.run().call(tokens=70)
     for given in ({}, {"window": "month"}, {"app_id": None, "workflow": "Digest"}, {"app_id": "*"}, {"window": "run"}):
         await set_budget(store, 100, **given)
@@ -347,7 +360,7 @@ async def test_earlier_spending_is_looked_up_once_without_reservations(
     await reconcile_budgets(store)
 
     monkeypatch.setattr("accounting.budgets.budget_status.sum_recorded_before", None)
-    spent = {each.budget.id: each.spent for each in await read_statuses(store.database)}
+    spent = {status.budget.id: status.spent for status in await read_statuses(store.database)}
     assert spent == {
         "app:*/total/tokens": 0,
         "app:acme/month/tokens": 70,
@@ -357,28 +370,26 @@ async def test_earlier_spending_is_looked_up_once_without_reservations(
     }
 
 
-async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore) -> None:
     apps = ("a", "b", "c")
-    monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 3600)
-    monkeypatch.setattr(reconcile, "MAX_WINDOWS", 1)
-    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", -1)  # the first is due again when the next pass comes
-    before = ReservingProcess(store)
+    before = ReservingProcess(store, options=SILENT)
     begun = [(before.run(app_id=app), await before.run(app_id=app).begin()) for app in apps]
     for app in apps:
         await set_budget(store, 1000, app_id=app)
-    dead = ReservingProcess(store)
+    dead = ReservingProcess(store, options=SILENT)
     for app in apps:
         await dead.run(app_id=app).call(tokens=9)
     await kill_process(dead)
     for run, call in begun:
         await run.end(call, tokens=4)
 
-    await age_windows(store, RESERVATION_TTL_S + LOST_AFTER_S + 1)
-    mender = BudgetReconciler(store.database)
+    await age_windows(store, RESERVATION_TTL_S + LOST_DELAY_S + 1)
+    # With this interval the first window is due again at the next pass.
+    reconciler = BudgetReconciler(store.database, max_windows=1, repeat_interval_s=-1)
     for _ in apps:
-        await mender.run_pass(Counter())
+        await reconciler.run_pass(Counter())
 
-    assert [each.spent for each in await read_statuses(store.database)] == [13, 13, 13]
+    assert [status.spent for status in await read_statuses(store.database)] == [13, 13, 13]
 
 
 @pytest.mark.usefixtures("process")

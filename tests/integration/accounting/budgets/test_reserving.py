@@ -1,10 +1,11 @@
-"""Reserving on a real MongoDB: what is spent in a window, by how many at once, and how exactly."""
+"""Reservations on a real MongoDB: what calls spend in a window, also concurrently."""
 
 import asyncio
 import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import AutoReconnect, PyMongoError
 
-from accounting.budgets import effective_budgets, reconcile, run_budgets, window_accounts, window_store
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.budget_store import BudgetStore
-from accounting.budgets.effective_budgets import BudgetWindow
+from accounting.budgets.effective_budgets import REFRESH_INTERVAL_S, BudgetCache, BudgetWindow
 from accounting.budgets.reconcile import BudgetReconciler
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError, BudgetHoldError
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
@@ -34,20 +35,25 @@ from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 
+IMPATIENT = BudgetOptions(refresh_timeout_s=0.3, store_timeout_s=0.3)
+
 
 @pytest.fixture
-async def nowhere(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
-    """A store that is away, and is not waited for."""
-    monkeypatch.setattr(effective_budgets, "READ_WITHIN_S", 0.3)
-    monkeypatch.setattr(window_store, "STORE_WITHIN_S", 0.3)
+async def nowhere() -> AsyncIterator[Database]:
+    """A store that is unavailable."""
     client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
     yield client["nowhere"]
     await client.close()
 
 
 @pytest.fixture
-async def processes(store: RunStore) -> AsyncIterator[list[ReservingProcess]]:
-    both = [ReservingProcess(store), ReservingProcess(store)]
+def options() -> BudgetOptions:
+    return BudgetOptions()
+
+
+@pytest.fixture
+async def processes(store: RunStore, options: BudgetOptions) -> AsyncIterator[list[ReservingProcess]]:
+    both = [ReservingProcess(store, options=options) for _ in range(2)]
     await both[0].keeper.ensure_indexes()
     yield both
     for process in both:
@@ -60,9 +66,9 @@ def process(processes: list[ReservingProcess]) -> ReservingProcess:
 
 
 async def gather_outcomes(calls: list[Awaitable[object]]) -> tuple[int, int]:
-    """How many were made, and how many found all of it spent; any other error is the test's."""
+    """Counts the calls made and the calls refused; any other error fails the test."""
     results = await asyncio.gather(*calls, return_exceptions=True)
-    refused = [each for each in results if isinstance(each, BudgetExhaustedError)]
+    refused = [result for result in results if isinstance(result, BudgetExhaustedError)]
     others = [each for each in results if isinstance(each, BaseException) and each not in refused]
     assert not others, others
     return len(results) - len(refused), len(refused)
@@ -86,7 +92,7 @@ async def test_of_fifty_calls_in_two_processes_as_many_go_as_the_budget_allows(
 async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(
     store: RunStore, process: ReservingProcess
 ) -> None:
-    """Not one after the other: each would last as long as all of them together."""
+    """Calls one after the other would take the sum of their times."""
     await set_budget(store, 2000)
     await process.run().call(tokens=100)
 
@@ -128,10 +134,8 @@ async def test_a_call_waits_for_those_that_hold_the_room_and_gets_the_rest(
     assert await recorded_spending(store) == 200
 
 
-async def test_a_long_wait_ends_as_busy_and_holds_nothing(
-    store: RunStore, processes: list[ReservingProcess], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_budgets, "ROOM_WITHIN_S", 0.4)
+@pytest.mark.parametrize("options", [BudgetOptions(room_timeout_s=0.4)])
+async def test_a_long_wait_ends_as_busy_and_holds_nothing(store: RunStore, processes: list[ReservingProcess]) -> None:
     await set_budget(store, 600)
     await processes[0].run().begin(prompt=300)
 
@@ -146,7 +150,7 @@ async def test_a_caller_that_gives_up_leaves_nothing_reserved(store: RunStore, p
     await set_budget(store, 100_000)
     run = process.run()
 
-    for pauses in range(12):  # one loop step after another, through all of a reserve
+    for pauses in range(12):  # one step of the loop after another, through a whole reserve
         task = asyncio.create_task(run.begin())
         for _ in range(pauses):
             await asyncio.sleep(0.001)
@@ -173,10 +177,10 @@ async def test_one_app_does_not_touch_the_other_ones_budget(store: RunStore, pro
     assert (await budget_status(store, "initech")).spent == 0
 
 
+@pytest.mark.parametrize("options", [BudgetOptions(refresh_interval_s=0.0)])
 async def test_an_apps_own_budget_precedes_the_per_app_one_and_both_count(
-    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess
 ) -> None:
-    monkeypatch.setattr(effective_budgets, "READ_EVERY_S", 0.0)
     await set_budget(store, 100, app_id="*")
     own = await set_budget(store, 300)
 
@@ -223,22 +227,22 @@ async def test_a_soft_budget_stops_nothing_and_logs_each_threshold_once(
         for process in processes:
             await process.close()
 
-    said = [record.message for record in caplog.records if record.message.startswith("budget_")]
-    assert sorted(said) == ["budget_exhausted", "budget_warned"]
+    events = [record.message for record in caplog.records if record.message.startswith("budget_")]
+    assert sorted(events) == ["budget_exhausted", "budget_warned"]
     assert (await budget_status(store)).spent == 1500
 
 
+@pytest.mark.parametrize("options", [BudgetOptions(refresh_interval_s=0.0)])
 async def test_a_higher_limit_is_warned_of_anew(
-    store: RunStore, process: ReservingProcess, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(effective_budgets, "READ_EVERY_S", 0.0)
     await set_budget(store, 100)
     with caplog.at_level(logging.WARNING):
         await process.run().call(tokens=100)
-        await wait_until("it is said", lambda: _has_logged(caplog, "budget_exhausted", 1))
+        await wait_until("it is logged", lambda: _has_logged(caplog, "budget_exhausted", 1))
         await set_budget(store, 200)
         await process.run().call(tokens=100)
-        await wait_until("it is said again", lambda: _has_logged(caplog, "budget_exhausted", 2))
+        await wait_until("it is logged again", lambda: _has_logged(caplog, "budget_exhausted", 2))
 
 
 async def _has_logged(caplog: pytest.LogCaptureFixture, event: str, times: int) -> bool:
@@ -342,9 +346,9 @@ async def test_without_a_price_a_fail_open_budget_admits_and_logs(
 
 
 async def test_what_was_spent_before_a_budget_that_was_first_used_unasked_counts(
-    store: RunStore, nowhere: Database, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, nowhere: Database
 ) -> None:
-    process = ReservingProcess(store, fails_open=True)
+    process = ReservingProcess(store, fails_open=True, options=IMPATIENT)
     await process.run().call(tokens=400)
     await set_budget(store, 500)
     process.move_to(store.database)
@@ -357,8 +361,7 @@ async def test_what_was_spent_before_a_budget_that_was_first_used_unasked_counts
     await process.close()
     assert len(account_of) == 1
 
-    monkeypatch.setattr(reconcile, "AGAIN_AFTER_S", -1)
-    await BudgetReconciler(store.database).run_pass(Counter())
+    await BudgetReconciler(store.database, repeat_interval_s=-1).run_pass(Counter())
 
     assert (await budget_status(store)).spent == 410
 
@@ -368,7 +371,7 @@ async def test_while_the_store_is_away_nothing_is_allowed_unless_configured(
     store: RunStore, nowhere: Database, is_known: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     await set_budget(store, 1000)
-    closed, opened = ReservingProcess(store), ReservingProcess(store, fails_open=True)
+    closed, opened = (ReservingProcess(store, fails_open=is_open, options=IMPATIENT) for is_open in (False, True))
     for process in (closed, opened):
         if is_known:
             await process.keeper.cache.effective_budgets("acme", "Digest")
@@ -385,16 +388,13 @@ async def test_while_the_store_is_away_nothing_is_allowed_unless_configured(
         await process.close()
 
 
-async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(
-    store: RunStore, nowhere: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a call that may be made unasked would not be made: its chat waits for its budgets so long and no longer."""
+async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(store: RunStore, nowhere: Database) -> None:
+    """Otherwise no unchecked call could be made: its chat waits only so long."""
     for window in ("hour", "day", "month", "total"):
         await set_budget(store, 1000, window=window)
-    process = ReservingProcess(store, fails_open=True)
+    process = ReservingProcess(store, fails_open=True, options=replace(IMPATIENT, room_timeout_s=0.6))
     await process.keeper.cache.effective_budgets("acme", "Digest")
     process.move_to(nowhere)
-    monkeypatch.setattr(run_budgets, "ROOM_WITHIN_S", 0.6)
     run, planned = process.run(), process.plan_call()
 
     settle = await run.budgets.reserve(planned)
@@ -406,12 +406,12 @@ async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(
 
 
 async def has_reported(store: RunStore, spent: list[int]) -> bool:
-    return [each.spent for each in await read_statuses(store.database)] == spent
+    return [status.spent for status in await read_statuses(store.database)] == spent
 
 
 async def test_unreserved_spending_is_reported_when_the_store_is_back(store: RunStore, nowhere: Database) -> None:
     await set_budget(store, 1000)
-    process = ReservingProcess(store, fails_open=True)
+    process = ReservingProcess(store, fails_open=True, options=IMPATIENT)
     await process.keeper.cache.effective_budgets("acme", "Digest")
     process.move_to(nowhere)
     run = process.run()
@@ -426,7 +426,7 @@ async def test_unreserved_spending_is_reported_when_the_store_is_back(store: Run
 
 
 class LossyWindowStore(WindowStore):
-    """Each command is carried out, and the answer to every so many is lost."""
+    """Carries out each command, and drops every n-th reply."""
 
     def __init__(self, store: RunStore, *, every: int = 2) -> None:
         super().__init__(store.database)
@@ -450,14 +450,12 @@ class LossyWindowStore(WindowStore):
             raise AutoReconnect("the answer is lost")
 
 
-async def test_answers_that_get_lost_change_no_sum(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_accounts, "TRY_AGAIN_S", 0.01)
-    monkeypatch.setattr(window_accounts, "FLUSH_AFTER_S", 0.01)
-    monkeypatch.setattr(window_accounts, "LEAVE_AFTER_S", 0.02)
+async def test_answers_that_get_lost_change_no_sum(store: RunStore) -> None:
     await set_budget(store, 100_000)
-    process = ReservingProcess(store)
+    hasty = BudgetOptions(store_retry_s=0.01, flush_delay_s=0.01, idle_timeout_s=0.02)
+    process = ReservingProcess(store, options=hasty)
     losing = LossyWindowStore(store)
-    process.keeper.accounts._windows = losing  # the wire between a process and its store
+    process.keeper.accounts._windows = losing  # the connection between a process and its store
     made = 0
     for _ in range(30):
         try:
@@ -489,7 +487,7 @@ async def test_without_a_matching_budget_a_call_asks_the_store_nothing(
 
 
 async def test_a_window_that_turns_has_all_its_room_again(store: RunStore) -> None:
-    """By the clock of the process: a minute before midnight in Berlin, on the day on which its clocks change."""
+    """By the clock of the process: before midnight in Berlin, on a day of clock change."""
     times = [datetime(2026, 3, 29, 21, 59, tzinfo=UTC)]
     await set_budget(store, 100, window="day", timezone="Europe/Berlin")
     await store.database["budgets"].update_many({}, {"$set": {"since": times[0] - timedelta(days=9)}})
@@ -505,23 +503,23 @@ async def test_a_window_that_turns_has_all_its_room_again(store: RunStore) -> No
 
 
 async def test_definitions_are_read_every_two_seconds_and_survive_an_outage(store: RunStore, nowhere: Database) -> None:
-    known = effective_budgets.BudgetCache(BudgetStore(store.database))
-    assert await known.effective_budgets("acme", "Digest") == ()
+    cache = BudgetCache(BudgetStore(store.database), refresh_timeout_s=0.3)
+    assert await cache.effective_budgets("acme", "Digest") == ()
     await set_budget(store, 10)
-    assert await known.effective_budgets("acme", "Digest") == ()
+    assert await cache.effective_budgets("acme", "Digest") == ()
 
-    known._read_at -= effective_budgets.READ_EVERY_S
-    [found] = await known.effective_budgets("acme", "Digest")
+    cache._read_at -= REFRESH_INTERVAL_S
+    [found] = await cache.effective_budgets("acme", "Digest")
 
-    known._budgets = BudgetStore(nowhere)
-    known._read_at -= effective_budgets.READ_EVERY_S
-    assert await known.effective_budgets("acme", "Digest") == (found,)
+    cache._budgets = BudgetStore(nowhere)
+    cache._read_at -= REFRESH_INTERVAL_S
+    assert await cache.effective_budgets("acme", "Digest") == (found,)
 
 
+@pytest.mark.parametrize("options", [BudgetOptions(max_requests=3)])
 async def test_reservations_beyond_one_command_wait_in_order_and_retry(
-    store: RunStore, process: ReservingProcess, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, process: ReservingProcess, options: BudgetOptions
 ) -> None:
-    monkeypatch.setattr(window_accounts, "MAX_REQUESTS", 3)
     await set_budget(store, 600)
     holding = process.run()
     begun = await holding.begin(prompt=300)
@@ -540,7 +538,7 @@ async def test_reservations_beyond_one_command_wait_in_order_and_retry(
         return its._command_number >= first + 3
 
     await wait_until("they ask again", has_asked_again)
-    assert time.monotonic() - began >= 2 * window_accounts.ASK_AGAIN_S
+    assert time.monotonic() - began >= 2 * options.room_retry_s
 
     await holding.end(begun, tokens=10)
     await asyncio.gather(*waiting)

@@ -1,4 +1,4 @@
-"""Budgets in the store, and how they stand."""
+"""Budgets in the store, and their status."""
 
 import asyncio
 from collections import Counter
@@ -34,7 +34,7 @@ async def test_of_two_concurrent_creations_one_succeeds(store: RunStore) -> None
 
     results = await asyncio.gather(*(budgets.set(budget(100), by=f"user {n}") for n in range(8)))
 
-    assert sorted(each.kind for each in results) == ["created", *["unchanged"] * 7]
+    assert sorted(result.kind for result in results) == ["created", *["unchanged"] * 7]
 
 
 async def test_another_time_zone_begins_anew(store: RunStore) -> None:
@@ -93,7 +93,7 @@ async def test_an_app_sees_the_budgets_that_its_calls_must_fit_in(store: RunStor
 
     found = await read_statuses(store.database, "acme")
 
-    assert [(each.budget.id, each.app_id) for each in found] == [
+    assert [(status.budget.id, status.app_id) for status in found] == [
         ("app:*/day/tokens", "acme"),
         ("app:acme/total/tokens", "acme"),
         ("workflow:Digest/total/tokens", None),
@@ -108,7 +108,7 @@ async def test_before_any_reservation_spending_comes_from_the_ledger(store: RunS
 
     found = await read_statuses(store.database, "acme")
 
-    assert [each.spent for each in found] == [70, 70]
+    assert [status.spent for status in found] == [70, 70]
 
 
 async def test_a_budget_of_each_run_has_no_window(store: RunStore) -> None:
@@ -134,7 +134,7 @@ async def test_an_exhausted_budget_shows_since_when_and_a_change_is_newer(store:
 
 
 async def test_a_per_app_budget_has_no_status_for_an_app_with_its_own(store: RunStore) -> None:
-    """It stops nothing of it, so nothing must say that it is spent."""
+    """It stops no call of the app, so it must not be shown as spent."""
     await set_budget(store, 10, app_id="*")
     await set_budget(store, 1000)
     process = ReservingProcess(store)
@@ -144,7 +144,7 @@ async def test_a_per_app_budget_has_no_status_for_an_app_with_its_own(store: Run
 
     found = await read_statuses(store.database)
 
-    assert [(each.budget.id, each.app_id, each.is_exhausted) for each in found] == [
+    assert [(status.budget.id, status.app_id, status.is_exhausted) for status in found] == [
         ("app:*/total/tokens", "globex", True),
         ("app:acme/total/tokens", "acme", False),
     ]
@@ -178,7 +178,7 @@ async def test_one_that_is_spent_by_its_lower_limit_is_so_since_then(store: RunS
 async def test_of_many_budgets_each_costs_the_same(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("total", "day"):
         await asyncio.gather(*(set_budget(store, 10, app_id=f"app{n}", window=name) for n in range(40)))
-    await BudgetReconciler(store.database).run_pass(Counter())  # each has a window
+    await BudgetReconciler(store.database).run_pass(Counter())  # each app has a window
     named: Counter[str] = Counter()
 
     def quoted(app_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows of the ledger as the roll-up hands them to the outbox."""
+"""Rows of the ledger as the roll-up passes them to the outbox."""
 
 from datetime import UTC, datetime
 from typing import Any

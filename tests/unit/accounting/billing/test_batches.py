@@ -1,4 +1,4 @@
-"""Batches: as many events as one post should hold, each event once, in their order."""
+"""Outbox batches: bounded in number and size, each event once, in order."""
 
 import json
 from pathlib import Path
@@ -70,8 +70,8 @@ def test_every_row_is_in_exactly_one_batch(user_ids: list[str]) -> None:
 
     made = list(build_bodies(rows, at=AT))
 
-    told = [(event["id"], event["user_id"]) for body, _ in made for event in events(body)]
-    assert told == [(each["_id"], each["user_id"]) for each in rows]
+    sent = [(event["id"], event["user_id"]) for body, _ in made for event in events(body)]
+    assert sent == [(row["_id"], row["user_id"]) for row in rows]
     assert [len(events(body)) for body, _ in made] == [number for _, number in made]
 
 

@@ -1,4 +1,4 @@
-"""Billing events: what receivers and exports see of a row, and nothing of what is ours alone."""
+"""Billing events: the fields of a row that receivers and exports see, and no others."""
 
 import csv
 import io
@@ -85,7 +85,7 @@ def test_a_line_of_csv_has_its_cells_in_the_order_of_the_header() -> None:
 
 
 def test_the_columns_stay_as_they_are() -> None:
-    """New ones come at the end: spreadsheets and loaders count them."""
+    """New columns come last: spreadsheets and loaders address columns by position."""
     assert ",".join(FIELDS).startswith(
         "id,at,app_id,user_id,chat_id,workflow,run_id,trigger_type,agent,provider,model,tokens_used,input_tokens,"
         "cached_input_tokens,cache_write_tokens,output_tokens,reasoning_tokens,cost_usd,price,status,ok"

@@ -1,4 +1,4 @@
-"""The pace: ten tries in three days, later when asked for it, and an endpoint that fails is spared a little longer."""
+"""Delivery backoff: ten tries in three days, Retry-After, and growing pauses."""
 
 from datetime import UTC, datetime
 from itertools import pairwise

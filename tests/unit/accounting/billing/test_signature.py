@@ -1,4 +1,4 @@
-"""Signatures, against the reference library of Standard Webhooks and its published vector."""
+"""Batch signatures, against the reference library of Standard Webhooks."""
 
 import base64
 import time

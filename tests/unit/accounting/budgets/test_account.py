@@ -1,25 +1,30 @@
-"""An account: one command at a time, and nothing stays reserved for somebody who has gone."""
+"""Window accounts: one command at a time, and no reservation outlives its caller."""
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets import window_accounts as module
 from accounting.budgets.budget import parse_budget
+from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_store import StoredBudget
 from accounting.budgets.effective_budgets import BudgetWindow, effective_budgets
 from accounting.budgets.window_accounts import Account, AccountClosedError, WindowSpentError
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+HASTY = BudgetOptions(flush_delay_s=0.005, room_retry_s=0.005)
 
 
 class FakeWindows:
-    """The store, which answers when it is told to; it grants all that is asked, unless something else is said."""
+    """A window store that replies when `may_answer` is set.
+
+    It grants all amounts unless `granted` is set.
+    """
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
@@ -33,20 +38,20 @@ class FakeWindows:
         self.error: Exception | None = None
 
     async def send_share(
-        self, _: BudgetWindow, part: ProcessShare, asked: Sequence[int] = (), *, limit: int | None = None
+        self, _: BudgetWindow, share: ProcessShare, amounts: Sequence[int] = (), *, limit: int | None = None
     ) -> WindowReply:
         del limit
-        self.parts.append(part)
-        self.asks.append(asked)
+        self.parts.append(share)
+        self.asks.append(amounts)
         self.asked.set()
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
-        granted = len(asked) if self.granted is None else self.granted
-        return WindowReply(True, self.spent, sum(asked[:granted]) + part.reserved, granted)
+        granted = len(amounts) if self.granted is None else self.granted
+        return WindowReply(True, self.spent, sum(amounts[:granted]) + share.reserved, granted)
 
-    async def leave(self, _: BudgetWindow, part: ProcessShare) -> None:
-        self.left.append(part)
+    async def leave(self, _: BudgetWindow, share: ProcessShare) -> None:
+        self.left.append(share)
 
     async def wait_for_commands(self, commands: int) -> None:
         while len(self.parts) < commands:
@@ -55,21 +60,22 @@ class FakeWindows:
 
 
 class AccountBench:
-    def __init__(self) -> None:
+    def __init__(self, options: BudgetOptions = HASTY) -> None:
         self.windows = FakeWindows()
         self.closed = asyncio.Event()
         self.on_answer: Callable[[], object] = lambda: None
         self.now = NOON
-        kept = StoredBudget(
+        stored = StoredBudget(
             parse_budget(app_id="acme", window="day", unit="tokens", limit=100), NOON, NOON, NOON, "ada"
         )
         self.account = Account(
             cast(WindowStore, self.windows),
-            effective_budgets([kept], "acme", "Digest")[0].window_at(NOON),
+            effective_budgets([stored], "acme", "Digest")[0].window_at(NOON),
             "h1",
             on_answer=self._on_answer,
             on_closed=lambda _: self.closed.set(),
             clock=lambda: self.now,
+            options=options,
         )
         self.account.limit = 100
 
@@ -79,16 +85,10 @@ class AccountBench:
     def reserve(self, amount: int) -> "asyncio.Task[int]":
         return asyncio.create_task(self.account.reserve(lambda: amount))
 
-    async def reported(self) -> ProcessShare:
-        """What the store hears next."""
+    async def next_share(self) -> ProcessShare:
+        """Returns the next share that reaches the store."""
         await self.reserve(1)
         return self.windows.parts[-1]
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FLUSH_AFTER_S", 0.005)
-    monkeypatch.setattr(module, "ASK_AGAIN_S", 0.005)
 
 
 async def test_what_is_asked_while_a_command_is_under_way_goes_with_the_next() -> None:
@@ -115,7 +115,7 @@ async def test_a_caller_cancelled_while_its_command_is_under_way_holds_nothing()
     await asyncio.wait([asking])
     bench.windows.may_answer.set()
 
-    assert (await bench.reported()).reserved == 0
+    assert (await bench.next_share()).reserved == 0
 
 
 async def test_a_caller_cancelled_in_the_moment_of_its_grant_holds_nothing() -> None:
@@ -126,7 +126,7 @@ async def test_a_caller_cancelled_in_the_moment_of_its_grant_holds_nothing() -> 
     with pytest.raises(asyncio.CancelledError):
         await asking
     bench.on_answer = lambda: None
-    assert (await bench.reported()).reserved == 0
+    assert (await bench.next_share()).reserved == 0
 
 
 async def test_no_caller_waits_in_a_window_that_is_over() -> None:
@@ -146,13 +146,11 @@ async def test_when_all_is_spent_every_waiter_is_refused() -> None:
 
     results = await asyncio.gather(*(bench.reserve(1) for _ in range(3)), return_exceptions=True)
 
-    assert [type(each) for each in results] == [WindowSpentError] * 3
+    assert [type(result) for result in results] == [WindowSpentError] * 3
 
 
-async def test_calls_under_way_are_renewed_and_an_idle_account_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RENEW_AFTER_S", 0.005)
-    monkeypatch.setattr(module, "LEAVE_AFTER_S", 0.02)
-    bench = AccountBench()
+async def test_calls_under_way_are_renewed_and_an_idle_account_leaves() -> None:
+    bench = AccountBench(replace(HASTY, renew_interval_s=0.005, idle_timeout_s=0.02))
     amount = await bench.reserve(7)
     await bench.windows.wait_for_commands(4)
     assert {part.reserved for part in bench.windows.parts[1:]} == {7}
@@ -163,9 +161,8 @@ async def test_calls_under_way_are_renewed_and_an_idle_account_leaves(monkeypatc
     assert [(part.spent, part.reserved) for part in bench.windows.left] == [(5, 0)]
 
 
-async def test_an_account_whose_store_fails_reports_it_and_writes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TRY_AGAIN_S", 0.005)
-    bench = AccountBench()
+async def test_an_account_whose_store_fails_reports_it_and_writes_later() -> None:
+    bench = AccountBench(replace(HASTY, store_retry_s=0.005))
     amount = await bench.reserve(7)
     bench.windows.error = AutoReconnect("away")
     bench.account.settle(amount, 5)
@@ -189,5 +186,5 @@ async def test_a_request_while_the_store_hangs_fails_with_the_others() -> None:
 
     failed = await asyncio.gather(first, second, return_exceptions=True)
 
-    assert [type(each) for each in failed] == [AutoReconnect] * 2
+    assert [type(error) for error in failed] == [AutoReconnect] * 2
     assert len(bench.windows.parts) == 1

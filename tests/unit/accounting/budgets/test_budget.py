@@ -1,4 +1,4 @@
-"""A budget: its identity, what cannot be one, and what an unfit one is told."""
+"""Budgets: their identity, invalid values, and the error of each field."""
 
 from typing import Any
 
@@ -50,13 +50,13 @@ def test_a_limit_is_kept_exactly(changes: dict[str, Any], limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "said"),
+    ("changes", "field", "problem"),
     [
         ({"app_id": None}, "app_id", "a workflow"),
-        ({"app_id": ""}, "app_id", "not a name"),
+        ({"app_id": ""}, "app_id", "must be a name"),
         ({"app_id": "x" * 201}, "app_id", "1 to 200"),
-        ({"workflow": "a\0b"}, "workflow", "not a name"),
-        ({"app_id": "\ud800"}, "app_id", "not a name"),
+        ({"workflow": "a\0b"}, "workflow", "must be a name"),
+        ({"app_id": "\ud800"}, "app_id", "must be a name"),
         ({"window": "week"}, "window", "hour, day, month, total, run"),
         ({"unit": "eur"}, "unit", "tokens, usd"),
         ({"limit": -1}, "limit", "from 0"),
@@ -66,27 +66,27 @@ def test_a_limit_is_kept_exactly(changes: dict[str, Any], limit: int) -> None:
         ({"limit": True}, "limit", "a number"),
         ({"limit": 1e10}, "limit", "1,000,000,000"),
         ({"limit": "1e999999999"}, "limit", "a number"),
-        ({"limit": "0.0000000001"}, "limit", "9 digits"),
+        ({"limit": "0.0000000001"}, "limit", "9 decimal places"),
         ({"limit": 1.5, "unit": "tokens"}, "limit", "whole number of tokens"),
         ({"timezone": "Mars/Base"}, "timezone", "Europe/Berlin"),
-        ({"timezone": "../etc/passwd"}, "timezone", "no time zone"),
-        ({"timezone": "Europe"}, "timezone", "no time zone"),
-        ({"timezone": ""}, "timezone", "no time zone"),
-        ({"timezone": "localtime"}, "timezone", "no time zone; write one"),
+        ({"timezone": "../etc/passwd"}, "timezone", "not a time zone"),
+        ({"timezone": "Europe"}, "timezone", "not a time zone"),
+        ({"timezone": ""}, "timezone", "not a time zone"),
+        ({"timezone": "localtime"}, "timezone", "not a time zone; write a name"),
         ({"new_runs": "stop"}, "new_runs", "hold, refuse"),
         ({"running": "refuse"}, "running", "stop, hold"),
         ({"soft": "no"}, "soft", "true or false"),
         ({"note": "x" * 501}, "note", "500"),
         ({"soft": True, "pause_triggers": True}, "pause_triggers", "only warns"),
         ({"window": "run", "pause_triggers": True}, "pause_triggers", "a run"),
-        ({"window": "run", "running": "hold"}, "running", "no other window"),
+        ({"window": "run", "running": "hold"}, "running", "no later window"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, Any], field: str, said: str) -> None:
+def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, Any], field: str, problem: str) -> None:
     found = validation_problems(**changes)
 
     assert list(found) == [field]
-    assert said in found[field]
+    assert problem in found[field]
 
 
 def test_all_errors_are_reported_at_once() -> None:

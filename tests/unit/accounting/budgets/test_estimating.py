@@ -1,4 +1,4 @@
-"""Estimating: what is reserved for a call, before and after calls of its model were seen."""
+"""Estimates: what is reserved for a call before and after calls of its model."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -117,7 +117,7 @@ def test_an_agent_is_estimated_by_its_own_calls_after_a_few() -> None:
         learned.append(estimate(estimates, planned_call(0), "tokens"))
         learn(estimates, planned_call(0), answered_call(Tokens(output=5)))
 
-    assert learned == [4_000] * MIN_OBSERVATIONS  # until then it may answer as long as others of its model do
+    assert learned == [4_000] * MIN_OBSERVATIONS  # until then the agent may answer as long as others with its model
     assert estimate(estimates, planned_call(0), "tokens") == 5
     assert estimate(estimates, planned_call(0), "tokens", "Other") == 4_000
     assert estimate(estimates, planned_call(0, agent="Editor"), "tokens") == 4_000

@@ -1,4 +1,4 @@
-"""Places: which budgets a run must find room in, and which document each window has."""
+"""Effective budgets: those of a run, and the document of each window."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -84,7 +84,7 @@ def test_only_a_window_older_than_its_budget_has_earlier_spending() -> None:
     young = effective_budgets([stored_budget(since=NOON)], "acme", "Digest")[0].window_at(NOON)
     total = effective_budgets([stored_budget(window="total")], "acme", "Digest")[0].window_at(NOON)
 
-    assert [each.has_earlier_spending for each in (old, young, total)] == [False, True, True]
+    assert [window.has_earlier_spending for window in (old, young, total)] == [False, True, True]
 
 
 def test_a_window_is_over_from_its_end_on() -> None:
@@ -103,9 +103,11 @@ def test_a_run_sees_its_apps_spending_and_not_that_of_a_shared_budget() -> None:
         stored_budget(app_id=None, workflow="Digest"),
     ]
 
-    said = [describe_spent(each.window_at(NOON), 12_345) for each in effective_budgets(budgets, "acme", "Digest")]
+    sentences = [
+        describe_spent(budget.window_at(NOON), 12_345) for budget in effective_budgets(budgets, "acme", "Digest")
+    ]
 
-    assert [sentence.partition(", until")[0] for sentence in said] == [
+    assert [sentence.partition(", until")[0] for sentence in sentences] == [
         "the budget app:*/month/tokens is spent for acme: 12,345 tokens of 10 tokens",
         "the budget app:acme/day/tokens is spent: 12,345 tokens of 10 tokens",
         "the budget workflow:Digest/day/tokens is spent: all of 10 tokens",

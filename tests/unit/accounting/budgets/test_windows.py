@@ -1,4 +1,4 @@
-"""Windows: they turn exactly at the boundary of their zone, leave no gap and never overlap."""
+"""Budget windows turn at the boundary of their zone, without gaps or overlaps."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ from accounting.budgets.budget import Window
 from accounting.budgets.window_calendar import WindowSpan, window_span
 
 TICK = timedelta(microseconds=1)
-# Those whose clocks do something unusual: at midnight, by half an hour, over the date line, back over midnight.
+# Zones with unusual changes: at midnight, by half an hour, over the date line, back over midnight.
 ZONES = (
     *("UTC", "Europe/Berlin", "America/New_York", "America/Santiago", "Australia/Lord_Howe", "Africa/Cairo"),
     *("Asia/Kolkata", "Asia/Kathmandu", "Pacific/Apia", "America/Havana", "America/Toronto", "Asia/Tehran"),

@@ -1,4 +1,4 @@
-"""A Redis inside the test process, spoken to over TCP: the product's own clients connect to it, unchanged."""
+"""A Redis inside the test process, over TCP, for the real clients of the product."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,10 @@ QUEUE = "wakeups"
 
 
 class FakeRedis:
-    """`stop` and `start` again on the same port, with an empty database, as after a restart without persistence."""
+    """A fake Redis.
+
+    After `stop` and `start` it has the same port and an empty database.
+    """
 
     def __init__(self) -> None:
         self.port = 0

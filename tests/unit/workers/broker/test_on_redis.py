@@ -1,4 +1,4 @@
-"""What talks to Redis, through the clients that it uses: redis-py under kombu, redis-py alone, and its asyncio side."""
+"""Redis clients of the product: redis-py under kombu, redis-py alone, and asyncio."""
 
 import logging
 from collections.abc import Iterator
@@ -14,14 +14,13 @@ from ops.doctor.broker_checks import _check_persistence
 from ops.embedded.binaries import ServerBinary
 from ops.embedded.embedded_redis import redis_spec
 from tests.unit.workers.broker.conftest import QUEUE, FakeRedis
-from workers.broker import publisher
 from workers.broker.publisher import TASK, Publisher
 from workers.broker.queue_depth import count_messages
 from workers.broker.wakeups import Wakeups
 
 pytestmark = pytest.mark.design("U-4")
 
-# Of each message, however it was sent: Celery's id of the task and kombu's tag of the delivery.
+# In each message: the id of the Celery task and the delivery tag of kombu.
 OWN_HEADERS = {"id", "root_id", "argsrepr"}
 OWN_PROPERTIES = {"correlation_id", "delivery_tag", "reply_to"}
 
@@ -40,7 +39,7 @@ def client(fake_redis: FakeRedis) -> Iterator[Redis]:
 
 
 def pop_message(app: Celery) -> list[Any]:
-    """All messages that wait, in the order in which a worker is given them."""
+    """Takes all waiting messages in the order in which a worker gets them."""
     with app.connection_for_read() as connection:
         channel: Any = connection.default_channel
         found = iter(lambda: channel.basic_get(QUEUE, no_ack=True), None)
@@ -48,26 +47,27 @@ def pop_message(app: Celery) -> list[Any]:
 
 
 def test_wakeups_are_pushed_in_batches_and_taken_in_order(
-    fake_redis: FakeRedis, publish: Publisher, monkeypatch: pytest.MonkeyPatch
+    fake_redis: FakeRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "BATCH", 3)
+    publish = Publisher(fake_redis.app(), batch_size=3)
     pushed: list[int] = []
     push = Redis.lpush
 
-    def counted(self: Redis, name: str, *values: Any) -> Any:
+    def count_push(self: Redis, name: str, *values: Any) -> Any:
         pushed.append(len(values))
         return push(self, name, *values)
 
-    monkeypatch.setattr(Redis, "lpush", counted)
+    monkeypatch.setattr(Redis, "lpush", count_push)
     run_ids = [f"run_{number}" for number in range(8)]
 
     publish(run_ids)
+    publish.close()
 
     messages = pop_message(fake_redis.app())
     assert pushed == [3, 3, 2]
     assert len({message.properties["delivery_tag"] for message in messages}) == len(run_ids)
     assert len({message.headers["id"] for message in messages}) == len(run_ids)
-    assert [message.payload[0] for message in messages] == [[{"v": 1, "run_id": each}] for each in run_ids]
+    assert [message.payload[0] for message in messages] == [[{"v": 1, "run_id": run_id}] for run_id in run_ids]
 
 
 def test_a_batch_is_what_celery_itself_would_have_sent(fake_redis: FakeRedis, publish: Publisher) -> None:
@@ -125,7 +125,7 @@ def test_a_refused_push_is_an_error_and_the_next_one_connects_anew(
     publish(["run_4"])
 
     assert [message.payload[0][0]["run_id"] for message in pop_message(app)] == ["run_4"]
-    assert at_first == at_second < len(opened)  # behind Sentinels another one may be the master by now
+    assert at_first == at_second < len(opened)  # behind Sentinels the master may have changed
     publish.close()
 
 
@@ -147,12 +147,12 @@ async def test_wakeups_are_left_to_the_reconciler_while_redis_is_away(
 
     assert unsent == 0
     assert [message.payload[0][0]["run_id"] for message in pop_message(app)] == ["run_3"]
-    left = next(each for each in caplog.records if each.getMessage() == "wakeups_flow_again")
+    left = next(record for record in caplog.records if record.getMessage() == "wakeups_flow_again")
     assert vars(left)["left_to_reconciler"] == 3
 
 
 async def test_another_redis_on_our_port_is_not_taken_for_ours(fake_redis: FakeRedis, tmp_path: Path) -> None:
-    """It answers PING, over the asyncio client; it has another directory, or does not tell it."""
+    """It answers PING, but has another directory or does not report it."""
     spec = redis_spec(ServerBinary(Path("redis-server"), "8", "PATH"), folder=tmp_path, log=tmp_path / "log")
     looks = iter([True] * 5)
 

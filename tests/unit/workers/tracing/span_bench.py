@@ -1,4 +1,4 @@
-"""A bench for spans: tracing as a process has it, but its spans stay here."""
+"""A bench for spans: the tracing of a process, with spans kept in memory."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class SpanBench:
         return list(self.exporter.get_finished_spans())
 
     def only_span(self, name: str) -> tuple[dict[str, Any], bool]:
-        """Its attributes, and whether it failed."""
+        """Returns the attributes of the only span, and whether it failed."""
         [span] = [span for span in self.spans if span.name == name]
         return dict(span.attributes or {}), not span.status.is_ok and not span.status.is_unset
 

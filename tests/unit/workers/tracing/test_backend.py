@@ -1,4 +1,4 @@
-"""The backend's answers: taken by their status alone, whatever comes with it."""
+"""The trace backend: only the status of an answer counts."""
 
 import socket
 import threading
@@ -19,11 +19,11 @@ class AnsweringBackend(Protocol):
 
 @pytest.fixture
 def answering() -> Iterator[AnsweringBackend]:
-    """A server that answers everybody with a head, and with a body that it repeats while somebody reads."""
+    """A server that answers with a head, and repeats a body while the client reads."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(head: bytes, body: bytes) -> None:
-        with suppress(OSError):  # it is closed: over
+        with suppress(OSError):  # closed by the client
             while True:
                 caller, _ = listener.accept()
                 with caller, suppress(OSError):

@@ -1,4 +1,4 @@
-"""Exporting: what goes out is said to be ours, and an endpoint that is away is said once and waited for a second."""
+"""The OTLP export: spans name us as their source; an outage is logged once."""
 
 import logging
 import threading
@@ -29,33 +29,32 @@ def test_lost_spans_are_logged_once_a_minute_and_at_their_end(
     collector = Collector()
     backend = TraceBackend()
     backend.answer = 401
-    telling = LoggingExporter(collector, "http://key@collector:4318/v1/traces", backend)
+    exporter = LoggingExporter(collector, "http://key@collector:4318/v1/traces", backend)
     spans: Any = [None, None]
 
     with caplog.at_level(logging.INFO):
-        for now in (0.0, 1.0, 59.0, 61.0):  # noqa: B007 -- what the clock says
-            telling.export(spans)
+        for now in (0.0, 1.0, 59.0, 61.0):  # noqa: B007 -- the time
+            exporter.export(spans)
         collector.is_there = True
-        telling.export(spans)
-        telling.export(spans)
+        exporter.export(spans)
+        exporter.export(spans)
 
-    said = [
+    logged = [
         (record.getMessage(), *(getattr(record, name, None) for name in ("host", "answer", "spans")))
         for record in caplog.records
     ]
-    assert said == [
+    assert logged == [
         ("traces_not_exported", "collector", 401, 2),
         ("traces_not_exported", "collector", 401, 8),
         ("traces_exported_again", "collector", None, None),
     ]
 
 
-def test_stopping_waits_only_so_long_for_an_endpoint_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_export, "FLUSHED_WITHIN_S", 0.05)
+def test_stopping_waits_only_so_long_for_an_endpoint_that_hangs() -> None:
     over = threading.Event()
     hanging: Any = SimpleNamespace(shutdown=over.wait)
 
-    otlp_export._shut_down(hanging)
+    otlp_export._shut_down(hanging, timeout_s=0.05)
 
     assert not over.is_set()
     over.set()

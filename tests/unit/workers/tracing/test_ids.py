@@ -1,4 +1,4 @@
-"""Ids of spans: what a caller's header says, and what everybody can compute of a run."""
+"""Span ids: parsed from the header of a caller, or computed from a run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page about traces against the code: every attribute of a span stands in it, and no other."""
+"""docs/tracing.md against the code: it lists each span attribute, and no other."""
 
 import re
 from pathlib import Path
@@ -10,6 +10,6 @@ ATTRIBUTE = re.compile(r"`((?:gen_ai|unattended)\.[a-z_.]+|error\.type)`")
 
 
 def test_the_page_names_every_attribute_and_no_other() -> None:
-    told = {value for name, value in vars(span_attributes).items() if name.isupper() and isinstance(value, str)}
+    used = {value for name, value in vars(span_attributes).items() if name.isupper() and isinstance(value, str)}
 
-    assert set(ATTRIBUTE.findall(PAGE.read_text(encoding="utf-8"))) - {"gen_ai."} == told
+    assert set(ATTRIBUTE.findall(PAGE.read_text(encoding="utf-8"))) - {"gen_ai."} == used

@@ -1,4 +1,4 @@
-"""Spans as they are told: what fails, what is cut off, what is shown, and what costs nothing."""
+"""Spans: failed, cut off, with and without content, and at no cost when off."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
@@ -59,8 +59,8 @@ def test_only_what_went_wrong_is_a_failed_run(
     traced: SpanBench, kind: OutcomeKind, state: RunState, error: str | None, failed: str | None
 ) -> None:
     with traced.tracing.run_span(claim()):
-        said = None if error is None else OutcomeError(error, SECRET)
-        traced.tracing.record_outcome(claim(), Outcome(kind, SECRET, said), state)
+        failure = None if error is None else OutcomeError(error, SECRET)
+        traced.tracing.record_outcome(claim(), Outcome(kind, SECRET, failure), state)
 
     attributes, is_failed = traced.only_span("invoke_workflow Digest")
     assert (attributes["unattended.outcome"], attributes["unattended.state"]) == (kind.value, state.value)
@@ -118,7 +118,7 @@ def test_a_type_that_is_named_after_a_secret_is_hidden(traced: SpanBench) -> Non
 
 
 async def test_a_tool_call_that_is_closed_where_it_did_not_begin_stays_closed(traced: SpanBench) -> None:
-    """As the garbage collector closes what a loop has left behind."""
+    """The garbage collector closes generators that a loop has abandoned."""
     left: list[Coroutine[Any, Any, Any]] = []
 
     async def call() -> None:

@@ -1,4 +1,4 @@
-"""Whether traces are wanted: the variables of the OpenTelemetry standard."""
+"""Trace settings: the variables of the OpenTelemetry standard."""
 
 import logging
 from typing import Any
@@ -50,10 +50,10 @@ def test_an_unsupported_protocol_is_reported_with_the_supported_one(caplog: pyte
     with caplog.at_level(logging.WARNING):
         tracing = open_tracing(load_settings({BASE: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}), role="x")
 
-    [said] = caplog.records
-    shown: Any = said
+    [line] = caplog.records
+    shown: Any = line
     assert tracing is NO_TRACING
-    assert (said.getMessage(), shown.protocol) == ("traces_off", "grpc")
+    assert (line.getMessage(), shown.protocol) == ("traces_off", "grpc")
     assert shown.use == "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
 
 
@@ -67,9 +67,9 @@ def test_a_variable_that_the_sdk_cannot_use_keeps_no_role_from_starting(
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"), [("", False), ("false", False), ("True", True), ("span_only", True), ("event_only", False)]
+    ("value", "is_wanted"), [("", False), ("false", False), ("True", True), ("span_only", True), ("event_only", False)]
 )
-def test_content_is_wanted_only_by_the_standards_switch(said: str, wanted: bool) -> None:
-    environ = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": said}
+def test_content_is_wanted_only_by_the_standards_switch(value: str, is_wanted: bool) -> None:
+    environ = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": value}
 
-    assert is_content_wanted(Settings(environ=environ)) is wanted
+    assert is_content_wanted(Settings(environ=environ)) is is_wanted
