@@ -1,7 +1,7 @@
-"""Output models: what an agent's answer has to look like, compiled once per package version and shared by its runs.
+"""Output models: validators of agents' answers, compiled once per package version.
 
-Names of models and fields are the author's and may be anything, also what no Python class could have, so the models
-are written in pydantic's own core language instead of as classes. What is read is plain JSON data under those names.
+Authors may give models and fields any name, also one that no Python class can have. So the models are written in
+pydantic's core schema language instead of as classes, and a read answer is plain JSON data under those names.
 """
 
 import json
@@ -37,7 +37,7 @@ MAX_PROBLEM_CHARACTERS = 200
 
 
 def _check_finite(value: Any) -> Any:
-    """Open values are not looked into otherwise, and Python reads NaN, which is no JSON."""
+    """Refuses NaN and infinity: Python reads them, and JSON has no such numbers."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -55,13 +55,16 @@ _SCALAR_SCHEMAS: Mapping[str, CoreSchema] = {
 }
 
 
-class ReplyMismatch(Exception):  # noqa: N818 -- said to the model, which may answer again
-    """What was said does not fit the model; the text says where, for the model and for people."""
+class ReplyMismatch(Exception):  # noqa: N818 -- sent to the model, which may answer again
+    """The answer does not fit the model; the text locates the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyModel:
-    """`schema` is what the agent's model is told. Keys that the model does not have are left out of what is read."""
+    """A compiled model.
+
+    `schema` is what the agent's model receives. Keys that the model does not declare are dropped when an answer is
+    read."""
 
     name: str
     schema: OutputSchema
@@ -72,12 +75,12 @@ class ReplyModel:
     def compile(
         models: Mapping[str, OutputModel], name: str, provider: ModelProvider = ModelProvider.OPENAI
     ) -> "ReplyModel":
-        """PackageDefect when it cannot be compiled."""
+        """Compiles the model `name`. PackageDefect when it cannot be compiled."""
         is_object = isinstance(resolve_alias(models, name), InlineModel)
         return ReplyModel(name, OutputSchema(models, name, provider), is_object, _build_validator(models, name))
 
     def read(self, text: str) -> Any:
-        """What this JSON says, with defaults for what it leaves out."""
+        """Reads an answer from JSON; defaults replace missing fields."""
         try:
             return self.validator.validate_json(text)
         except ValidationError as error:
@@ -85,7 +88,7 @@ class ReplyModel:
 
 
 def build_output_models(package: Package, models: ModelRegistry) -> dict[str, ReplyModel]:
-    """By agent. PackageDefect when a model cannot be compiled."""
+    """Compiles the models by agent. PackageDefect when one cannot be compiled."""
     return {
         agent: ReplyModel.compile(package.outputs.models, name, models.get(package.agents[agent].model).provider)
         for agent, name in package.outputs.registry.items()
@@ -121,12 +124,12 @@ def _core_schema(kind: OutputType) -> CoreSchema:
         case LiteralOf(values):
             return _literal_schema(values)
         case UnionOf(variants):
-            return core.union_schema([(_core_schema(each), _label(each)) for each in variants])
+            return core.union_schema([(_core_schema(variant), _label(variant)) for variant in variants])
         case ModelRef(name):
             return _reference_schema(name)
         case InlineModel(fields):
             return core.typed_dict_schema(
-                {name: _field_schema(each) for name, each in fields.items()}, extra_behavior="ignore"
+                {name: _field_schema(field) for name, field in fields.items()}, extra_behavior="ignore"
             )
 
 
@@ -139,9 +142,9 @@ def _field_schema(field: OutputField) -> core.TypedDictField:
 
 
 def _literal_schema(values: tuple[Any, ...]) -> CoreSchema:
-    if all(isinstance(each, str) for each in values):
+    if all(isinstance(value, str) for value in values):
         return core.literal_schema(list(values))
-    known = {_kind_and_value(each): each for each in values}
+    known = {_kind_and_value(value): value for value in values}
     wanted = f"Input should be {' or '.join(map(json.dumps, values))}"
 
     def check_value(value: Any) -> Any:
@@ -154,12 +157,12 @@ def _literal_schema(values: tuple[Any, ...]) -> CoreSchema:
 
 
 def _kind_and_value(value: Any) -> tuple[bool, Any]:
-    """Python takes true for 1, which JSON does not."""
+    """Distinguishes true from 1: equal in Python, different in JSON."""
     return isinstance(value, bool), value
 
 
 def _label(kind: OutputType) -> str:
-    """How a problem names the variant that it is about."""
+    """Names a variant in the text of a problem."""
     match kind:
         case Scalar(name) | ModelRef(name):
             return name
@@ -175,9 +178,9 @@ def _label(kind: OutputType) -> str:
 
 def _describe_problems(error: ValidationError) -> Iterator[str]:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    for each in errors[:MAX_PROBLEMS]:
-        place = ".".join(map(str, each["loc"]))
-        problem = f"{place}: {each['msg']}" if place else each["msg"]
+    for problem_entry in errors[:MAX_PROBLEMS]:
+        place = ".".join(map(str, problem_entry["loc"]))
+        problem = f"{place}: {problem_entry['msg']}" if place else problem_entry["msg"]
         yield problem if len(problem) <= MAX_PROBLEM_CHARACTERS else f"{problem[: MAX_PROBLEM_CHARACTERS - 1]}…"
     if len(errors) > MAX_PROBLEMS:
         yield f"and {len(errors) - MAX_PROBLEMS} more"
