@@ -238,7 +238,7 @@ async def test_a_machine_without_an_aws_identity_gets_an_explained_error(
     async with desk(BEDROCK, lambda _: BEDROCK.answer("Three", None), tmp_path, api_key=None) as (at, server):
         error = await at.answer_or_error()
 
-    assert str(error) == "bedrock cannot be asked: there is no api_key and no AWS identity here"
+    assert str(error) == "bedrock cannot be called: there is no api_key and no AWS identity here"
     assert not error.transient
     assert server.requests == []
 

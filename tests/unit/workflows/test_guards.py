@@ -374,7 +374,7 @@ async def test_a_budget_that_cannot_be_asked_means_another_attempt_and_no_call(t
 
     outcome, kept = await chat.run()
 
-    assert "the budget cannot be asked" in assert_stopped(outcome, OutcomeKind.MODEL_ERROR, "A", 1)
+    assert "the budget cannot be checked" in assert_stopped(outcome, OutcomeKind.MODEL_ERROR, "A", 1)
     assert (outcome.transient, kept.calls, budget.settled) == (True, [], [])
 
 
