@@ -148,7 +148,7 @@ def test_owner_and_key_of_a_document_cannot_be_set(small: Package, key: str, val
     source = ComputedSource(persist_to=target(field=key if by_field else None))
     package = with_variables(small, score=source)
 
-    with pytest.raises(WriteRefusedError, match=f"score .*: {key} says which document this is and whose"):
+    with pytest.raises(WriteRefusedError, match=f"score .*: {key} identifies the document or its owner"):
         turn_writes(package, {"score"}, {"score": value if by_field else {key: value}}, FACTS)
 
 

@@ -109,8 +109,8 @@ class OpenTurn:
     def as_document(self) -> dict[str, Any]:
         """Returns the stored form. PackageDefect when it is too large."""
         steps = [_step_document(step) for step in self.steps]
-        content = [*steps, self.refreshed_values]
-        if len(json.dumps(content, ensure_ascii=False, default=str).encode()) > MAX_JOURNAL_BYTES:
+        kept = [*steps, self.refreshed_values]
+        if len(json.dumps(kept, ensure_ascii=False, default=str).encode()) > MAX_JOURNAL_BYTES:
             raise PackageDefect(
                 f"what turn {self.number} has to keep while it waits for a person is larger than"
                 f" {MAX_JOURNAL_BYTES // 1024**2} MB; let its tools return less, and write less to the context"

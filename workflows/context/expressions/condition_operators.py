@@ -1,4 +1,4 @@
-"""Comparing: what a condition's operators mean for any two values, whatever a tool left in a context."""
+"""Condition operators: comparisons of any two values that a context may hold."""
 
 import logging
 import operator
@@ -11,7 +11,7 @@ Comparator = Callable[[Any, Any], bool]
 
 
 class _NoLength:
-    """The length of what has none: every comparison with it is false, `!=` too, and it is not true."""
+    """The length of a value without one: false, and every comparison with it is false."""
 
     def __bool__(self) -> bool:
         return False
@@ -27,16 +27,16 @@ def length_of(value: Any) -> int | _NoLength:
 
 
 def equals_strictly(left: Any, right: Any) -> bool:
-    """Strict: the text "true" is not true, and 1 is not True."""
+    """Compares strictly: the text "true" is not true, and 1 is not True."""
     if isinstance(left, bool) != isinstance(right, bool):
         return False
     return bool(left == right)
 
 
 def contains_item(item: Any, container: Any) -> bool | None:
-    """As strict as `same`. None when there is nothing to look into."""
+    """Searches a container, comparing strictly. None when it is not searchable."""
     if isinstance(container, list | tuple | set | frozenset):
-        return any(equals_strictly(item, each) for each in container)
+        return any(equals_strictly(item, element) for element in container)
     try:
         return item in container
     except TypeError:

@@ -1,8 +1,8 @@
-"""Conditions: routing expressions, parsed once into a whitelisted tree and evaluated without `eval`.
+"""Conditions: routing expressions, parsed into a whitelisted tree, without `eval`.
 
-Two kinds of absent names. Suppressed ones (environment variables in production) make the whole condition
-false, whatever its form: `not ${flag}` must not route on a value that was meant to vanish. Unset ones are
-None: `==`, `!=` and truth work, orderings and `in` are false. Nothing raises at run time.
+Two kinds of names have no value. Suppressed ones (environment variables in production) make the whole condition false,
+whatever its form: `not ${flag}` must not route on a suppressed value. Unset ones are None: `==`, `!=` and truth work,
+orderings and `in` are false. Nothing raises at run time.
 """
 
 import ast
@@ -35,7 +35,7 @@ _LITERAL_WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("null", "None", "none"), None),
 }
-_VARIABLE_ID = "$"  # begins the id of a variable's node: no identifier in a source text can
+_VARIABLE_ID = "$"  # prefix of a variable's node id, which no identifier in a source text can have
 MAX_LENGTH = 2_000
 MAX_NESTING = 100
 
@@ -46,12 +46,14 @@ Node = Callable[[Values], Any]
 
 
 class ConditionError(ValueError):
-    """An expression outside the grammar; the text says which part."""
+    """An expression outside of the grammar; the text names the part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`names` as they are written: any of a dotted one's `prefixes` may be the variable."""
+    """A compiled condition.
+
+    `names` are as written: the variable may be any of a dotted name's `prefixes`."""
 
     text: str
     names: frozenset[str]
@@ -64,20 +66,23 @@ class Condition:
             return bool(self._evaluate(values))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 -- a tool may put any object into a context, and comparing it may do anything
+        except BaseException as error:  # noqa: BLE001 -- a context may hold any object of a tool, and comparing it may raise anything
             log.warning("condition_not_evaluated", extra={"condition": self.text, "error": type(error).__name__})
             return False
 
 
 def name_prefixes(name: str) -> list[str]:
-    """`a.b.c` may be a name of its own, or `b.c` in `a.b`, or `c` in `b` in `a`."""
+    """Returns the ways to read a dotted name.
+
+    `a.b.c` may be a name of its own, or `b.c` in `a.b`, or `c` in `b` in `a`."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def look_up(name: str, values: Values) -> Any:
-    """The variable of just this name; else what the longest part of it that is one holds, by keys of mappings and
-    never by attributes."""
+    """Returns a variable's value, or the value at a path below it.
+
+    The longest prefix that is a variable wins. The path follows keys of mappings, never attributes."""
     for prefix in name_prefixes(name):
         if prefix in values:
             return _walk_path(values[prefix], name[len(prefix) + 1 :])
@@ -107,14 +112,16 @@ def compile_condition(text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionPart:
-    """One part of a condition. `equals`: the variable and the literal, where it is `${a} == 1`."""
+    """One part of a condition.
+
+    `equals` is the variable and the literal, where the part is like `${a} == 1`."""
 
     condition: Condition
     equals: tuple[str, Any] | None
 
 
 def split_alternatives(text: str) -> tuple[tuple[ConditionPart, ...], ...]:
-    """The ways in which a condition that compiles may hold: what `or` joins, each as the parts that `and` joins."""
+    """Splits a condition into the alternatives of `or`, each into the parts of `and`."""
     terms = _SourceTerms(text)
     tree = terms.restore_terms(_parse(terms.source))
     return tuple(tuple(map(_read_part, _split_operands(way, ast.And))) for way in _split_operands(tree, ast.Or))
@@ -143,14 +150,17 @@ def _variables_in(tree: ast.expr) -> frozenset[str]:
 
 
 class _SourceTerms:
-    """Names and texts become identifiers before Python's parser sees anything: what stands in quotes and what a
-    variable holds is never source. `variables` and `texts` say what each identifier stands for."""
+    """Replaces names and texts by identifiers before Python's parser runs.
+
+    Quoted text and variables' values are never parsed as source. `variables` and `texts` map the identifiers back."""
 
     def __init__(self, text: str) -> None:
         self.variables: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self._stem = "v"
-        while self._stem in unicodedata.normalize("NFKC", text):  # as the parser reads names: none of theirs is ours
+        while self._stem in unicodedata.normalize(
+            "NFKC", text
+        ):  # normalized as the parser does, so no name of the text equals one of ours
             self._stem += "_"
         parts = _QUOTED_TEXT.split(text)
         self.source = "".join(
@@ -173,7 +183,7 @@ class _SourceTerms:
         return re.sub(r"\s", " ", _KEYWORD.sub(lambda match: match[0].lower(), part))
 
     def restore_terms(self, tree: ast.expr) -> ast.expr:
-        """The tree with the names and texts back in their places, where they are values and no longer source."""
+        """Puts names and texts back into the parsed tree, where they are only values."""
         named: ast.expr = _TermRestorer(self.variables, self.texts).visit(tree)
         return named
 
