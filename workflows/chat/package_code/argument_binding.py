@@ -17,13 +17,14 @@ from workflows.context.context_variables import ContextVariables
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 CONTEXT_PARAMETER = "context_variables"
+# What reading an annotation may raise.
 ANNOTATION_ERRORS = (
     NameError,
     TypeError,
     AttributeError,
     SyntaxError,
     ValueError,
-)  # what reading an annotation may raise
+)
 _CLASS_NAME = re.compile(rf"\b{ContextVariables.__name__}\b")
 
 

@@ -8,30 +8,22 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+if TYPE_CHECKING:
+    from workflows.chat.package_code.package_modules import PackageModules
+
 PACKAGE_MODULE_PREFIX = "unattended_package_"  # first part of every package module's name
-
-
-class ModuleSources(Protocol):
-    """Of one loading of a package. `executed` are kept, so that what Python was told to forget is not run twice."""
-
-    builtins: dict[str, Any]
-    executed: dict[str, ModuleType]
-
-    def find(self, name: str) -> Path | None: ...
-
-    def read_source(self, file: Path) -> bytes: ...
 
 
 class ModuleFinder(MetaPathFinder):
     def __init__(self) -> None:
         # Weak: an entry lives as long as any function of its modules, which hold their `__import__`.
-        self._by_top: weakref.WeakValueDictionary[str, ModuleSources] = weakref.WeakValueDictionary()
+        self._by_top: weakref.WeakValueDictionary[str, PackageModules] = weakref.WeakValueDictionary()
 
-    def add(self, top: str, modules: ModuleSources) -> None:
+    def add(self, top: str, modules: "PackageModules") -> None:
         self._by_top[top] = modules
         if self not in sys.meta_path:
             # First: of a folder with `__init__.py`, Python's own finder would load files without `builtins`.
@@ -62,7 +54,7 @@ class ModuleFinder(MetaPathFinder):
 class _SourceLoader(SourceFileLoader):
     """Loads sources, never __pycache__: an edit may keep a file's size and second."""
 
-    def __init__(self, name: str, file: Path, modules: ModuleSources) -> None:
+    def __init__(self, name: str, file: Path, modules: "PackageModules") -> None:
         super().__init__(name, str(file))
         self._modules = modules
 

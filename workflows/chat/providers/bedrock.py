@@ -30,9 +30,8 @@ def open_model(spec: BedrockModel, key: str | None) -> OpenModel:
     if key is not None:
         options = {"signature_version": "bearer"}
         session.register_component("token_provider", _BearerToken(key))
-        session.set_credentials(
-            "none", "none"
-        )  # otherwise botocore searches for credentials for seconds, and does not use them
+        # Otherwise botocore searches for credentials for seconds, and does not use them.
+        session.set_credentials("none", "none")
     timeout_s = answer_timeout_s(spec)
     one_client = SharedClientSession(session)
     config = BedrockConfig(  # type: ignore[abstract]  # AG2 stores no files with Bedrock and raises when asked to

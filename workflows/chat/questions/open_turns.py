@@ -28,9 +28,8 @@ async def save_resting_turn(live: LiveTurn) -> None:
     chat = live.chat
     recorded = {incident for step in live.journal.steps if isinstance(step, CallStep) for incident in step.incidents}
     await chat.save_open_turn(live.as_open_turn())
-    chat.incidents.extend(
-        incident for incident in live.incidents if incident not in recorded
-    )  # the others are stored with the turn
+    # The others are stored with the turn.
+    chat.incidents.extend(incident for incident in live.incidents if incident not in recorded)
     chat.questions = sorted(live.questions, key=_sort_key)
     chat.is_resting = True
 

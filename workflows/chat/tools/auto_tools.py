@@ -81,9 +81,8 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
         call = {"id": f"auto_{live.number}_{index}", "name": tool.name}
         arguments = bind_reply(tool, output, agent=live.agent)
         calls.append({**call, "arguments": json.dumps(arguments, ensure_ascii=False)})
-        position = (
-            f"auto.{tool.name}"  # stable when an edited package lists them in another order before the turn is resumed
-        )
+        # Stable: an edited package may list the tools in another order before the turn is resumed.
+        position = f"auto.{tool.name}"
         step = live.journal.recorded_call(position)
         if step is None:
             step = await _call_recorded(live, tool.new_call(position, arguments), tool, output)
@@ -128,9 +127,8 @@ def _find_wrapper(arguments: Mapping[str, Any], reply: Mapping[str, Any]) -> Map
 
 def _match_fields(parameters: Mapping[str, bool], reply: Mapping[str, Any]) -> dict[str, Any]:
     """Matches names by letters: `PhasePlan`, `phase_plan`, `phasePlan` are equal."""
-    by_word: dict[str, str] = {
-        _normalize_name(key): key for key in reversed(list(reply))
-    }  # of two equal ones, the first
+    # Of two equal ones, the first.
+    by_word: dict[str, str] = {_normalize_name(key): key for key in reversed(list(reply))}
     keys = {name: name if name in reply else by_word.get(_normalize_name(name)) for name in parameters}
     return {name: reply[key] for name, key in keys.items() if key is not None}
 

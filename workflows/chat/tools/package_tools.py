@@ -44,9 +44,8 @@ class PackageTool(AG2Tool):
         self._definition = {"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}
         # Made once: an agent may have dozens of tools, all shown and subscribed in every turn.
         self._schema = FunctionToolSchema.from_dict({"function": self._definition})
-        self._call_condition = cast(
-            "Condition", ToolCallEvent.name == self.name
-        )  # AG2's event fields compare to conditions
+        # AG2's event fields compare to conditions.
+        self._call_condition = cast("Condition", ToolCallEvent.name == self.name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PackageTool":
         return self  # AG2 copies tools per agent; ours hold no state of a run

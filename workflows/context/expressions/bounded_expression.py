@@ -126,9 +126,8 @@ class BoundedInterpreter(TreeInterpreter):
     @override
     def visit_slice(self, node: Any, value: Any) -> Any:
         part = super().visit_slice(node, value)
-        self._budget.spend(
-            _length(part) // _COPIES_PER_STEP
-        )  # copied at once, but as often as the expression asks for it
+        # Copied at once, but as often as the expression asks for it.
+        self._budget.spend(_length(part) // _COPIES_PER_STEP)
         return part
 
     @override
@@ -157,9 +156,8 @@ class BoundedInterpreter(TreeInterpreter):
         return result
 
 
-@lru_cache(
-    maxsize=4_096
-)  # expressions of specs, so their number is bounded; the library's own cache drops half of its 128
+# Expressions are those of specs, so their number is bounded; the library's own cache drops half of its 128.
+@lru_cache(maxsize=4_096)
 def compile_bounded(expression: str) -> Callable[[Any, StepBudget], Any]:
     """Returns a function of an event and its budget.
 

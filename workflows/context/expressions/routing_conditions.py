@@ -158,9 +158,8 @@ class _SourceTerms:
         self.variables: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self._stem = "v"
-        while self._stem in unicodedata.normalize(
-            "NFKC", text
-        ):  # normalized as the parser does, so no name of the text equals one of ours
+        # Normalized as the parser does, so no name of the text equals one of ours.
+        while self._stem in unicodedata.normalize("NFKC", text):
             self._stem += "_"
         parts = _QUOTED_TEXT.split(text)
         self.source = "".join(

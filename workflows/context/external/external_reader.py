@@ -85,7 +85,7 @@ class ExternalReader:
                     except NoValueError as error:
                         if not error.is_transient or attempt + 1 == attempts:
                             raise
-                        earlier_error = f"; earlier_error that {error}"
+                        earlier_error = f"; before that {error}"
                     await asyncio.sleep(INITIAL_BACKOFF_S * 2**attempt)
         except TimeoutError:
             raise NoValueError(f"no answer within {deadline_s:g} s{earlier_error}", is_transient=True) from None

@@ -44,12 +44,21 @@ def raise_for_missing(missing: Iterable[MissingValue], *, run_id: str) -> None:
 
     The error is permanent unless all of them are transient."""
     needed = []
-    for value in missing:
-        if value.is_needed:
-            needed.append(value)
+    for missing_value in missing:
+        if missing_value.is_needed:
+            needed.append(missing_value)
         else:
-            extra = {"run_id": run_id, "variable": value.name, "source": value.source, "reason": value.reason}
+            extra = {
+                "run_id": run_id,
+                "variable": missing_value.name,
+                "source": missing_value.source,
+                "reason": missing_value.reason,
+            }
             log.warning("context_value_missing", extra=extra)
     if needed:
         text = "; ".join(map(str, needed))
-        raise ContextUnavailableError(text) if all(value.is_transient for value in needed) else ContextError(text)
+        raise (
+            ContextUnavailableError(text)
+            if all(missing_value.is_transient for missing_value in needed)
+            else ContextError(text)
+        )

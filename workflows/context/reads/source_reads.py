@@ -191,8 +191,13 @@ async def reread_values(readers: ContextReaders, variables: Collection[Variable]
 
     A value that could not be read stays unchanged."""
     values, missing = await read_values(variables, readers)
-    for value in missing:
-        extra = {"run_id": run_id, "variable": value.name, "source": value.source, "reason": value.reason}
+    for missing_value in missing:
+        extra = {
+            "run_id": run_id,
+            "variable": missing_value.name,
+            "source": missing_value.source,
+            "reason": missing_value.reason,
+        }
         log.warning("context_value_not_refreshed", extra=extra)
-    failed = {value.name for value in missing}
+    failed = {missing_value.name for missing_value in missing}
     return {name: value for name, value in values.items() if name not in failed}

@@ -29,9 +29,8 @@ def render_value(value: Any, *, limit: int = MAX_RENDERED_CHARACTERS) -> str:
     text = to_text(value)
     if isinstance(value, str) and _LINE_ENDS.search(text):
         text = json.dumps(text, ensure_ascii=False)  # quoted, as in code
-    text = _LINE_ENDS.sub(
-        lambda match: f"\\u{ord(match[0]):04x}", text
-    )  # line ends that JSON and Python leave unescaped
+    # JSON and Python leave some line ends unescaped.
+    text = _LINE_ENDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return text if len(text) <= limit else f"{text[:limit]}… (cut)"
 
 
