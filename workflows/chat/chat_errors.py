@@ -6,6 +6,7 @@ from datetime import datetime
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 BUDGET_BUSY_RETRY_S = 3.0
+MAX_REASON_CHARACTERS = 1_000  # of the text of a failed tool or step
 
 
 class ChatError(Exception):

@@ -16,6 +16,7 @@ from pydantic_core import core_schema as core
 from workflows.chat.agents.output_schemas import OutputSchema
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.providers.model_registry import ModelRegistry
+from workflows.context.values.value_text import shorten
 from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.structured_outputs import (
     InlineModel,
@@ -98,7 +99,9 @@ def build_output_models(package: Package, models: ModelRegistry) -> dict[str, Re
 
 def _build_validator(models: Mapping[str, OutputModel], root: str) -> SchemaValidator:
     used = dict.fromkeys((root, *(kind.name for _, kind in iter_reachable(models, root) if isinstance(kind, ModelRef))))
-    schema = core.definitions_schema(_reference_schema(root), [_definition_schema(name, models) for name in used])
+    schema = core.definitions_schema(
+        core.definition_reference_schema(root), [_definition_schema(name, models) for name in used]
+    )
     try:
         return SchemaValidator(schema, core.CoreConfig(allow_inf_nan=False))
     except SchemaError as error:
@@ -107,10 +110,6 @@ def _build_validator(models: Mapping[str, OutputModel], root: str) -> SchemaVali
 
 def _definition_schema(name: str, models: Mapping[str, OutputModel]) -> CoreSchema:
     return {**_core_schema(resolve_alias(models, name)), "ref": name}
-
-
-def _reference_schema(name: str) -> CoreSchema:
-    return core.definition_reference_schema(name)
 
 
 def _core_schema(kind: OutputType) -> CoreSchema:
@@ -126,7 +125,7 @@ def _core_schema(kind: OutputType) -> CoreSchema:
         case UnionOf(variants):
             return core.union_schema([(_core_schema(variant), _label(variant)) for variant in variants])
         case ModelRef(name):
-            return _reference_schema(name)
+            return core.definition_reference_schema(name)
         case InlineModel(fields):
             return core.typed_dict_schema(
                 {name: _field_schema(field) for name, field in fields.items()}, extra_behavior="ignore"
@@ -181,6 +180,6 @@ def _describe_problems(error: ValidationError) -> Iterator[str]:
     for problem_entry in errors[:MAX_PROBLEMS]:
         place = ".".join(map(str, problem_entry["loc"]))
         problem = f"{place}: {problem_entry['msg']}" if place else problem_entry["msg"]
-        yield problem if len(problem) <= MAX_PROBLEM_CHARACTERS else f"{problem[: MAX_PROBLEM_CHARACTERS - 1]}…"
+        yield shorten(problem, MAX_PROBLEM_CHARACTERS, counts_mark=True)
     if len(errors) > MAX_PROBLEMS:
         yield f"and {len(errors) - MAX_PROBLEMS} more"

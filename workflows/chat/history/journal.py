@@ -6,7 +6,7 @@ position is `answer.ordinal` as the model wrote it, never the order of start or 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,12 +15,12 @@ from ag2.events import BaseEvent, ModelResponse, ToolCallEvent
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.history.answer_codec import decode_answer, encode_answer
 from workflows.chat.package_code.incidents import Incident
+from workflows.context.values.storable_values import Redact
 
 # The finished turn repeats nearly all of it, and both stand in one document of at most 16 MB.
 MAX_JOURNAL_BYTES = 6 * 1024 * 1024
 
 Names = tuple[str, ...]
-Redact = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from workflows.chat.chat_errors import StepFailed
+from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, StepFailed
 from workflows.chat.chat_state import Conversation, LiveTurn
 from workflows.chat.package_code.argument_binding import (
     CONTEXT_PARAMETER,
@@ -23,7 +23,6 @@ from workflows.package.normal_form.package_model import ALL_AGENTS, Hook, HookKi
 log = logging.getLogger(__name__)
 
 STEP_TIMEOUT_S = 60.0
-MAX_REASON_CHARACTERS = 1_000
 
 # What a lifecycle tool may take; for each hook, the arguments in AG2's order.
 FACT_NAMES = ("app_id", "enterprise_id", "workflow_name", "run_id", "chat_id", "user_id")

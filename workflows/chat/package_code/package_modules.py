@@ -58,6 +58,7 @@ class PackageModules:
         self._sources: dict[Path, bytes] = {}
         self._served = ServedModules(databases)
         self._installed: dict[str, bool] = {}  # whether Python has its own module of that name
+        # Kept, so that a module that was removed from sys.modules is not executed twice.
         self.executed: dict[str, ModuleType] = {}
         self.incidents: list[Incident] = []  # found while files were loaded
         self.builtins = {**vars(builtins), "__import__": self._import}

@@ -15,6 +15,7 @@ from ag2.exceptions import AG2Error
 
 from accounting.infra.retry_after import parse_retry_after
 from workflows.chat.chat_errors import ModelError
+from workflows.context.values.value_text import shorten
 
 MAX_MESSAGE_CHARACTERS = 300
 MAX_BODY_DEPTH = 8  # a body may be nested without end
@@ -91,7 +92,7 @@ def server_message(body: Any) -> str:
     if not isinstance(body, str) or body.lstrip().startswith("<"):
         return ""
     text = " ".join(body[: MAX_MESSAGE_CHARACTERS * 4].split())
-    return text if len(text) <= MAX_MESSAGE_CHARACTERS else f"{text[: MAX_MESSAGE_CHARACTERS - 1]}…"
+    return shorten(text, MAX_MESSAGE_CHARACTERS, counts_mark=True)
 
 
 def read_retry_after_s(headers: Mapping[str, str], body: Any, *, now: datetime) -> float | None:

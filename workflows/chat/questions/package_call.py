@@ -26,7 +26,7 @@ from workflows.chat.questions.question import (
     find_awaited_keys,
     keys_with_choice,
     matches_choices,
-    shorten,
+    shorten_storable,
 )
 from workflows.chat.questions.question import make_question_id as bound_id
 from workflows.context.state.standing_answers import find_standing_answer
@@ -211,7 +211,7 @@ class PackageCall:
             turn=turn,
             text=f"{self.function or 'a step of the package'} waits for a person",
             id=bound_id(*call, tool, digests["payload"], nth),
-            tool=shorten(tool, MAX_NAME_CHARACTERS),
+            tool=shorten_storable(tool, MAX_NAME_CHARACTERS),
             function=self.function or None,
             arguments=content.arguments,
             payload=content.payload,
@@ -252,7 +252,7 @@ def _is_valid_choice(text: str) -> bool:
     """Checks that a choice survives a form and the store.
 
     A form rewrites line ends and the store lone surrogates, so such a choice would come back as another text."""
-    return bool(text.strip()) and text == shorten(text, MAX_NAME_CHARACTERS) and text.splitlines() == [text]
+    return bool(text.strip()) and text == shorten_storable(text, MAX_NAME_CHARACTERS) and text.splitlines() == [text]
 
 
 _current_call: ContextVar[PackageCall] = ContextVar("unattended_call")

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from workflows.context.values.storable_values import plain_copy, plain_weight, storable_text
-from workflows.context.values.value_text import to_text
+from workflows.context.values.value_text import shorten, to_text
 from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.variable_sources import StateSource
 
@@ -45,7 +45,7 @@ class Question:
     digests: Mapping[str, str] = field(default_factory=dict)
 
     def as_document(self) -> dict[str, Any]:
-        document = {**asdict(self), "text": shorten(self.text, MAX_TEXT_CHARACTERS), "keys": list(self.keys)}
+        document = {**asdict(self), "text": shorten_storable(self.text, MAX_TEXT_CHARACTERS), "keys": list(self.keys)}
         document |= {"choices": list(self.choices), "digests": dict(self.digests)}
         present = {name: value for name, value in document.items() if value not in (None, [], {})}
         return {**present, "arguments": self.arguments} if self.kind == "tool" else present
@@ -73,18 +73,18 @@ class QuestionContent:
         redact: Callable[[Any], Any],
     ) -> "QuestionContent":
         plain, plain_payload = plain_copy(dict(arguments), redact), plain_copy(payload, redact)
-        title = None if title is None else shorten(redact(title), MAX_NAME_CHARACTERS)
-        choices = tuple(shorten(redact(choice), MAX_NAME_CHARACTERS) for choice in choices)
+        title = None if title is None else shorten_storable(redact(title), MAX_NAME_CHARACTERS)
+        choices = tuple(shorten_storable(redact(choice), MAX_NAME_CHARACTERS) for choice in choices)
         digests = {"arguments": digest(plain), "payload": digest([plain_payload, title, list(choices)])}
         return QuestionContent(shorten_payload(plain), shorten_payload(plain_payload), title, choices, digests)
 
 
-def shorten(text: str, limit: int) -> str:
-    return storable_text(text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)")
+def shorten_storable(text: str, limit: int) -> str:
+    return storable_text(shorten(text, limit, f"… ({len(text)} characters)"))
 
 
 def shorten_payload(plain: Any) -> Any:
-    return plain if plain_weight(plain) <= MAX_PAYLOAD_BYTES else shorten(to_text(plain), MAX_PAYLOAD_BYTES)
+    return plain if plain_weight(plain) <= MAX_PAYLOAD_BYTES else shorten_storable(to_text(plain), MAX_PAYLOAD_BYTES)
 
 
 def digest(plain: Any) -> str:
@@ -118,5 +118,5 @@ def matches_choices(question: Question, answer: Mapping[str, Any], redact: Calla
     """Checks the answer's choice. True where the question has no choices."""
     chosen = answer.get(question.keys[0]) if question.choices else None
     return not question.choices or (
-        isinstance(chosen, str) and shorten(redact(chosen), MAX_NAME_CHARACTERS) in question.choices
+        isinstance(chosen, str) and shorten_storable(redact(chosen), MAX_NAME_CHARACTERS) in question.choices
     )

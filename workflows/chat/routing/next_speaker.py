@@ -60,7 +60,7 @@ async def _decide_by_manager(live: LiveTurn, text: str) -> SpeakerDecision:
         return _end_with(f"{live.agent} is the only agent")
     chosen = await ask_manager(manager, live, text)
     return (
-        SpeakerDecision(_completed("the manager ends the chat"), None, TERMINATE)
+        SpeakerDecision(_completed_outcome("the manager ends the chat"), None, TERMINATE)
         if chosen == TERMINATE
         else _continue_with(chosen)
     )
@@ -82,8 +82,8 @@ def _continue_with(agent: str) -> SpeakerDecision:
 
 
 def _end_with(reason: str) -> SpeakerDecision:
-    return SpeakerDecision(_completed(reason), None, None)
+    return SpeakerDecision(_completed_outcome(reason), None, None)
 
 
-def _completed(reason: str) -> Outcome:
+def _completed_outcome(reason: str) -> Outcome:
     return Outcome(OutcomeKind.COMPLETED, reason)

@@ -14,6 +14,7 @@ from workflows.chat.chat_state import LiveTurn
 from workflows.chat.model_call.fast_stream import FastStream
 from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.context.values.storable_values import storable_text
+from workflows.context.values.value_text import shorten
 from workflows.package.normal_form.package_model import DEFAULT_MODEL, MANAGER, TERMINATE, USER, Package
 from workflows.package.normal_form.package_model import Agent as AgentSpec
 from workflows.package.normal_form.structured_outputs import InlineModel, LiteralOf, OutputField, OutputModel
@@ -60,8 +61,8 @@ def _build_prompt(package: Package) -> str:
 
 
 def _describe_agent(spec: AgentSpec) -> str:
-    words = " ".join((spec.description or spec.system_message).split())
-    return words if len(words) <= MAX_DESCRIPTION else f"{words[:MAX_DESCRIPTION]}…"
+    description = " ".join((spec.description or spec.system_message).split())
+    return shorten(description, MAX_DESCRIPTION)
 
 
 async def ask_manager(manager: SpeakerManager, live: LiveTurn, text: str) -> str:

@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from workflows.chat.chat_state import LiveTurn, OfferedTransfer, live_turn
 from workflows.context.expressions.prompt_templates import fill_judged
+from workflows.context.values.value_text import shorten
 from workflows.package.normal_form.judged_rules import find_mentioned_names
 from workflows.package.normal_form.package_model import Package, Rule
 
@@ -79,7 +80,9 @@ def describe_transfers(
         rules = [rule for rule in tool.rules if not find_mentioned_names(rule.judgement or "", suppressed)]
         if rules:
             texts = (fill_judged(rule.judgement or "", exposed, values, limit=MAX_FILLED_CHARACTERS) for rule in rules)
-            offered[tool.name] = OfferedTransfer(rules[0], _shorten(" or ".join(dict.fromkeys(texts))))
+            offered[tool.name] = OfferedTransfer(
+                rules[0], shorten(" or ".join(dict.fromkeys(texts)), MAX_DESCRIPTION_CHARACTERS, counts_mark=True)
+            )
     return offered
 
 
@@ -124,7 +127,3 @@ def _free_name(target: str, taken: set[str]) -> str:
         ending = f"_{number}"
         free = f"{name[: MAX_NAME_CHARACTERS - len(ending)]}{ending}"
     return free
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_DESCRIPTION_CHARACTERS else f"{text[: MAX_DESCRIPTION_CHARACTERS - 1]}…"

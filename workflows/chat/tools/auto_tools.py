@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from workflows.chat.chat_errors import StepFailed
+from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, StepFailed
 from workflows.chat.chat_state import LiveTurn
 from workflows.chat.history.journal import CallStep
 from workflows.chat.limits import guards
@@ -23,7 +23,6 @@ from workflows.chat.package_code.package_modules import PackageModules
 from workflows.chat.questions.package_call import PackageCall
 from workflows.chat.tools.tool_call_record import measure_call, note_replayed_call, record_call
 from workflows.chat.tools.tool_functions import (
-    MAX_REASON_CHARACTERS,
     ToolFunction,
     ToolRefused,
     load_tool_function,

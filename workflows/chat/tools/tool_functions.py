@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workflows.chat.chat_errors import NeedsHuman, ToolFailed
+from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, NeedsHuman, ToolFailed
 from workflows.chat.chat_state import LiveTurn
 from workflows.chat.package_code.argument_binding import CONTEXT_PARAMETER
 from workflows.chat.package_code.incidents import Incident, make_incident
@@ -32,13 +32,12 @@ from workflows.chat.questions.package_call import PackageCall
 from workflows.chat.tools.tool_parameters import ToolParameters, describe_errors, read_parameters
 from workflows.context.context_variables import ContextVariables
 from workflows.context.values.storable_values import storable_text
-from workflows.context.values.value_text import to_text
+from workflows.context.values.value_text import shorten, to_text
 from workflows.package.normal_form.package_model import OnError, Package, Tool
 
 log = logging.getLogger(__name__)
 
 MAX_RESULT_CHARACTERS = 100_000
-MAX_REASON_CHARACTERS = 1_000
 
 
 class ToolRefused(Exception):  # noqa: N818 -- a sentence for the model, not a fault of this program
@@ -104,9 +103,7 @@ def result_text(live: LiveTurn, result: Any) -> str:
     except BaseException as error:  # noqa: BLE001 -- the package's object makes its own text
         raise PackageCodeError(error) from None
     text = storable_text(live.chat.redactor.redact_text(text))  # redacted before it is cut: half a value is not found
-    return (
-        text if len(text) <= MAX_RESULT_CHARACTERS else f"{text[:MAX_RESULT_CHARACTERS]}… (cut, {len(text)} characters)"
-    )
+    return shorten(text, MAX_RESULT_CHARACTERS, f"… (cut, {len(text)} characters)")
 
 
 def log_dropped_arguments(live: LiveTurn, tool: ToolFunction, arguments: Any) -> None:

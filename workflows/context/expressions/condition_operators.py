@@ -5,6 +5,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from workflows.context.values.value_types import equals_strictly
+
 log = logging.getLogger(__name__)
 
 Comparator = Callable[[Any, Any], bool]
@@ -24,13 +26,6 @@ ORDERINGS: Mapping[str, Comparator] = {"<": operator.lt, "<=": operator.le, ">":
 
 def length_of(value: Any) -> int | _NoLength:
     return len(value) if isinstance(value, str | list | tuple | Mapping | set | frozenset) else NO_LENGTH
-
-
-def equals_strictly(left: Any, right: Any) -> bool:
-    """Compares strictly: the text "true" is not true, and 1 is not True."""
-    if isinstance(left, bool) != isinstance(right, bool):
-        return False
-    return bool(left == right)
 
 
 def contains_item(item: Any, container: Any) -> bool | None:

@@ -18,9 +18,9 @@ from workflows.context.expressions.condition_operators import (
     Comparator,
     compare_order,
     contains_item,
-    equals_strictly,
     length_of,
 )
+from workflows.context.values.value_types import equals_strictly
 
 _NAME = r"[^\W\d]\w*(?:\.\w+)*"
 _VARIABLE = re.compile(rf"\$\{{\s*({_NAME})\s*\}}|\bcontext_variables\.({_NAME})")

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from workflows.context.values.value_text import shorten
+
 MAX_PREVIEW = 120
 _SECRET_NAME = re.compile(r"secret|token|password|passwd|api_?key|credential|authorization", re.IGNORECASE)
 
@@ -33,7 +35,7 @@ def preview_value(name: str, value: Any) -> str:
         text = value if isinstance(value, str) else json.dumps(_without_secrets(value), default=str, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         text = type(value).__name__
-    return text if len(text) <= MAX_PREVIEW else f"{text[:MAX_PREVIEW]}… ({len(text)} characters)"
+    return shorten(text, MAX_PREVIEW, f"… ({len(text)} characters)")
 
 
 def _without_secrets(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from workflows.context.context_variables import ContextVariables
+from workflows.context.values.value_text import shorten
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +220,7 @@ def _shortened_text(value: Any, redact: Redact) -> str:
 
 
 def _shorten(text: str) -> str:
-    return storable_text(text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}… (cut)")
+    return storable_text(shorten(text, MAX_TEXT_CHARACTERS, "… (cut)"))
 
 
 def _redacted_text(value: Any, redact: Redact) -> str:

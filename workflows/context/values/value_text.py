@@ -24,6 +24,13 @@ def render_exposed(names: Collection[str], values: Mapping[str, Any]) -> str:
     return "\n".join(["[CONTEXT VARIABLES]", *lines]) if lines else ""
 
 
+def shorten(text: str, limit: int, mark: str = "…", *, counts_mark: bool = False) -> str:
+    """Cuts a text longer than `limit` and appends the mark.
+
+    With `counts_mark`, the result has at most `limit` characters including the mark."""
+    return text if len(text) <= limit else text[: limit - len(mark) if counts_mark else limit] + mark
+
+
 def render_value(value: Any, *, limit: int = MAX_RENDERED_CHARACTERS) -> str:
     """Renders a value as one line of at most `limit` characters and a mark of the cut."""
     text = to_text(value)
@@ -31,7 +38,7 @@ def render_value(value: Any, *, limit: int = MAX_RENDERED_CHARACTERS) -> str:
         text = json.dumps(text, ensure_ascii=False)  # quoted, as in code
     # JSON and Python leave some line ends unescaped.
     text = _LINE_ENDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    return text if len(text) <= limit else f"{text[:limit]}… (cut)"
+    return shorten(text, limit, "… (cut)")
 
 
 def to_text(value: Any) -> str:

@@ -46,12 +46,17 @@ def type_name_of(value: Any) -> str:
     return next((name for name in _PYTHON_TYPES if is_of_type(value, name)), "null")
 
 
-def is_same_value(one: Any, other: Any) -> bool:
-    """Compares two values, and true is not 1.
+def equals_strictly(left: Any, right: Any) -> bool:
+    """Compares strictly: the text "true" is not true, and 1 is not True."""
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
-    A tool may put any object into a context, also one that refuses to be compared."""
+
+def is_same_value(one: Any, other: Any) -> bool:
+    """Compares strictly; objects that refuse to be compared differ.
+
+    A tool may put any object into a context."""
     try:
-        return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+        return equals_strictly(one, other)
     except Exception:  # noqa: BLE001 -- the comparison is a package's own code
         return False
 
