@@ -1,4 +1,4 @@
-"""Libraries of providers are not loaded by those who start no chat."""
+"""Processes that start no chat load no provider libraries."""
 
 import subprocess
 import sys

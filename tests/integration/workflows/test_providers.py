@@ -1,4 +1,4 @@
-"""Providers through their real libraries: chats with servers that speak their protocols."""
+"""Providers through their real libraries: chats with servers of their protocols."""
 
 import asyncio
 import json
@@ -94,7 +94,7 @@ async def test_each_run_has_a_prompt_cache_key_of_its_own(
         for seed in seeds
         if str(seed) in json.dumps(request.get("messages") or request["input"])
     }
-    # A server at a base_url may refuse what it does not know.
+    # A server at a base_url may refuse unknown fields.
     assert keys == ({11: "11", 22: "22"} if sent else {11: None, 22: None})
 
 
@@ -146,7 +146,7 @@ def open_sockets(server: ModelServer) -> list[Any]:
 
 
 async def test_an_empty_usage_is_none(tmp_path: Path) -> None:
-    """Such as a total alone, or a word: it is not taken for a free call."""
+    """For example a total alone, or a word: the call is not taken for free."""
     status, headers, body = CHAT.answer("Three", None)
     said = json.loads(body)
     said["usage"] = {"prompt_tokens": None, "completion_tokens": "many", "total_tokens": 120}

@@ -1,4 +1,4 @@
-"""What the shipped packages do outside: their tools against a real server, on the path that a run takes."""
+"""Shipped packages: their tools against a real server, on a run's path."""
 
 import runpy
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Chats in this process: a package, the script provider, and everything a worker would keep, in lists."""
+"""Chats in this process: a package, the script provider, and a store in lists."""
 
 import copy
 import json
@@ -37,7 +37,7 @@ def never() -> bool:
 
 @dataclass
 class ChatRecorder:
-    """What the store of a worker would hold, as JSON: every checkpoint whole."""
+    """Stores checkpoints as a worker's store would, as JSON."""
 
     saved: list[str] = field(default_factory=list)
     calls: list[ModelCall] = field(default_factory=list)
@@ -95,7 +95,9 @@ def build_chat(package: Package, answers: Mapping[str, Any] | Path, folder: Path
 
 @dataclass
 class Chat:
-    """Runs a chat from its beginning or from a checkpoint, always with fresh objects, as another worker would."""
+    """Runs a chat from its beginning or from a checkpoint.
+
+    All objects are fresh, as in another worker."""
 
     built: BuiltPackage
     context: Mapping[str, Any] = field(default_factory=dict)
@@ -149,12 +151,12 @@ class Chat:
         return outcome, recorder
 
     def questions(self) -> list[Question]:
-        """What the last chat rests with."""
+        """Returns the questions with which the last chat rests."""
         assert self.last is not None
         return self.last.questions
 
     def give(self, question: Question, response: Mapping[str, Any]) -> None:
-        """A person answers this question, and the run goes on with the next `run`."""
+        """Answers a question as a person; the next `run` continues with it."""
         responses = {str(question.tool): response}
         self.answers[question.id] = {"responses": responses, "question": question.as_document()}
 

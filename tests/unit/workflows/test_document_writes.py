@@ -1,4 +1,4 @@
-"""Writes: what a run owes to databases after a turn and at its success, and what it may never set."""
+"""Document writes: after a turn and at success, and what they may never set."""
 
 import threading
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The fast stream does what AG2's memory stream does: what lets us keep it when AG2 is upgraded."""
+"""The fast stream behaves as AG2's memory stream: the check for an upgrade of AG2."""
 
 import asyncio
 import functools
@@ -80,7 +80,7 @@ async def record_scenario(stream: MemoryStream, scenario: Scenario) -> WatchedEv
 
 
 def comparable_value(value: Any) -> Any:
-    """By type and contents, without what is different every time: ids and times."""
+    """Compares by type and contents, without ids and times."""
     if isinstance(value, BaseEvent):
         parts = {name: comparable_value(each) for name, each in vars(value).items() if name != "created_at"}
         return type(value).__name__, parts
@@ -331,7 +331,7 @@ def subscribing(subscriber: Callable[..., Any]) -> Scenario:
 
 
 async def takes_nothing() -> None:
-    """Said nothing to."""
+    """Takes no event."""
 
 
 async def takes_by_place(event: BaseEvent, /) -> None:
@@ -536,10 +536,10 @@ async def test_only_what_is_plainly_callable_is_called_directly() -> None:
     listener = Listener()
 
     async def direct(event: ToolCallsEvent, context: Context) -> None:
-        """Called as it is."""
+        """A stream that calls directly."""
 
     async def stock(event: ToolCallsEvent, context: Annotated[str, Inject()]) -> None:
-        """AG2 says what it is called with."""
+        """AG2's own stream."""
 
     stream = FastStream()
     ids = [stream.subscribe(each) for each in (direct, listener.method, stock, listener, lambda event: event)]

@@ -1,4 +1,7 @@
-"""Invoking: every way in which a package's function may end, or not end, in its time and without harm to the run."""
+"""Invocation: every way in which a package's function may end, or not end.
+
+It ends in its time and without harm to the run.
+"""
 
 import asyncio
 import contextvars

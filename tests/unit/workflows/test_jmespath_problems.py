@@ -1,4 +1,4 @@
-"""Expressions: what is wrong with one is known when the package is read, wherever it stands."""
+"""Expressions: faults are found when the package is read, wherever they stand."""
 
 from pathlib import Path
 from typing import Any

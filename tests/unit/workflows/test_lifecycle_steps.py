@@ -1,4 +1,4 @@
-"""Life cycle: what is called when, with what, and what becomes of a chat when it fails."""
+"""Life cycle: which steps are called when and with what, and how they fail a chat."""
 
 import asyncio
 import contextlib
@@ -453,7 +453,7 @@ async def quick(context_variables, outcome):
 
 
 async def test_a_cancelled_run_can_still_close_the_chat(tmp_path: Path) -> None:
-    """As `cancel` and Ctrl-C do: the cancellation is caught, and then the chat is closed in the same task."""
+    """As `cancel` and Ctrl-C do: the same task catches the cancellation and closes."""
     code = HANGING + "async def mark(c): c['begun'].set()\n"
     slow = {"answers": {"A": [{"text": "late", "delay_s": 60}]}}
     cancelled = chat(tmp_path, code, [step("before_chat", "mark"), step("on_fail", "quick")], answers=slow)
@@ -475,7 +475,7 @@ async def test_a_cancelled_run_can_still_close_the_chat(tmp_path: Path) -> None:
 
 
 async def test_a_cancellation_while_a_chat_closes_is_honoured_at_once(tmp_path: Path) -> None:
-    """A worker that lost its lease must not go on calling."""
+    """A worker that lost its lease must make no further calls."""
     closing = chat(tmp_path, HANGING, [step("on_fail"), step("on_fail", "quick")])
     conversation = closing.conversation(ChatRecorder())
     begun = conversation.context["begun"] = asyncio.Event()

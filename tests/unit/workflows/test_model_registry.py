@@ -1,4 +1,4 @@
-"""Models: aliases to clients, opened once, closed together; and what is wrong with an alias that cannot be used."""
+"""The model registry: clients by alias, opened once, closed together; bad aliases."""
 
 import asyncio
 import sys

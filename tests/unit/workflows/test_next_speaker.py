@@ -1,4 +1,4 @@
-"""Speakers: whom each pattern chooses where no rule applies."""
+"""The next speaker: the choice of each pattern where no rule applies."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -74,7 +74,7 @@ async def test_rules_come_first_in_every_pattern(tmp_path: Path, pattern: str) -
     outcome, kept = await playing.run()
 
     assert (outcome.kind, "".join(kept.speakers)) == (COMPLETED, "ACB")
-    assert {call.agent for call in kept.calls} == set("ABC")  # no manager was asked
+    assert {call.agent for call in kept.calls} == set("ABC")  # no manager was called
 
 
 async def test_the_order_begins_with_the_speaker_and_goes_round(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_an_error_of_the_manager_is_that_of_a_model(tmp_path: Path) -> Non
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
-    """Prompt, question and schema of every model call."""
+    """Records prompt, question and schema of every model call."""
     calls: list[tuple[str, str, Any]] = []
     answer = ScriptClient.__call__
 

@@ -1,4 +1,4 @@
-"""Routing: which rule hands over, and what an end means."""
+"""The router: which rule hands over, and what an end means."""
 
 from pathlib import Path
 from typing import Any

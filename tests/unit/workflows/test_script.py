@@ -1,4 +1,4 @@
-"""The script provider: which answer is next, also after failures, and what a bad file says."""
+"""The script provider: the next answer, also after failures, and bad files."""
 
 import asyncio
 from pathlib import Path
@@ -35,9 +35,9 @@ def script(*entries: Any, default: Any = None) -> Script:
         ([ONE, ERROR, TWO], 1, 1, TWO),
         ([ONE, ERROR, TWO], 0, 1, ONE),  # the turn failed half-way and begins again
         ([EMPTY, ONE], 0, 0, EMPTY),
-        ([EMPTY, ONE], 0, 1, ONE),  # as an error is
+        ([EMPTY, ONE], 0, 1, ONE),  # as an error does
         ([{"text": "", "tool_calls": [{"name": "note"}]}, TWO], 1, 0, TWO),
-        ([ONE, TWO], 0, 3, ONE),  # failures that no entry asked for
+        ([ONE, TWO], 0, 3, ONE),  # failures that no entry defines
         ([], 0, 0, DEFAULT),
     ],
 )

@@ -1,4 +1,4 @@
-"""Structured replies: read as they are meant, repaired once, and refused with the reason."""
+"""Structured replies: read as meant, repaired once, refused with a reason."""
 
 import json
 from pathlib import Path

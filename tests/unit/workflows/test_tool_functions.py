@@ -349,7 +349,7 @@ async def test_what_the_run_knows_is_filled_in_and_no_model_chooses_it(tmp_path:
 def test_what_the_run_gives_is_dropped_unless_it_is_published(
     tmp_path: Path, signature: str, sent: list[str], kept: list[str]
 ) -> None:
-    """What a function publishes stays the model's, and an unknown name is refused with the call."""
+    """A published name stays the model's; an unknown name is refused with the call."""
     tool = function(tmp_path, f"class ContextVariables: ...\ndef t({signature}): ...\n")
 
     assert list(tool.new_call("1.1", dict.fromkeys(sent, "x")).arguments) == kept

@@ -1,4 +1,4 @@
-"""Tool threads: bounded, reused, told to stop, left behind where they cannot hear it, never in the way of an exit."""
+"""Tool threads: bounded, reused, interrupted, or abandoned; they block no exit."""
 
 import asyncio
 import contextlib
@@ -107,7 +107,7 @@ async def test_a_cancelled_function_gets_a_stop_signal(pool: ToolThreads) -> Non
 
 
 async def test_a_call_that_ends_in_that_moment_disturbs_no_other() -> None:
-    """The exception never comes out of the call it is meant for, however close the two are."""
+    """The exception never leaves the call it is meant for, however close the end is."""
     pool = ToolThreads(1)
 
     def steps() -> None:
@@ -164,7 +164,7 @@ async def cancel_when(pool: ToolThreads, function: Callable[[], Any], *, when: C
 
 
 class LockTakingFunction:
-    """Waits for a lock; who does is not told to stop."""
+    """Waits for a lock, and is not interrupted meanwhile."""
 
     def __init__(self, lock: threading.Lock, contended: threading.Event) -> None:
         self._lock = lock
@@ -209,8 +209,9 @@ class SlowToBegin(threading.Event):
 async def test_a_call_that_imports_or_starts_a_thread_is_stopped_after_it(
     pool: ToolThreads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many modules cannot be imported twice. A thread that was told before it began would never begin, and who starts
-    it would wait for ever."""
+    """Many modules cannot be imported twice.
+
+    A thread that is interrupted before it began would never begin, and its starter would wait for ever."""
     (tmp_path / "slow_to_load.py").write_text("import time\nfor _ in range(20): time.sleep(0.003)\n")
     monkeypatch.syspath_prepend(tmp_path)
     thread, slow, done = threading.Thread(target=int), SlowToBegin(), []
@@ -292,7 +293,7 @@ def assert_free(handler: logging.Handler) -> None:
 
 
 async def test_a_function_that_floods_the_log_is_stopped_and_others_still_log() -> None:
-    """If it were stopped between two steps of logging, it would leave a lock, and the next log line would hang."""
+    """An interrupt while it logs would leave a lock, and block all other log lines."""
     pool, handler, went_on = ToolThreads(2), SlowHandler(), threading.Event()
 
     def flood() -> None:

@@ -1,4 +1,7 @@
-"""What tools import: the context's class, and `use_ui_tool`, which ends a run unless its trigger has answered."""
+"""What tools import: the context's class, and `use_ui_tool`.
+
+`use_ui_tool` ends a run unless its trigger has answered.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,7 +75,7 @@ async def test_a_tool_that_asks_a_person_ends_the_run(tmp_path: Path, source: st
     assert outcome.reason.startswith("t waits for a person (Card): its trigger has no ui_responses for this call")
     assert outcome.error is not None
     assert (outcome.error.agent, outcome.error.turn) == ("A", 1)
-    assert kept.saved == []  # the turn is taken again when somebody has answered
+    assert kept.saved == []  # the turn is repeated after an answer
 
 
 @pytest.mark.parametrize("kind", ["UI_Tool", "UI_Surface"])

@@ -1,4 +1,4 @@
-"""Hooks: what they are given, what they change, and what becomes of a turn when one of them fails."""
+"""Hooks: their arguments, their changes, and a turn in which one of them fails."""
 
 import json
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def chat(folder: Path, code: str, *hooks: dict[str, Any], **files: Any) -> Chat:
 
 
 def record_requests(chat: Chat, agent: str = "A") -> list[RecordedRequest]:
-    """What this agent is asked from now on, as AG2 is told."""
+    """Records the agent's requests, as AG2 gets them."""
     asked: list[RecordedRequest] = []
     ask = chat.built.agents[agent].ask
 
@@ -322,7 +322,7 @@ def f(messages):
 
 
 async def test_runs_at_once_do_not_share_an_agent(tmp_path: Path) -> None:
-    """Built once for all runs: what one run's hook leaves on its agent is not there for the next one."""
+    """Agents are built once for all runs, but a hook's attributes are not shared."""
     code = """
 def f(agent):
     agent.system_message += "+"

@@ -1,4 +1,4 @@
-"""Rules that wait for ever: what is certain never to hold is found, and nothing that may hold is."""
+"""Rules that can never hold are found, and no rule that may hold is reported."""
 
 import asyncio
 import tempfile
@@ -107,24 +107,22 @@ NEVER = [
     conditional("${v}", variable("v", ComputedSource())),
     conditional("${v} == 'gone'", STEP),
     conditional("${u} == 'gone' and ${v} == ${w}", *WIDE),
-    conditional("${v} == 'z'", STEP),  # its transition starts where none leads
+    conditional("${v} == 'z'", STEP),  # its transition starts at an unreachable value
     conditional("${v} in ['x', 'y']", STEP),
     conditional("${v} > 5", STEP),
     conditional("${v} == 'gone' or ${v} == 'lost'", STEP),
     conditional("${v} == 'b' and ${plan} == 'pro'", STEP, PLAN),
     conditional("${v} == 'b' and ${v} == 'c'", STEP),
-    conditional(
-        "${v} == 'true'", state(text_transition("A"), default=False, type="string")
-    ),  # what it becomes is no text
+    conditional("${v} == 'true'", state(text_transition("A"), default=False, type="string")),  # its value is no text
     conditional("${app_id} == 'a' and ${app_id} == 'b'"),
     conditional("1 == ${n} and ${run_id} and ${n} == true", variable("n", RuntimeSource())),
     conditional("${v} == 'yes'", state(user_transition("yes"))),
     conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
     conditional("${given} == 'maybe'", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
     conditional("${v} == 'gone'", state(enum=("new", "done")), **CODE[0]),
-    # no rule is asked after these moments
+    # no rule is evaluated after these moments
     *(conditional("${v} == 'go'", state(transition_on(LifecycleTrigger(each), "go"))) for each in END_MOMENTS),
-    # the hand-off that it waits for is its own
+    # it waits for its own hand-off
     package(
         variables={"v": state(transition_on(HandoffTrigger("B"), "go"))},
         rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > terminate"),
@@ -133,7 +131,7 @@ NEVER = [
         variables={"v": state(transition_on(HandoffTrigger("A", "B"), "go"))},
         rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > A"),
     ),
-    # B would speak only after this rule, and only B says what it waits for
+    # only B sets the text, and B speaks only after this rule
     package(
         variables={"v": state(text_transition("B", to="go"))},
         rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > terminate"),
@@ -286,7 +284,7 @@ def test_the_message_gives_the_reason_it_never_holds(checked: Package, message: 
 
 
 def test_one_cause_is_reported_once() -> None:
-    """At the rule, and not once more as an undefined name, an orphan state of the rule or one of the variable."""
+    """At the rule, and not again as an undefined name or an orphan state."""
     checked = conditional("${no} == 1 and ${w} == 1", state(text_transition("A", to="b")), state(name="w"))
     also_there = conditional("${no} == 1", rules=rules("A > B if ${no} == 1", "A > B if not ${no}", "B > terminate"))
 
@@ -307,7 +305,7 @@ def test_production_changes_nothing_of_it() -> None:
 
 
 def test_large_packages_are_checked_in_time() -> None:
-    """A chain of agents, each of which unlocks the next one; many rules over many values."""
+    """A chain of agents, each unlocking the next one; many rules over many values."""
     names = [f"a{number}" for number in range(150)]
     chain = {
         f"v{number}": state(text_transition(name, to="go"), name=f"v{number}") for number, name in enumerate(names[:-1])

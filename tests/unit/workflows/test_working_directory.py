@@ -1,4 +1,4 @@
-"""The working directory is put back around every call of a package's code, and those that may have moved it say so."""
+"""The working directory is restored around package code, and changes are noted."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checks of writes: what a run may have to write is looked for before anything is spent, each document once."""
+"""Write checks: each document of a run is checked once, before anything is spent."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ NOTE = {**ORDER, "query_template": None, "search_by": "user_id", "write_strategy
 
 
 class FakeWriteCheck:
-    """Answers each place with the same error, or lets it pass."""
+    """Returns the same error for each target, or none."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
