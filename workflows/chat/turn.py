@@ -127,9 +127,9 @@ def derive_state(live: LiveTurn, text: str, events: Events, *, duration_s: float
     """Derives states and recomputes variables from the turn, before routing uses them."""
     chat = live.chat
     sanitize_context(chat, source=live.agent)
-    seen = observe_turn(chat, live.agent, text, events, duration_s=duration_s)
-    seen = replace(seen, ui_answers=tuple(live.ui_answers), written_names=frozenset(live.written_names))
-    derive_states(chat.package.variables.values(), chat.context, seen)
+    observation = observe_turn(chat, live.agent, text, events, duration_s=duration_s)
+    observation = replace(observation, ui_answers=tuple(live.ui_answers), written_names=frozenset(live.written_names))
+    derive_states(chat.package.variables.values(), chat.context, observation)
     recompute_variables(chat.package, chat.context, chat.suppressed_names)
 
 

@@ -144,13 +144,13 @@ def _literal_schema(values: tuple[Any, ...]) -> CoreSchema:
     if all(isinstance(value, str) for value in values):
         return core.literal_schema(list(values))
     known = {_kind_and_value(value): value for value in values}
-    wanted = f"Input should be {' or '.join(map(json.dumps, values))}"
+    expected = f"Input should be {' or '.join(map(json.dumps, values))}"
 
     def check_value(value: Any) -> Any:
         try:
             return known[_kind_and_value(value)]
         except (KeyError, TypeError):  # TypeError: a list or an object
-            raise PydanticCustomError("literal_error", wanted) from None
+            raise PydanticCustomError("literal_error", expected) from None
 
     return core.no_info_plain_validator_function(check_value)
 

@@ -92,7 +92,7 @@ def _is_open(kind: OutputType) -> bool:
 
 
 def _is_ambiguous(kind: OutputType, models: Mapping[str, OutputModel]) -> bool:
-    """Checks for variants that a strict choice cannot tell apart by their first field."""
+    """Checks for variants that a strict choice cannot distinguish by the first field."""
     if not isinstance(kind, UnionOf):
         return False
     bodies = [
@@ -143,7 +143,7 @@ class _SchemaBuilder:
             case LiteralOf(values):
                 return _union_schema(_literal_schemas(values))
             case UnionOf(variants):
-                return _union_schema(self._type_schema(each) for each in variants)
+                return _union_schema(self._type_schema(variant) for variant in variants)
             case ModelRef(name):
                 return {"$ref": f"#/$defs/{self._keys[name]}"}
             case InlineModel(fields):

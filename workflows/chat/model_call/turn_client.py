@@ -184,7 +184,7 @@ class ChatModelConfig(ModelConfig):
 
     def create(self) -> TurnClient:
         if self._client is None:
-            asked = MeteredModel(
+            metered_model = MeteredModel(
                 self._name,
                 self._config.model,
                 self._provider.normalise,
@@ -192,7 +192,7 @@ class ChatModelConfig(ModelConfig):
                 is_paid=self._provider.is_paid,
             )
             metered = MeteredClient(
-                self._create_inner(), asked, explain=self._provider.explain, find_fault=self._find_fault
+                self._create_inner(), metered_model, explain=self._provider.explain, find_fault=self._find_fault
             )
             self._client = TurnClient(metered)
         return self._client

@@ -53,11 +53,11 @@ def resumed_speaker(chat: Conversation) -> str | None:
     lost = _find_lost(chat, turn)
     if lost is None:
         return turn.agent
-    made = [step.name for step in turn.steps if isinstance(step, CallStep) and not step.failed]
-    if made:
+    called = [step.name for step in turn.steps if isinstance(step, CallStep) and not step.failed]
+    if called:
         raise PackageDefect(
             f"the package has lost {lost} while turn {turn.number} waited for a person, and that turn has called"
-            f" {', '.join(made)} already; put it back and replay the run, or discard it"
+            f" {', '.join(called)} already; put it back and replay the run, or discard it"
         )
     extra = {"run_id": chat.fixed_values.get("run_id"), "turn": turn.number, "lost": lost}
     log.warning("journal_dropped", extra=extra)

@@ -36,9 +36,9 @@ async def commit_user_turn(chat: Conversation, router: Router, save_turn: SaveTu
 
 
 def _decide_after_user(chat: Conversation, router: Router) -> SpeakerDecision:
-    rule, asked = user_rule(chat, router), _asking_agent(chat)
-    if rule is None and asked is not None:
-        return SpeakerDecision(None, asked, asked)
+    rule, asking_agent = user_rule(chat, router), _asking_agent(chat)
+    if rule is None and asking_agent is not None:
+        return SpeakerDecision(None, asking_agent, asking_agent)
     ended = end_outcome(rule, chat.package, USER, chat.turns)
     target = None if rule is None else rule.target
     return SpeakerDecision(ended, None if ended is not None else target, target)

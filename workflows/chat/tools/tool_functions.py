@@ -7,7 +7,7 @@ Every caller, for a model or for a structured reply, does:
     text = result_text(live, result)
     live.apply_changes(view.changes())
 
-`arguments` use the names in `tool.parameters.published_names`; ToolRefused says in a sentence what does not fit. The
+`arguments` use the names in `tool.parameters.published_names`; ToolRefused names in a sentence what does not fit. The
 runtime arguments are everything that the run fills in itself; arguments of the same names are dropped. PackageCodeError
 holds what the function raised. NeedsHuman ends the run, which waits for a person.
 """

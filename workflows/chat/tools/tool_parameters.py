@@ -105,7 +105,9 @@ def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> To
 
 
 def describe_errors(error: ValidationError) -> str:
-    problems = [f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in error.errors()[:5]]
+    problems = [
+        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in error.errors()[:5]
+    ]
     return f"The arguments do not fit: {'; '.join(problems)}."
 
 

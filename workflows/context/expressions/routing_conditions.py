@@ -7,19 +7,13 @@ orderings and `in` are false. Nothing raises at run time.
 
 import ast
 import logging
+import operator
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.context.expressions.condition_operators import (
-    NO_LENGTH,
-    Comparator,
-    compare_order,
-    contains_item,
-    length_of,
-)
 from workflows.context.values.value_types import equals_strictly
 
 _NAME = r"[^\W\d]\w*(?:\.\w+)*"
@@ -43,6 +37,25 @@ log = logging.getLogger(__name__)
 
 Values = Mapping[str, Any]
 Node = Callable[[Values], Any]
+Comparator = Callable[[Any, Any], bool]
+
+_ORDERINGS: Mapping[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_ORDER_OPERATORS: Mapping[str, Comparator] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class _NoLength:
+    """The length of a value without one: false, and every comparison with it is false."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+_NO_LENGTH = _NoLength()
 
 
 class ConditionError(ValueError):
@@ -127,9 +140,9 @@ def split_alternatives(text: str) -> tuple[tuple[ConditionPart, ...], ...]:
     return tuple(tuple(map(_read_part, _split_operands(way, ast.And))) for way in _split_operands(tree, ast.Or))
 
 
-def _split_operands(tree: ast.expr, operator: type[ast.boolop]) -> list[ast.expr]:
-    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, operator):
-        return [part for value in tree.values for part in _split_operands(value, operator)]
+def _split_operands(tree: ast.expr, kind: type[ast.boolop]) -> list[ast.expr]:
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, kind):
+        return [part for value in tree.values for part in _split_operands(value, kind)]
     return [tree]
 
 
@@ -261,7 +274,7 @@ def _compile_term(tree: ast.expr) -> Node:
             return lambda context: [item(context) for item in items]
         case ast.Call(func=ast.Name(id="len"), args=[argument], keywords=[]):
             measured = _compile_node(argument)
-            return lambda context: length_of(measured(context))
+            return lambda context: _length_of(measured(context))
         case ast.Name() | ast.Attribute(value=ast.Name()):
             word = ast.unparse(tree)
             raise ConditionError(f"{word} stands alone: write '{word}' for a text, or ${{{word}}} for a variable")
@@ -272,7 +285,7 @@ def _compile_term(tree: ast.expr) -> Node:
 def _compile_comparison(compare: Comparator, left: Node, right: Node) -> Node:
     def evaluate(context: Values) -> bool:
         sides = left(context), right(context)
-        return not any(side is NO_LENGTH for side in sides) and compare(*sides)
+        return not any(side is _NO_LENGTH for side in sides) and compare(*sides)
 
     return evaluate
 
@@ -284,12 +297,34 @@ def _select_comparator(op: ast.cmpop, expression: str) -> Comparator:
         case ast.NotEq() | ast.IsNot():
             return lambda left, right: not equals_strictly(left, right)
         case ast.In():
-            return lambda item, container: item is not None and contains_item(item, container) is True
+            return lambda item, container: item is not None and _contains_item(item, container) is True
         case ast.NotIn():
-            return lambda item, container: contains_item(item, container) is False
+            return lambda item, container: _contains_item(item, container) is False
         case _:
             symbol = _ORDERINGS[type(op)]  # the grammar has no other comparison
-            return lambda left, right: compare_order(symbol, left, right, expression=expression)
+            return lambda left, right: _compare_order(symbol, left, right, expression=expression)
 
 
-_ORDERINGS: Mapping[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+def _length_of(value: Any) -> int | _NoLength:
+    return len(value) if isinstance(value, str | list | tuple | Mapping | set | frozenset) else _NO_LENGTH
+
+
+def _contains_item(item: Any, container: Any) -> bool | None:
+    """Searches a container, comparing strictly. None when it is not searchable."""
+    if isinstance(container, list | tuple | set | frozenset):
+        return any(equals_strictly(item, element) for element in container)
+    try:
+        return item in container
+    except TypeError:
+        return None
+
+
+def _compare_order(symbol: str, left: Any, right: Any, *, expression: str) -> bool:
+    if left is None or right is None:
+        return False
+    try:
+        return bool(_ORDER_OPERATORS[symbol](left, right))
+    except TypeError:
+        kinds = f"{type(left).__name__} {symbol} {type(right).__name__}"
+        log.info("condition_type_mismatch", extra={"condition": expression, "types": kinds})
+        return False

@@ -28,7 +28,7 @@ def recompute_variables(package: Package, context: ContextVariables, suppressed:
         if isinstance(variable.source, ComputedSource) and variable.source.computation and name not in FIXED_NAMES
     }
     while waiting:
-        # Those whose inputs are done. None left means that they compute each other in a cycle.
+        # These have all inputs. None left means that the others compute each other in a cycle.
         ready = [name for name, source in waiting.items() if waiting.keys().isdisjoint(source.inputs.values())]
         for name in ready or list(waiting):
             source = waiting.pop(name)

@@ -160,9 +160,10 @@ def refreshed_variables(package: Package) -> dict[str, tuple[Variable, ...]]:
     refreshed = {name: variable for name, variable in package.variables.items() if _is_refreshed(variable)}
     if not refreshed:
         return {}
-    seen = {agent: _source_names(package, names) for agent, names in package.exposures.items()}
+    names_by_agent = {agent: _source_names(package, names) for agent, names in package.exposures.items()}
     found = {
-        agent: tuple(variable for name, variable in refreshed.items() if name in names) for agent, names in seen.items()
+        agent: tuple(variable for name, variable in refreshed.items() if name in names)
+        for agent, names in names_by_agent.items()
     }
     return {agent: variables for agent, variables in found.items() if variables}
 
