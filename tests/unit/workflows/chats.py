@@ -51,7 +51,7 @@ class ChatRecorder:
     async def keep_open_turn(self, turn: OpenTurn) -> None:
         self.open_turn = json.dumps(turn.as_document())
 
-    def opened(self) -> OpenTurn | None:
+    def read_open_turn(self) -> OpenTurn | None:
         turn = None if self.open_turn is None else OpenTurn.from_document(json.loads(self.open_turn))
         return turn if turn is not None and turn.number == len(self.saved) + 1 else None
 
@@ -129,7 +129,7 @@ class Chat:
             redactor=self.redactor,
             ui_responses=self.ui_responses,
             tool_answers=dict(self.answers),
-            open_turn=recorder.opened(),
+            open_turn=recorder.read_open_turn(),
             record_answer=recorder.record_answer,
             save_open_turn=recorder.keep_open_turn,
             user_message=self.answer,

@@ -359,12 +359,12 @@ async def test_a_call_its_library_gives_up_has_failed_and_cancels_no_task() -> N
 async def test_calls_above_the_limit_are_not_made() -> None:
     made = 0
 
-    async def counted() -> ModelResponse:
+    async def count_call() -> ModelResponse:
         nonlocal made
         made += 1
         return response()
 
-    desk = MeterBench(counted, max_calls=2)
+    desk = MeterBench(count_call, max_calls=2)
     await desk.ask()
     await desk.ask()
 

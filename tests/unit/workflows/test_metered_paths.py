@@ -100,9 +100,9 @@ async def test_sub_tasks_at_once_do_not_go_beyond_the_limit_of_calls(tmp_path: P
 
     async def slowly(_: PlannedCall) -> Settle:
         await asyncio.sleep(0.001)
-        return settled
+        return settle_nothing
 
-    async def settled(_: ModelCall) -> None: ...
+    async def settle_nothing(_: ModelCall) -> None: ...
 
     small.reserve = slowly
 

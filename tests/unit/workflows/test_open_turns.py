@@ -361,15 +361,15 @@ async def test_an_automatic_tool_that_asks_repeats_no_earlier_tool_or_answer(
         "structured_outputs": {"models": {"M": model}, "registry": {"A": "M"}},
     }
 
-    def ordered(folder: Path, *functions: str) -> Chat:
+    def chat_with_tools(folder: Path, *functions: str) -> Chat:
         tools = [{"agent": "A", "file": "desk.py", "function": name, "auto_invoke": True} for name in functions]
         return desk(folder, AUTO, replies, tools=tools, **files)
 
-    chat = ordered(tmp_path / "old", "charge", "approve")
+    chat = chat_with_tools(tmp_path / "old", "charge", "approve")
     _, kept = await chat.run()
     [question] = chat.questions()
     chat.give(question, YES)
-    edited = ordered(tmp_path / "new", "approve", "charge")
+    edited = chat_with_tools(tmp_path / "new", "approve", "charge")
     chat.built = edited.built
     outcome, kept = await chat.run(kept)
 

@@ -380,12 +380,12 @@ async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, mon
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     read = turn_client.repair_arguments
 
-    def garbled(response: "ModelResponse") -> "ModelResponse":
+    def garble(response: "ModelResponse") -> "ModelResponse":
         for each in response.tool_calls.calls:
             each.arguments, each.id = sent, "half \ud83d"
         return read(response)
 
-    monkeypatch.setattr(turn_client, "repair_arguments", garbled)
+    monkeypatch.setattr(turn_client, "repair_arguments", garble)
 
     outcome, kept = await Chat(build_chat(package, TWICE, tmp_path)).run()
 

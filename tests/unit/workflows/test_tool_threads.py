@@ -83,7 +83,7 @@ async def test_an_idle_thread_ends() -> None:
     assert await run(idle, lambda: 1) == 1
 
 
-async def test_a_slow_function_is_told_to_stop_and_its_thread_is_reused() -> None:
+async def test_a_slow_function_is_interrupted_and_its_thread_reused() -> None:
     pool, spinning = ToolThreads(1), SpinningFunction()
 
     with pytest.raises(TimeoutError):
