@@ -114,7 +114,10 @@ async def test_an_answer_is_json_where_so_declared_and_text_elsewhere(answered: 
         (answer({}, status=204), "it answered 204"),
         (answer({}, status=201), "it answered 201"),
         (answer({}, status=404), "it answered 404"),
-        (ExternalAnswer(b"x", headers={"content-encoding": "br"}), "its answer is encoded as 'br', which is not read"),
+        (
+            ExternalAnswer(b"x", headers={"content-encoding": "br"}),
+            "its answer is encoded as 'br', which is not supported",
+        ),
         (
             ExternalAnswer(b"not gzip", headers={"content-encoding": "gzip"}),
             "its answer does not have the declared encoding",

@@ -124,7 +124,7 @@ async def test_a_stream_that_ends_early_in_good_order_is_no_answer(
 
     error, call = await failed_call(protocol, (status, headers, short), tmp_path, stream=True)
 
-    assert str(error) == f"the stream of {protocol.provider} ended before its answer did"
+    assert str(error) == f"the stream of {protocol.provider} ended before the answer was complete"
     assert error.transient
     assert call.error == "ModelError"
 

@@ -196,7 +196,7 @@ async def test_a_streamed_response_that_was_cut_short_is_paid_for(status: str, t
 
     assert [(call.status, call.tokens) for call in at.calls] == [("reported", RESPONSES.tokens)]
     assert (str(outcome) if status == "failed" else outcome.body) == {
-        "failed": "the stream of openai_responses ended before its answer did",
+        "failed": "the stream of openai_responses ended before the answer was complete",
         "incomplete": "Three",
     }[status]
 

@@ -135,7 +135,7 @@ async def test_what_a_tool_left_running_asks_a_person_in_vain_and_fails_the_run(
     outcome, kept = await Chat(build_chat(package, answers, tmp_path)).run()
 
     assert (outcome.kind, kept.turns) == (OutcomeKind.PACKAGE_ERROR, [])
-    assert "leave is over, and what it left running asks a person; await it before you return" in outcome.reason
+    assert "leave has ended, and code that it left running asks a person; await it before you return" in outcome.reason
 
 
 async def test_the_failure_a_step_receives_holds_nothing_hidden(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ async def test_a_step_with_an_unbound_parameter_fails_the_run_before_it_begins(t
     outcome, kept = await demanding.run_to_its_close()
 
     assert outcome.kind is OutcomeKind.TOOL_ERROR
-    assert outcome.reason.startswith("on_fail steps.py:on_fail needs amount, which no lifecycle tool is given")
+    assert outcome.reason.startswith("on_fail steps.py:on_fail needs amount, which lifecycle tools do not get")
     assert (kept.calls, "seen" in context_left(demanding)) == ([], False)
 
 

@@ -200,7 +200,7 @@ async def pay(amount: int):
         assert outcome.kind is OutcomeKind.NEEDS_HUMAN
         return
     assert (outcome.kind, kept.open_turn) == (OutcomeKind.PACKAGE_ERROR, None)
-    assert "turn 1 has to keep while it waits for a person is larger than 6 MB" in outcome.reason
+    assert "the journal of turn 1, which waits for a person, is larger than 6 MB" in outcome.reason
     assert outcome.error is not None
     assert (outcome.error.agent, outcome.error.turn) == ("A", 1)
 
@@ -227,7 +227,7 @@ async def wait():
     outcome, _ = await chat.run()
 
     assert (outcome.kind, chat.questions()) == (OutcomeKind.PACKAGE_ERROR, [])
-    assert "pay is over, and what it left running asks a person" in outcome.reason
+    assert "pay has ended, and code that it left running asks a person" in outcome.reason
 
 
 @pytest.mark.parametrize("choices", [["yes", "n" * 201], ["yes", "yes"], ["yes", " "], [], [1], "yes", ["x"] * 21])

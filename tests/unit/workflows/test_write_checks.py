@@ -67,7 +67,7 @@ async def test_each_document_that_may_be_written_is_looked_for_once(tmp_path: Pa
         (
             AutoReconnect("at 10.0.0.1"),
             ContextUnavailableError,
-            "order can be written back is not known: the database: Auto",
+            "cannot check whether order can be written back: the database: Auto",
         ),
         (OperationFailure("odd", 1), OperationFailure, "odd"),
     ],

@@ -55,7 +55,7 @@ def decode_answer(text: str) -> tuple[Sequence[BaseEvent], ModelResponse]:
 def _check_class_names(value: Any) -> None:
     for name in _class_names(value):
         if not name.startswith(_ALLOWED_MODULES):
-            raise AnswerCodecError(f"a model's answer holds a {name}, which is no class of a model's answer")
+            raise AnswerCodecError(f"a model's answer holds a {name}, which is not an allowed class")
 
 
 def _class_names(value: Any) -> Iterable[str]:

@@ -112,7 +112,7 @@ class OpenTurn:
         kept = [*steps, self.refreshed_values]
         if len(json.dumps(kept, ensure_ascii=False, default=str).encode()) > MAX_JOURNAL_BYTES:
             raise PackageDefect(
-                f"what turn {self.number} has to keep while it waits for a person is larger than"
+                f"the journal of turn {self.number}, which waits for a person, is larger than"
                 f" {MAX_JOURNAL_BYTES // 1024**2} MB; let its tools return less, and write less to the context"
             )
         document: dict[str, Any] = {"agent": self.agent, "number": self.number, "steps": steps}

@@ -32,7 +32,7 @@ def check_text(content: Any, subject: str) -> str:
 
 def check_messages(messages: Any) -> list[Message]:
     if not isinstance(messages, list):
-        raise UnfitError(f"what it leaves is {_describe_type(messages)}, where a list of messages is needed")
+        raise UnfitError(f"its result is {_describe_type(messages)}, where a list of messages is needed")
     fit = _pair_calls_with_results(
         [_check_message(message, f"message {number}") for number, message in enumerate(messages, 1)]
     )

@@ -134,7 +134,7 @@ def check_parameters(steps: Iterable[PackageStep]) -> None:
         if step.binding.unknown:
             offered = ", ".join(LIFECYCLE_NAMES)
             missing = ", ".join(step.binding.unknown)
-            raise StepFailed(f"{step.label} needs {missing}, which no lifecycle tool is given; there are {offered}")
+            raise StepFailed(f"{step.label} needs {missing}, which lifecycle tools do not get; available are {offered}")
 
 
 def note_step_failure(

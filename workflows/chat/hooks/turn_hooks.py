@@ -136,7 +136,7 @@ def _read_prompt(agent: HookedAgent) -> str:
     try:
         written = agent.system_message
     except (LookupError, TypeError) as error:
-        raise UnfitError(f"the agent has no system message any more ({type(error).__name__})") from None
+        raise UnfitError(f"the agent no longer has a system message ({type(error).__name__})") from None
     return "" if written is None else check_text(written, "the system message")
 
 

@@ -71,7 +71,7 @@ class MeteredClient(LLMClient):
             await call.end(None, error="Cancelled")
             if _is_task_cancelled():
                 raise
-            raise ModelError("the model's library gave the call up", transient=True) from error
+            raise ModelError("the model's library cancelled the call", transient=True) from error
         except Exception as error:
             _count_failed_call(live)
             await call.end(None, error=type(error).__name__)

@@ -45,7 +45,9 @@ async def validate_reply(exchange: Exchange, text: str) -> tuple[str, Any]:
         return parse_reply(model, text)
     except ReplyMismatch as unfit:
         problems = live.chat.redactor.redact_text(str(unfit))
-        message = f"{live.agent} does not answer with its model {model.name}, nor when asked again: {problems}"
+        message = (
+            f"the answer of {live.agent} does not fit its model {model.name}, also after a second attempt: {problems}"
+        )
         raise ModelError(message, transient=False) from None
 
 

@@ -117,7 +117,7 @@ async def _run_in_thread(function: Callable[[], Any], threads: ToolThreads, work
     except TimeoutError:
         return _timeout_failure(work)
     except (NoThreadFreeError, RuntimeError) as error:  # RuntimeError: the process is about to end
-        return _Failure(TimedOutError(f"it could not begin: {error}"))
+        return _Failure(TimedOutError(f"it could not start: {error}"))
 
 
 def _call_function(function: Callable[..., Any], positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:

@@ -65,7 +65,7 @@ class WorkingDirectory:
         # Another app's call may have chosen the path, which this run's owner must not see.
         change = f"it changed the working directory to {here}" if alone else "it, or a call beside it, changed it"
         for visit in self._visits:
-            visit.changes.append(f"{change}; it was put back to {self._home}")
+            visit.changes.append(f"{change}; it was restored to {self._home}")
 
     def pin(self) -> None:
         """Fixes the process's current directory as home, before any package code runs."""

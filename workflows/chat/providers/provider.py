@@ -67,7 +67,7 @@ class DeadlineClient(LLMClient):
         except TimeoutError:
             if not limit.expired():
                 raise  # the library's own, with a more precise text
-            message = f"{self._provider} gave no whole answer within {self._timeout_s:g} s"
+            message = f"{self._provider} sent no complete answer within {self._timeout_s:g} s"
             raise ModelError(message, transient=True) from None
 
 

@@ -77,7 +77,7 @@ def refusal_error(provider: str, answer: ModelResponse) -> ModelError | None:
 
 
 def truncated_stream_error(provider: str) -> ModelError:
-    return ModelError(f"the stream of {provider} ended before its answer did", transient=True)
+    return ModelError(f"the stream of {provider} ended before the answer was complete", transient=True)
 
 
 def server_message(body: Any) -> str:

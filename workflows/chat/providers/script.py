@@ -61,7 +61,7 @@ class Script:
                 return entry
             answered, failed = (answered, failed - 1) if fails else (answered - 1, failed)
         if self.default is None:
-            message = f"{self.source} has {len(entries)} answers for {agent} and no default; it was asked once more"
+            message = f"{self.source} has {len(entries)} answers for {agent} and no default, but one more was needed"
             raise ModelError(message, transient=False)
         return self.default
 
@@ -87,7 +87,7 @@ def read_script(path: Path) -> Script:
         raise PackageDefect(f"{path}: write answers: as a mapping from agent to a list of entries")
     unknown = [str(key) for key in raw if key not in _KNOWN_KEYS]
     if unknown:
-        raise PackageDefect(f"{path}: {', '.join(unknown)} means nothing here; write answers: and default:")
+        raise PackageDefect(f"{path}: {', '.join(unknown)} is not a known key; write answers: and default:")
     checked = {
         agent: [_check_entry(entry, f"{path}: answers.{agent}[{index}]") for index, entry in enumerate(entries)]
         for agent, entries in answers.items()
@@ -135,7 +135,7 @@ class _ScriptEntry(_ScriptModel):
 
 _PART_MODELS: Mapping[str, type[_ScriptModel]] = {"tool_calls": _ScriptCall, "usage": _ScriptUsage, "error": _Error}
 _ERROR_TEXTS = {
-    "extra_forbidden": "means nothing here",
+    "extra_forbidden": "is not a known field",
     "model_type": "must be a mapping",
     "dict_type": "must be a mapping",
     "list_type": "must be a list",
@@ -153,7 +153,7 @@ def _check_entry(entry: Any, location: str) -> ScriptAnswer:
         message = _ERROR_TEXTS.get(first["type"], first["msg"])
         raise PackageDefect(f"{where}: {message}; its fields are {', '.join(fields)}") from None
     if all(entry.get(name) is None for name in ("text", "tool_calls", "error")):
-        raise PackageDefect(f"{location} says nothing; give text, tool_calls or error")
+        raise PackageDefect(f"{location} is empty; give text, tool_calls or error")
     return valid.model_dump(exclude_unset=True)
 
 

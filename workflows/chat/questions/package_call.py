@@ -75,7 +75,9 @@ class PackageCall:
     ) -> dict[str, Any]:
         """Returns the answer to this question. PersonNeeded when there is none yet."""
         if self.is_over:  # the call is recorded and never repeated: an answer would reach nothing
-            message = f"{self.function or 'a step of the package'} is over, and what it left running asks a person"
+            message = (
+                f"{self.function or 'a step of the package'} has ended, and code that it left running asks a person"
+            )
             raise self._stop(PackageDefect(f"{message}; await it before you return"), _turn_or_none())
         self.has_asked = True
         chat, live = self._current_chat(), _turn_or_none()

@@ -137,12 +137,12 @@ def _fields_to_write(variable: Variable, target: WriteTarget, value: Any, place:
     if value is None:  # nothing was found or computed, so there are no fields to set
         return {}
     if not isinstance(value, Mapping):
-        raise WriteRefusedError(f"{place}: it is no object whose fields can be set; name the one field it stands for")
+        raise WriteRefusedError(f"{place}: it is not an object with fields; name the field to write")
     declared = variable.source.fields if isinstance(variable.source, EntitySource) else None
     unknown = [str(key) for key in value if declared is not None and key not in declared]
     if unknown:
         raise WriteRefusedError(
-            f"{place}: it has the key {unknown[0][:40]!r}, which is none of its fields; declare it or leave it out"
+            f"{place}: it has the key {unknown[0][:40]!r}, which is not one of its fields; declare it or leave it out"
         )
     return value
 
@@ -165,4 +165,4 @@ def _copy_values(values: dict[str, Any], place: str) -> dict[str, Any]:
     try:
         return copy.deepcopy(values)
     except Exception as error:  # noqa: BLE001 -- a context may hold any object of a tool, and copying it may raise anything
-        raise WriteRefusedError(f"{place}: it holds what is not data ({type(error).__name__})") from None
+        raise WriteRefusedError(f"{place}: it holds an object that is not data ({type(error).__name__})") from None

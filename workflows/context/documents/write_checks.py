@@ -53,4 +53,4 @@ def _distinct_targets(targets: Iterable[DocumentTarget]) -> Collection[DocumentT
 
 def _unavailable_error(targets: Iterable[DocumentTarget], reason: str) -> ContextUnavailableError:
     names = ", ".join(target.variable for target in targets)
-    return ContextUnavailableError(f"whether {names} can be written back is not known: {reason}")
+    return ContextUnavailableError(f"cannot check whether {names} can be written back: {reason}")

@@ -15,7 +15,7 @@ _TOO_LARGE_REASON = f"its answer is larger than {MAX_BODY_BYTES // 1024} KB"
 async def read_body(chunks: AsyncIterator[bytes], *, encoding: str) -> bytes:
     """Reads a body within the limit: a few compressed bytes may hold gigabytes."""
     if encoding not in ("", "identity", "gzip", "deflate"):
-        raise NoValueError(f"its answer is encoded as {encoding[:20]!r}, which is not read")
+        raise NoValueError(f"its answer is encoded as {encoding[:20]!r}, which is not supported")
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "deflate") else None
     body = bytearray()
     try:
