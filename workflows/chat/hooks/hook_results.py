@@ -1,4 +1,4 @@
-"""Hook results: what a hook returned or changed, in a form that all providers take.
+"""Hook results: a hook's returns and changes, in a form that all providers take.
 
 Providers refuse a tool call without its result and a result without its call. If a hook drops one half, the other is
 dropped too.

@@ -48,7 +48,7 @@ class HookedAgent:
 
     @property
     def context_variables(self) -> ContextVariables:
-        """The live variables."""
+        """Returns the live variables."""
         return self._context
 
     @context_variables.setter

@@ -52,20 +52,22 @@ class ThreadJob:
         self._thread_id, self.started_at = threading.get_ident(), time.monotonic()
 
     def run_function(self) -> Any:
-        """Runs in the thread. After it has returned, nothing is raised in the thread any more."""
+        """Runs in the thread. No exception is raised there after it has returned."""
         value = None
-        with contextlib.suppress(ToolStopped):
+        try:
             value = self._function()
             while not self._take_ticket():
                 if self.is_interrupted:
                     time.sleep(0)  # a pending exception is raised after a call like this one
                     break
                 time.sleep(0.001)
+        except ToolStopped:  # no `contextlib.suppress`: the exception could arrive inside of it
+            pass
         _jobs_to_stop.pop(self._thread_id, None)
         return value
 
     def try_interrupt(self) -> None:
-        """Interrupts the thread once; sets `is_interrupted` unless it must not be interrupted now."""
+        """Interrupts the thread once, unless that could block others now."""
         frame = sys._current_frames().get(self._thread_id)
         if self.is_interrupted or frame is None:
             return
@@ -78,7 +80,7 @@ class ThreadJob:
                 self._ticket.append(None)
 
     def stop_own_thread(self) -> None:
-        """Raises ToolStopped in the job's own thread. Unlike an interrupt, it releases locks on its way."""
+        """Raises ToolStopped, in the job's own thread, unless it imports or starts one."""
         if not any(map(_is_uninterruptible, _frames_outward(sys._getframe()))) and self._take_ticket():
             self.is_interrupted = True
             raise ToolStopped
@@ -107,7 +109,9 @@ _jobs_to_stop: dict[int, ThreadJob] = {}  # by thread: stopped at their next log
 
 
 class _StoppingRecordFactory:
-    """Makes log records, but stops a job that is to be stopped: no lock of `logging` is left behind."""
+    """Makes log records, and stops a job whose function logs all the time.
+
+    Unlike an interrupt, the exception releases all locks on its way."""
 
     def __init__(self, make_record: Callable[..., logging.LogRecord]) -> None:
         self._make_record = make_record
@@ -127,10 +131,10 @@ def _stop_at_next_record(thread_id: int, job: ThreadJob) -> None:
 
 
 def _interrupt_unmoved(thread_id: int, frame: FrameType, instruction: int) -> bool:
-    """Raises ToolStopped in a thread that is still at this instruction; returns whether it was.
+    """Raises ToolStopped in a thread that has not moved; returns whether it has not.
 
-    CPython switches threads between bytecodes only, and `all` runs no bytecode here. So the thread cannot take a lock
-    between the check and the exception."""
+    `instruction` is the last one that was seen in `frame`. CPython switches threads between bytecodes only, and `all`
+    runs no bytecode here. So the thread cannot take a lock between the check and the exception."""
     raise_in_thread = functools.partial(
         ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(thread_id), ctypes.py_object(ToolStopped)
     )

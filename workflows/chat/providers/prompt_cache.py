@@ -34,7 +34,7 @@ class _OptionsWithCacheKey(Mapping[str, Any]):
         return self._options if key is None else {**self._options, **self._option(key)}
 
     def copy(self) -> dict[str, Any]:
-        """Returns the options of one request, as the client of the Responses API takes them."""
+        """Returns the options of one request for the client of the Responses API."""
         return dict(self._current_options())
 
     def __getitem__(self, name: str) -> Any:

@@ -36,7 +36,7 @@ async def _close_nothing() -> None:
 
 
 def explain(error: Exception) -> ModelError | None:
-    """A script's own errors are `ModelError`s already."""
+    """Explains nothing: a script's own errors are `ModelError`s already."""
     del error
     return None
 

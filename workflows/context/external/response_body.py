@@ -1,4 +1,4 @@
-"""Bodies of external answers: read within a bound after decoding, free of the secret that asked for them."""
+"""Bodies of external answers: bounded when decoded, free of the request's secret."""
 
 import json
 import math

@@ -95,7 +95,7 @@ def _coerce_value(variable: Variable, value: Any) -> tuple[Any] | None:
 def changed_states(
     package: Package, facts: Mapping[str, Any], changed: Collection[str], context: Mapping[str, Any]
 ) -> tuple[PersistentState, ...]:
-    """Returns what a run that has succeeded leaves. A variable that it did not change is left to other runs."""
+    """Returns the states that a successful run stores: those that it changed."""
     addresses = state_keys(package, facts) if changed else {}
     states = [
         PersistentState(address, context[name])

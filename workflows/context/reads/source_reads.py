@@ -156,7 +156,7 @@ def _entity_key(name: str, facts: Mapping[str, Any]) -> str | int | float | bool
 
 
 def refreshed_variables(package: Package) -> dict[str, tuple[Variable, ...]]:
-    """Returns the variables to read again, for each agent that sees them itself or computed."""
+    """Returns the variables to read again, by agent that sees them or their results."""
     refreshed = {name: variable for name, variable in package.variables.items() if _is_refreshed(variable)}
     if not refreshed:
         return {}

@@ -21,7 +21,7 @@ class AnswerMatch:
 
     @property
     def is_implied(self) -> bool:
-        """Whether the author wrote no `match`, so that `to` is the value that fires."""
+        """Returns whether the author wrote no `match`, so that the value `to` fires."""
         return self.declared_type is not None
 
     def matches(self, answer: Any) -> bool:
