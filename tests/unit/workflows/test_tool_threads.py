@@ -65,8 +65,10 @@ async def test_calls_run_in_daemon_threads_that_are_used_again() -> None:
 
 
 async def test_no_more_threads_than_it_may_have(pool: ToolThreads) -> None:
+    both_run = threading.Barrier(2)
+
     def slow() -> int:
-        time.sleep(0.002)
+        both_run.wait(10)
         return threading.get_ident()
 
     names = await asyncio.gather(*(run(pool, slow) for _ in range(10)))
