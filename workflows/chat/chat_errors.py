@@ -1,4 +1,4 @@
-"""Errors of a chat: each knows which outcome it means and whether another attempt can help."""
+"""Errors of a chat, each with its outcome and whether another attempt can help."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -6,6 +6,7 @@ from datetime import datetime
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 BUDGET_BUSY_RETRY_S = 3.0
+MAX_REASON_CHARACTERS = 1_000  # of the text of a failed tool or step
 
 
 class ChatError(Exception):
@@ -20,12 +21,12 @@ class PackageDefect(ChatError):  # noqa: N818 -- names the thing at fault, reads
     """The package asks for something that cannot be built."""
 
 
-class PackageChanged(ChatError):  # noqa: N818 -- not a fault; whoever asked looks again
+class PackageChanged(ChatError):  # noqa: N818 -- not a fault; the caller reads the package again
     """The files were edited between reading the package and importing its tools."""
 
 
 class PackageSlow(ChatError):  # noqa: N818 -- names the thing at fault, reads better in a run's record
-    """Its files are still being imported after a long time. Another attempt may find them there."""
+    """The files are still being imported. Another attempt may find them done."""
 
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
@@ -37,7 +38,7 @@ class PackageSlow(ChatError):  # noqa: N818 -- names the thing at fault, reads b
 
 
 class LimitReached(ChatError):  # noqa: N818 -- not a fault of the code but a guard doing its work
-    """A limit on calls, or a loop: the chat does the same again and again."""
+    """A limit on calls is reached, or the chat repeats itself."""
 
     kind = OutcomeKind.LOOP_DETECTED
 
@@ -49,7 +50,7 @@ class BudgetExhausted(ChatError):  # noqa: N818 -- not a fault of the code but a
 
 
 class BudgetHeld(ChatError):  # noqa: N818 -- not a fault: the run waits, and loses the turn it is in
-    """As BudgetExhausted, where the run is to wait until there is money again."""
+    """Like BudgetExhausted, but the run waits until the budget has money again."""
 
     kind = OutcomeKind.HANDED_BACK
 
@@ -75,7 +76,7 @@ class NeedsHuman(ChatError):  # noqa: N818 -- not a fault: the chat waits for a 
 
 
 class UnstableQuestion(ChatError):  # noqa: N818 -- names the thing at fault, reads better in a run's record
-    """A call asks a person the same in other words each time: no answer could ever be the one to it."""
+    """A call repeats a question in other words each time, so no answer can fit it."""
 
     kind = OutcomeKind.TOOL_ERROR
 
@@ -85,7 +86,7 @@ class UnstableQuestion(ChatError):  # noqa: N818 -- names the thing at fault, re
 
 
 class StepFailed(ChatError):  # noqa: N818 -- names what failed, reads better in a run's record
-    """A hook, a lifecycle tool or an automatic tool of the package failed: no model is there to hear of it."""
+    """A hook, lifecycle tool or automatic tool failed; no model sees the error."""
 
     kind = OutcomeKind.TOOL_ERROR
 
@@ -103,7 +104,7 @@ class ToolFailed(StepFailed):
 
 
 class ModelError(ChatError):
-    """A call of a model failed. Transient ones (429, 5xx, network) are worth another attempt."""
+    """A model call failed. Transient ones (429, 5xx, network) may be tried again."""
 
     kind = OutcomeKind.MODEL_ERROR
 
@@ -118,7 +119,7 @@ class ModelError(ChatError):
 
 
 class BudgetUnknown(ModelError):  # noqa: N818 -- not a fault of the model but a guard that fails closed
-    """Whether there is money for a call cannot be known now, so it is not made."""
+    """The budget's state is unknown, so the call is not made."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, transient=True)

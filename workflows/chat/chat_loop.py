@@ -1,7 +1,11 @@
-"""The conversation: begin, turns one after another until an outcome, close.
+"""The loop of a chat: first steps, one turn after another until an outcome, close.
 
-After each turn a checkpoint goes to the caller, who makes it durable before the next turn begins. Whatever ends a
-chat is an outcome that says of whom and in which turn.
+The rooms beside this file, in the order of a turn: `agents` (built once per version, from `package_code`), `limits`,
+`hooks` (before and after the agent), `model_call` through `providers`, `tools`, `questions` to people, `routing` to the
+next speaker, `history` that is committed.
+
+After each turn the caller makes a checkpoint durable before the next turn begins. Each outcome names its agent and its
+turn.
 """
 
 from collections.abc import Callable
@@ -24,7 +28,7 @@ MAX_EXPLANATION = 1_000
 
 
 async def run_conversation(chat: Conversation, *, save_turn: SaveTurn, should_stop: Callable[[], bool]) -> Outcome:
-    """Takes turns until the chat ends, or until this worker is stopping, between two turns."""
+    """Takes turns until the chat ends or the worker stops between two turns."""
     limit = chat.clock.timeout()
     try:
         async with limit:
@@ -42,7 +46,7 @@ async def _take_turns(chat: Conversation, save_turn: SaveTurn, should_stop: Call
         await commit_user_turn(chat, router, save_turn)
     end, agent = (failed, "") if failed is not None else first_or_next_agent(chat, router)
     while end is None:
-        if chat.clock.is_expired():  # asked beside the cancellation, which a library under a turn may swallow
+        if chat.clock.is_expired():  # checked beside the cancellation, which a library under a turn may swallow
             return _timeout_outcome(chat)
         if should_stop():
             return Outcome(OutcomeKind.HANDED_BACK, "this worker is stopping")
@@ -54,7 +58,7 @@ async def _take_turns(chat: Conversation, save_turn: SaveTurn, should_stop: Call
 
 
 def _next_speaker(chat: Conversation, router: Router, agent: str) -> str | Outcome:
-    """Who takes the next turn; or why the chat ends before it."""
+    """Returns the agent that takes the next turn, or why the chat ends before it."""
     try:
         resumed = resume_open_turn(chat)
     except ChatError as error:
@@ -72,7 +76,7 @@ def _next_speaker(chat: Conversation, router: Router, agent: str) -> str | Outco
 
 
 async def _run_first_steps(chat: Conversation) -> Outcome | None:
-    """Only before the first turn: a run that is resumed has begun."""
+    """Runs the opening steps before the first turn only; a resumed run has begun."""
     if chat.turns or chat.final_outcome is not None:
         return None
     chat.committed_snapshot = take_snapshot(chat.context)  # what these steps change belongs to the first turn
@@ -84,21 +88,23 @@ async def _run_first_steps(chat: Conversation) -> Outcome | None:
 
 
 async def close_conversation(chat: Conversation, outcome: Outcome) -> Outcome:
-    """The last steps of a chat that is over, however it ended; the outcome as the package explains it."""
+    """Runs the last steps of an ended chat.
+
+    Returns the outcome, for a failure with the package's explanation."""
     if outcome.kind is OutcomeKind.NEEDS_HUMAN:
-        return outcome  # it waits for a person, and goes on
+        return outcome  # the run waits for a person and continues
     succeeded = is_success(outcome, pattern=chat.package.orchestrator.pattern)
     await lifecycle_steps.run_last_steps(chat, outcome, succeeded=succeeded)
     return outcome if succeeded else _with_failure_message(chat, outcome)
 
 
 def _with_failure_message(chat: Conversation, outcome: Outcome) -> Outcome:
-    """A package may name the variable that says why it failed."""
+    """Adds the text of the variable that the package names for its failures."""
     key = chat.package.orchestrator.failure_message_key
-    words = chat.context.get(key) if key else None
+    explanation = chat.context.get(key) if key else None
     return (
-        replace(outcome, reason=f"{words.strip()[:MAX_EXPLANATION]} ({outcome.reason})")
-        if isinstance(words, str) and words.strip()
+        replace(outcome, reason=f"{explanation.strip()[:MAX_EXPLANATION]} ({outcome.reason})")
+        if isinstance(explanation, str) and explanation.strip()
         else outcome
     )
 

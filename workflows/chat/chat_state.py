@@ -1,7 +1,7 @@
-"""A live chat: what a conversation holds while it goes on, and the turn that is being taken in it.
+"""The state of a live chat, and of the turn that is being taken in it.
 
-The turn is found by a context variable of asyncio: model calls, tools, sub-tasks and the compaction of a history
-all happen inside of it, whatever path through a library leads there.
+A context variable of asyncio holds the turn. Model calls, tools, sub-tasks and the compaction of a history all run
+inside it, on whatever path through a library.
 """
 
 import copy
@@ -35,7 +35,7 @@ MAX_NOTED_CALLS = 200
 MAX_NOTED_ARGUMENTS = 500
 
 OnToolCall = Callable[[str, float, bool], None]
-"""Told of each tool call that was answered: the tool's name, the seconds it took, whether it failed."""
+"""Called after each answered tool call with its name, seconds and failure."""
 RecordAnswer = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
 SaveOpenTurn = Callable[[OpenTurn], Awaitable[None]]
 RefreshVariables = Callable[[Collection[Variable]], Awaitable[Mapping[str, Any]]]
@@ -50,12 +50,14 @@ async def _read_nothing(_: Collection[Variable]) -> Mapping[str, Any]:
 
 @dataclass(slots=True)
 class Conversation:
-    """`fixed`: whose run it is. A tool that writes to these names finds them as they were after its turn.
-    `ui_responses`: what the trigger answers in advance, by tool; `standing_by` names that trigger. `answers`: what was
-    answered to tools' questions, by the question's id; `record_answer` keeps each use of a standing answer. `answer`:
-    what a person has said since the last turn, and no turn says yet. `questions`: what tools ask of a person, when that
-    is why the chat rests. `open_turn`: the turn in which it rested, and goes on; `keep_open_turn` makes one durable.
-    `read_again` reads variables of the database."""
+    """State of one run's chat while it lasts.
+
+    `fixed_values` identify the run; a tool that writes to these names finds them restored after its turn.
+    `ui_responses` are the trigger's answers in advance, by tool; `standing_answer_source` names that trigger.
+    `tool_answers` are the answers to tools' questions, by question id; `record_answer` stores each use of a standing
+    answer. `user_message` is a person's message since the last turn that no turn contains yet. `questions` are those
+    for which the chat rests. `open_turn` is the turn in which it rested and continues; `save_open_turn` makes one
+    durable. `refresh_variables` reads variables of the database."""
 
     built_package: "BuiltPackage"
     context: ContextVariables
@@ -65,7 +67,7 @@ class Conversation:
     turns: list[Turn] = field(default_factory=list)
     next_agent: str | None = None
     fixed_values: Mapping[str, Any] = field(default_factory=dict)
-    idempotency_run_id: str | None = None  # the run whose idempotency keys this one goes on with
+    idempotency_run_id: str | None = None  # the run whose idempotency keys this one continues
     redactor: Redactor = field(default_factory=Redactor)
     final_outcome: Outcome | None = None
     ui_responses: Mapping[str, Any] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class Conversation:
     user_message: str | None = None
     questions: list[Question] = field(default_factory=list)
     open_turn: OpenTurn | None = None
-    is_resting: bool = False  # before a turn or in the middle of one: the context that is kept is that of the last turn
+    is_resting: bool = False  # before or in the middle of a turn: the stored context is that of the last turn
     save_open_turn: SaveOpenTurn = _save_nothing
     refresh_variables: RefreshVariables = _read_nothing
     step_counts: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
@@ -85,11 +87,9 @@ class Conversation:
     current_turn: "LiveTurn | None" = None
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
     spans: Spans = NO_SPANS
-    # The context as the last committed turn left it, when life cycle steps or hand-offs changed it since.
+    # The context of the last committed turn, if life cycle steps or hand-offs changed it since.
     committed_snapshot: Mapping[str, Any] | None = None
-    pending_handoffs: list[tuple[str, str]] = field(
-        default_factory=list
-    )  # those since then, if states wait for hand-offs
+    pending_handoffs: list[tuple[str, str]] = field(default_factory=list)  # since then, if states wait for hand-offs
 
     @property
     def package(self) -> Package:
@@ -100,16 +100,18 @@ class Conversation:
         return self.meter.counters
 
     def storable_context(self) -> dict[str, Any]:
-        """The context as it may be stored. What a tool's own thread writes after its turn is hidden there as well."""
-        kept = ContextVariables(plain_context(self.context.items(), self.redactor.redact_data))
-        remove_hidden(kept, self.suppressed_names, self.redactor, fixed=self.fixed_values)
-        return kept.data
+        """Returns the context as it may be stored.
+
+        Hides also what a tool's own thread wrote after its turn."""
+        context = ContextVariables(plain_context(self.context.items(), self.redactor.redact_data))
+        remove_hidden(context, self.suppressed_names, self.redactor, fixed=self.fixed_values)
+        return context.data
 
     @property
     def failed_tool_count(self) -> int:
-        """Also those of a turn that is not committed, and of steps outside of turns."""
-        speaking = 0 if self.current_turn is None else self.current_turn.failed_tools
-        return self.counters.failed_tools + speaking + self.failed_steps
+        """Counts failures of an uncommitted turn and of steps outside of turns too."""
+        in_current_turn = 0 if self.current_turn is None else self.current_turn.failed_tools
+        return self.counters.failed_tools + in_current_turn + self.failed_steps
 
     def note_incident(self, incident: Incident) -> None:
         self.failed_steps += incident.is_failure
@@ -119,7 +121,7 @@ class Conversation:
 
 @dataclass(slots=True)
 class NotedToolCall:
-    """`begun`: what came of it is not known. `asked`: it waits for a person."""
+    """A call of the open turn. `begun`: outcome unknown. `asked`: waits for a person."""
 
     tool: str
     arguments: str = ""
@@ -128,7 +130,7 @@ class NotedToolCall:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTransfer:
-    """A hand-off that the model may choose in this turn, as it is described to it."""
+    """A hand-off that the model may choose in this turn, with its description for it."""
 
     rule: Rule
     description: str
@@ -136,8 +138,10 @@ class OfferedTransfer:
 
 @dataclass(slots=True)
 class LiveTurn:
-    """`asking` is who the model is asked for, when that is not the agent. `stop` is why the chat must not go on, found
-    where nothing can be raised: the next model call raises it, or the end of the turn. `transfer` is the rule that a
+    """The turn that is being taken.
+
+    `asker_override` is the name for which the model is called, where it is not the agent's. `stop_error` was found
+    where nothing can be raised: the next model call or the end of the turn raises it. `transfer` is the rule that a
     model has chosen."""
 
     chat: Conversation
@@ -148,19 +152,19 @@ class LiveTurn:
     asker_override: str | None = None
     transfers: Mapping[str, OfferedTransfer] = field(default_factory=dict)  # by the names of their tools
     transfer: Rule | None = None
-    transfer_text: str = ""  # what it said beside its transfer
+    transfer_text: str = ""  # the text beside the transfer
     stop_error: Exception | None = None
     incidents: list[Incident] = field(default_factory=list)
-    failed_tools: int = 0  # not as many as `incidents` may hold, but all
-    # What was answered for people, by the tool that showed something and by the function that asked.
+    failed_tools: int = 0  # all of them, also beyond what `incidents` may hold
+    # Answers given for people, by the tool that showed a surface and by the function that asked.
     ui_answers: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-    hooked_agent: "HookedAgent | None" = None  # how its hooks see the agent in this turn
-    tool_calls: list[NotedToolCall] = field(default_factory=list)  # those that may have changed something
+    hooked_agent: "HookedAgent | None" = None  # the agent as its hooks see it in this turn
+    tool_calls: list[NotedToolCall] = field(default_factory=list)  # calls that may have changed something
     journal: Journal = field(default_factory=Journal)
     questions: list[Question] = field(default_factory=list)
-    written_names: set[str] = field(default_factory=set)  # the variables that its tools wrote
+    written_names: set[str] = field(default_factory=set)  # variables that the turn's tools wrote
     step_counts: Counter[str] = field(default_factory=Counter)  # of hooks and lifecycle steps, by label
-    reply_context: Mapping[str, Any] = field(default_factory=dict)  # the context as the newest reply found it
+    reply_context: Mapping[str, Any] = field(default_factory=dict)  # the context at the newest reply
 
     @property
     def asker(self) -> str:
@@ -168,19 +172,20 @@ class LiveTurn:
 
     @property
     def idempotency_key(self) -> str:
-        """The same when the turn is taken again, after a crash or by a replay of a run that has not succeeded; and of
-        no other turn."""
+        """Returns the turn's key, equal when the turn is repeated, and of no other turn.
+
+        A turn is repeated after a crash, or by a replay of a run that has not succeeded."""
         return f"{self.chat.idempotency_run_id or self.chat.fixed_values.get('run_id', 'run')}:{self.number}"
 
     def begin_call(self, tool: str, arguments: str) -> NotedToolCall:
-        """The note of a call, kept until the turn is committed. A turn of very many calls keeps the first ones."""
+        """Notes a call until the turn is committed; keeps the first MAX_NOTED_CALLS."""
         call = NotedToolCall(tool, storable_text(self.chat.redactor.redact_text(arguments))[:MAX_NOTED_ARGUMENTS])
         if len(self.tool_calls) < MAX_NOTED_CALLS:
             self.tool_calls.append(call)
         return call
 
     def calls_as_document(self) -> dict[str, Any]:
-        """What is known of a turn that is not finished."""
+        """Returns the stored record of an unfinished turn."""
         return {"turn": self.number, "agent": self.agent, "calls": [asdict(call) for call in self.tool_calls]}
 
     def note_incident(self, incident: Incident) -> None:
@@ -189,24 +194,26 @@ class LiveTurn:
             self.incidents.append(incident.redacted(self.chat.redactor.redact_text))
 
     def apply_changes(self, changes: ContextChanges) -> None:
-        """What a finished call did to the context."""
+        """Applies to the context what a finished call changed."""
         self.chat.context.update(changes.values)
         for name in changes.removed_names:
             self.chat.context.remove(name)
         self.written_names |= changes.written_names
 
     def apply_recorded(self, step: CallStep) -> None:
-        """The same of a call that another taking of this turn has made."""
+        """Applies a call that an earlier attempt at this turn has made."""
         self.apply_changes(ContextChanges(copy.deepcopy(dict(step.changes)), step.removed, frozenset(step.written)))
         self.add_answers(step.answers)
         self.incidents.extend(step.incidents)
-        self.failed_tools += sum(each.is_failure for each in step.incidents)
+        self.failed_tools += sum(incident.is_failure for incident in step.incidents)
 
     def add_answers(self, answers: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]) -> None:
         self.ui_answers.extend((name, response) for names, response in answers for name in names)
 
     def as_open_turn(self) -> OpenTurn:
-        """As it may be kept: without hidden values, and without the names that no tool may write."""
+        """Returns the turn as it may be stored.
+
+        Leaves out hidden values and names that no tool may write."""
         steps, refreshed = tuple(map(self._redact_step, self.journal.steps)), self.journal.refreshed_values
         shown = None if refreshed is None else plain_context(refreshed.items(), self.chat.redactor.redact_data)
         return OpenTurn(self.number, self.agent, steps, shown, tuple(self.chat.pending_handoffs))
@@ -217,9 +224,9 @@ class LiveTurn:
             return step.encode(show)
         if isinstance(step, AnswerStep):
             return step
-        out = {*chat.suppressed_names, *chat.fixed_values}
-        changes = plain_context(((name, value) for name, value in step.changes.items() if name not in out), show)
-        # As in the context itself, a name that holds a hidden value goes with what it names.
+        excluded = {*chat.suppressed_names, *chat.fixed_values}
+        changes = plain_context(((name, value) for name, value in step.changes.items() if name not in excluded), show)
+        # As in the context itself, a name that holds a hidden value is removed with its value.
         return replace(
             step,
             changes={name: value for name, value in changes.items() if show(name) is name},
@@ -229,7 +236,7 @@ class LiveTurn:
         )
 
     async def save_journal(self) -> None:
-        """A turn that has rested before keeps each further step before the next one begins."""
+        """Saves each further step of a turn that has rested, before the next step begins."""
         if self.journal.is_durable:
             await self.chat.save_open_turn(self.as_open_turn())
 
@@ -246,5 +253,5 @@ _live_turn: ContextVar[LiveTurn] = ContextVar("unattended_live_turn")
 
 
 def live_turn() -> LiveTurn:
-    """LookupError outside of a turn."""
+    """Returns the turn in progress. LookupError outside of a turn."""
     return _live_turn.get()

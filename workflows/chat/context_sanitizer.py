@@ -1,4 +1,4 @@
-"""Protecting: hidden values, and the names that say whose run it is, after a package's code has had the context."""
+"""Context sanitizer: hides values and restores fixed names after package code ran."""
 
 import logging
 from typing import Any
@@ -12,20 +12,22 @@ log = logging.getLogger(__name__)
 
 
 def sanitize_context(chat: Conversation, *, source: str) -> None:
-    """Before anybody routes on the context, stores it or shows it to a model. `after`: whose code had it."""
+    """Cleans the context before it is routed on, stored or shown to a model.
+
+    `source` names the code that had the context."""
     remove_hidden_values(chat, source)
     make_plain(chat.context, chat.redactor.redact_data)
     restore_fixed_values(chat, source)
 
 
 def sanitize_and_recompute(chat: Conversation, *, source: str) -> None:
-    """The same between two turns, where nothing is derived that would compute anew."""
+    """Sanitizes between two turns, where no derivation recomputes the variables."""
     sanitize_context(chat, source=source)
     recompute_variables(chat.package, chat.context, chat.suppressed_names)
 
 
 def remove_hidden_values(chat: Conversation, source: str) -> None:
-    """A tool is Python and reads the environment itself: what it put into the context is taken out again."""
+    """Removes hidden values. A tool is Python and may read the environment itself."""
     names = remove_hidden(chat.context, chat.suppressed_names, chat.redactor, fixed=chat.fixed_values)
     if names:
         extra = {"run_id": chat.fixed_values.get("run_id"), "agent": source, "names": names}

@@ -1,7 +1,7 @@
-"""A turn: one agent is asked, its tools run, and what was said is derived from, routed on and made durable.
+"""A turn: asks one agent, runs its tools, derives, routes and commits.
 
-refresh → before_agent → hooks → ask → structured reply → hooks → automatic tools → after_agent → hide → derive →
-route → hand over → commit
+refresh → before_agent → hooks → ask → structured reply → hooks → automatic tools → after_agent → hide → derive → route
+→ hand over → commit
 """
 
 import copy
@@ -39,7 +39,9 @@ SaveTurn = Callable[[int, Turn, Checkpoint], Awaitable[None]]
 
 
 async def take_turn(chat: Conversation, router: Router, agent: str, save_turn: SaveTurn) -> tuple[Outcome | None, str]:
-    """One turn of `agent`; returns how the chat ends, if it does, and who is next."""
+    """Takes one turn of `agent`.
+
+    Returns the outcome if the chat ends, and the next agent."""
     before = take_snapshot(chat.context) if chat.committed_snapshot is None else chat.committed_snapshot
     started = time.perf_counter()
     live = chat.current_turn = begin_turn(chat, agent)
@@ -71,7 +73,9 @@ async def take_turn(chat: Conversation, router: Router, agent: str, save_turn: S
 
 
 async def leave_turn(live: LiveTurn, error: BaseException) -> BaseException:
-    """Keeps a turn that waits for a person. Returns why the chat ends: `error`, or why this turn cannot be kept."""
+    """Saves a turn that waits for a person.
+
+    Returns why the chat ends: `error`, or why this turn cannot be saved."""
     if isinstance(error, NeedsHuman) and live.questions:
         try:
             await save_resting_turn(live)
@@ -79,12 +83,12 @@ async def leave_turn(live: LiveTurn, error: BaseException) -> BaseException:
             error = defect
         else:
             return error
-    live.chat.incidents.extend(live.incidents)  # of a turn that is not kept
+    live.chat.incidents.extend(live.incidents)  # of a turn that is not saved
     return error
 
 
 async def run_agent(live: LiveTurn) -> tuple[str, Events]:
-    """What the agent says in this turn, and what it did on the way."""
+    """Asks the agent. Returns its text and the events of the turn."""
     chat = live.chat
     await refresh_context(live)
     await lifecycle_steps.run_before_agent(live)
@@ -101,14 +105,14 @@ async def run_agent(live: LiveTurn) -> tuple[str, Events]:
     text = await turn_hooks.run_send_hooks(live, text)
     called = await auto_tools.call_auto_tools(live, output)
     await lifecycle_steps.run_after_agent(live)
-    if live.stop_error is not None:  # found after the last model call, by what a tool left running
+    if live.stop_error is not None:  # found after the last model call, by code that a tool left running
         raise live.stop_error
-    said: tuple[str, Events] = chat.redactor.redact_data((text, [*await exchange.events(), *called]))
-    return said
+    redacted: tuple[str, Events] = chat.redactor.redact_data((text, [*await exchange.events(), *called]))
+    return redacted
 
 
 async def refresh_context(live: LiveTurn) -> None:
-    """Reads again what the agent sees and is to be read in each turn. A turn that goes on keeps what it has read."""
+    """Reads per-turn variables again. A resumed turn keeps what it has read."""
     chat, journal = live.chat, live.journal
     variables = chat.built_package.refreshed_variables.get(live.agent, ())
     if not variables:
@@ -120,12 +124,12 @@ async def refresh_context(live: LiveTurn) -> None:
 
 
 def derive_state(live: LiveTurn, text: str, events: Events, *, duration_s: float) -> None:
-    """Derived and computed variables, from what was said and done, before anybody routes on them."""
+    """Derives states and recomputes variables from the turn, before routing uses them."""
     chat = live.chat
     sanitize_context(chat, source=live.agent)
-    seen = observe_turn(chat, live.agent, text, events, duration_s=duration_s)
-    seen = replace(seen, ui_answers=tuple(live.ui_answers), written_names=frozenset(live.written_names))
-    derive_states(chat.package.variables.values(), chat.context, seen)
+    observation = observe_turn(chat, live.agent, text, events, duration_s=duration_s)
+    observation = replace(observation, ui_answers=tuple(live.ui_answers), written_names=frozenset(live.written_names))
+    derive_states(chat.package.variables.values(), chat.context, observation)
     recompute_variables(chat.package, chat.context, chat.suppressed_names)
 
 
@@ -139,7 +143,7 @@ async def commit(
     duration_s: float,
     save_turn: SaveTurn,
 ) -> None:
-    """The turn and its checkpoint, made durable by the caller before the next turn begins."""
+    """Saves the turn and its checkpoint durably, then updates the live chat."""
     chat = live.chat
     context = chat.storable_context()
     turn = Turn(
@@ -170,7 +174,7 @@ async def commit(
 
 
 def observe_turn(chat: Conversation, agent: str, text: str, events: Events, *, duration_s: float) -> TurnObservation:
-    """From what is kept of the turns alone, so that another worker would derive the same."""
+    """Describes the turn from stored data only, so any worker derives the same."""
     return TurnObservation(
         agent=agent,
         text=text,

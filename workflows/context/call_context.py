@@ -1,7 +1,7 @@
-"""The context of one tool call: the context as the model's reply found it, plus the call's own writes.
+"""The context of one tool call: a view of the context, plus the call's own writes.
 
-Calls of one reply run side by side. Each works on a view, so that what a call changed, also inside a list or a
-mapping, is known as its own, applied when it completes, and dropped when it has to be made again.
+Calls of one reply run side by side. Each works on a view as of the model's reply, so its changes, also inside a list or
+a mapping, are its own: they are applied when it completes, and dropped when it must be repeated.
 """
 
 import copy
@@ -17,7 +17,7 @@ _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
 
 @dataclass(frozen=True, slots=True)
 class ContextChanges:
-    """`written`: every name that the call wrote, also with the value that it had."""
+    """A call's changes. `written_names` also has names set to the value that they had."""
 
     values: Mapping[str, Any]
     removed_names: tuple[str, ...]
@@ -25,7 +25,7 @@ class ContextChanges:
 
 
 class CallContext(ContextVariables):
-    """Copies plain data that can change inside when it is first read, and compares it when the call is over."""
+    """Copies mutable plain data on the first read, and compares it after the call."""
 
     def __init__(self, base: Mapping[str, Any]) -> None:
         super().__init__(base)
@@ -94,9 +94,10 @@ class CallContext(ContextVariables):
 
 
 def _json_text_or_none(value: Any) -> str | None:
-    """None for what is not plain data, such as an object of the package's own: whether it has changed cannot be seen,
-    so that calls share it, as it was made to be. When the turn is over it becomes plain data too."""
+    """Returns the JSON text; None for anything but plain data.
+
+    A change in a package's own object cannot be seen, so calls share it. After the turn it becomes plain data too."""
     try:
         return json.dumps(value)
-    except Exception:  # noqa: BLE001 -- cycles, depth, and a container of the package's own that may raise anything
+    except Exception:  # noqa: BLE001 -- cycles, depth, or a package's own container that raises anything
         return None

@@ -1,8 +1,8 @@
-"""Loads the context of a run: facts, inputs, environment, defaults, then what is read, then what is computed.
+"""Loads a run's context: facts, inputs, environment, defaults, reads, computed.
 
-Production: environment variables are suppressed at load and purged again before the chat. A condition that
-names one is false as a whole (`conditions`), so loading reports their names instead of inventing values.
-All that is missing is said together, and a run without a required value ends before any model call.
+In production, environment variables are suppressed at load and purged again before the chat. A condition that names one
+is false as a whole (`routing_conditions`), so loading reports their names instead of inventing values. Missing values
+are reported together, and a run without a required value ends before any model call.
 """
 
 import logging
@@ -30,7 +30,7 @@ SCHEMA_KINDS = frozenset({"db", "entity"})
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
-    """Where values come from. `environment` is empty in production."""
+    """The sources of values. `environment` is empty in production."""
 
     environment: Mapping[str, str] = field(repr=False)
     production: bool
@@ -53,20 +53,20 @@ async def load_context(
     suppressed = suppressed_names(package, production=sources.production)
     if suppressed:
         log.info("environment_variables_suppressed", extra={"run_id": facts.run_id, "names": sorted(suppressed)})
-    wanted = _loaded_variables(package, suppressed, include_schema=sources.include_schema)
+    loaded = _loaded_variables(package, suppressed, include_schema=sources.include_schema)
     base = facts.base_values()
     flags = {} if sources.production else base_flags(sources.environment)
     inputs, missing_inputs = read_inputs(package, payload)
-    plain, missing_plain = supplied_values(wanted, payload, inputs, sources.environment)
+    plain, missing_plain = supplied_values(loaded, payload, inputs, sources.environment)
     supplied = query_facts(package, payload, inputs, base)
     readers = ContextReaders(facts.app_id, supplied, sources.read_document, sources.read_external)
-    read, missing_reads = await read_values(wanted, readers)
+    read, missing_reads = await read_values(loaded, readers)
     raise_for_missing([*missing_inputs, *missing_plain, *missing_reads], run_id=facts.run_id)
-    await check_writes(wanted, supplied, sources.check_writable)
-    given = [name for name in inputs if payload.get(name) is not None]
-    kept = await load_states(package, facts, given, sources.read_states)
-    # Last: whose run this is comes from the run, whatever a payload or a package calls by the same name.
-    context = purge_suppressed({**flags, **inputs, **plain, **kept, **read, **base}, suppressed, run_id=facts.run_id)
+    await check_writes(loaded, supplied, sources.check_writable)
+    supplied_names = [name for name in inputs if payload.get(name) is not None]
+    states = await load_states(package, facts, supplied_names, sources.read_states)
+    # The run's own facts come last, so no payload or package can replace them.
+    context = purge_suppressed({**flags, **inputs, **plain, **states, **read, **base}, suppressed, run_id=facts.run_id)
     recompute_variables(package, context, suppressed)
     try:
         check_context_size(context)
@@ -76,22 +76,22 @@ async def load_context(
 
 
 def _loaded_variables(package: Package, suppressed: frozenset[str], *, include_schema: bool) -> list[Variable]:
-    left_out = suppressed | FIXED_NAMES
+    excluded = suppressed | FIXED_NAMES
     return [
         variable
         for name, variable in package.variables.items()
-        if name not in left_out and (include_schema or variable.kind not in SCHEMA_KINDS)
+        if name not in excluded and (include_schema or variable.kind not in SCHEMA_KINDS)
     ]
 
 
 def suppressed_names(package: Package, *, production: bool) -> frozenset[str]:
     if not production:
         return frozenset()
-    return frozenset(BASE_FLAGS) | {each.name for each in package.variables.values() if each.kind == "env"}
+    return frozenset(BASE_FLAGS) | {variable.name for variable in package.variables.values() if variable.kind == "env"}
 
 
 def purge_suppressed(values: Mapping[str, Any], suppressed: frozenset[str], *, run_id: str) -> ContextVariables:
-    """The second gate of production: whatever put an environment variable here, it does not reach the chat."""
+    """Removes suppressed names before the chat: the second gate of production."""
     leaked = sorted(suppressed & set(values))
     if leaked:
         log.warning("environment_variables_purged", extra={"run_id": run_id, "names": leaked})

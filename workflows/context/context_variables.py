@@ -5,11 +5,10 @@ from typing import Any
 
 
 class ContextVariables(MutableMapping[str, Any]):
-    """A mapping with the methods that tools of existing packages call, those of AG2's own class: get, set, update,
-    remove, contains, to_dict, data.
+    """A mapping with the methods of AG2's own class, as existing tools call them.
 
-    A tool may have started a thread that goes on writing after its turn: whoever iterates sees one moment.
-    """
+    They are get, set, update, remove, contains, to_dict and data. A tool's thread may continue to write after its turn,
+    so each iteration uses a snapshot."""
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:
         self._data: dict[str, Any] = dict(data or {})
@@ -39,7 +38,7 @@ class ContextVariables(MutableMapping[str, Any]):
         return cls(data)
 
     def copy(self) -> "ContextVariables":
-        """Another object: what is set there is not set in the run."""
+        """Copies; what is set in the copy is not set in the run."""
         return ContextVariables(self._data)
 
     def __getitem__(self, key: str) -> Any:
@@ -64,7 +63,7 @@ class ContextVariables(MutableMapping[str, Any]):
         return len(self._data)
 
     def __repr__(self) -> str:
-        return f"ContextVariables({sorted(self._data)})"  # names only: values may be anybody's data
+        return f"ContextVariables({sorted(self._data)})"  # names only: values may be confidential
 
 
 _ABSENT = object()

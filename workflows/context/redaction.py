@@ -1,7 +1,7 @@
-"""Redaction: hidden values taken out of text and data, whatever carried them there.
+"""Redaction: removes hidden values from text and data.
 
-A value is found as it is and as JSON or Python writes it between quotes. Not further: what code encoded (base64,
-URL), cut up or turned around on purpose is not found, nor is a value of fewer than 6 characters.
+A value is found as it is, and as JSON or Python writes it between quotes. Not found are values that code encoded
+(base64, URL), cut or reversed, and values of fewer than 6 characters.
 """
 
 import json
@@ -15,16 +15,18 @@ from workflows.context.context_variables import ContextVariables
 HIDDEN = "(hidden)"
 MIN_HIDDEN_CHARACTERS = 6
 MAX_DEPTH = 100
-# Settings rather than secrets: hidden, they would tear holes into ordinary sentences.
+# Settings rather than secrets: hiding them would tear holes into ordinary sentences.
 _ORDINARY_WORDS = frozenset(
     {"production", "development", "staging", "testing", "sandbox", "enabled", "disabled", "default"}
 )
-# Pydantic quotes what it refuses, and cuts what is long in the middle: half of a value is not found.
+# Pydantic quotes a refused input and cuts a long one in the middle, and half of a value is not found.
 _CUT_INPUT = re.compile(r"input_value=.{1,60}\.\.\..{1,60}, input_type=")
 
 
 class Redactor:
-    """One per process, shared by its runs and its log: values are added as packages come, and never removed."""
+    """Hides values in one process, for its runs and its log.
+
+    Values are added as packages are loaded, and never removed."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: frozenset[str] = frozenset()
@@ -34,11 +36,11 @@ class Redactor:
         self.hide(values)
 
     def hide(self, values: Iterable[str]) -> None:
-        wanted = frozenset(part for value in values for part in _hidden_texts(value))
+        hidden = frozenset(part for value in values for part in _hidden_texts(value))
         with self._lock:
-            if wanted <= self._values:
+            if hidden <= self._values:
                 return
-            self._values |= wanted
+            self._values |= hidden
             forms = sorted({form for value in self._values for form in _written_forms(value)}, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(_form_pattern, forms)))
             self._forms = tuple(forms)
@@ -48,7 +50,7 @@ class Redactor:
             return text
         if "input_value=" in text:
             text = _CUT_INPUT.sub(f"input_value={HIDDEN}, input_type=", text)
-        # Looking for each is many times faster than the pattern, and nearly always the end of it.
+        # Searching for each form is many times faster than the pattern, and nearly always enough.
         for form in self._forms:
             if form in text:
                 redacted = self._pattern.sub(HIDDEN, text)
@@ -56,14 +58,14 @@ class Redactor:
         return text
 
     def redact_data(self, value: Any) -> Any:
-        """The same object when nothing in it is hidden, so that whoever holds a live one keeps it."""
+        """Returns the same object when nothing is hidden, so live references stay valid."""
         if not self._forms:
             return value
         if type(value) is str:
-            return self.redact_text(value)  # most are, and lead nowhere that a walk would have to remember
+            return self.redact_text(value)  # most values are text, and a walk is not needed
         walk = _VisitedContainers()
         shown = self._redact_data(value, 0, walk)
-        # What points back to itself cannot be taken apart: a copy would still lead to the original.
+        # A cycle cannot be copied: the copy would still lead to the original.
         return HIDDEN if walk.has_cycle and shown is not value else shown
 
     def _redact_data(self, value: Any, depth: int, walk: "_VisitedContainers") -> Any:
@@ -80,16 +82,16 @@ class Redactor:
     ) -> Any:
         if isinstance(value, Mapping):
             return self._redact_mapping(value, depth, walk)
-        held = list(value)  # a tool's own thread may change it meanwhile
-        items = [self._redact_data(item, depth, walk) for item in held]
-        if _are_identical(items, held):
+        current = list(value)  # copied, since a tool's own thread may change it meanwhile
+        items = [self._redact_data(item, depth, walk) for item in current]
+        if _are_identical(items, current):
             return value
         return tuple(items) if isinstance(value, tuple) else items
 
     def _redact_mapping(self, value: Mapping[Any, Any], depth: int, walk: "_VisitedContainers") -> Any:
         try:
             pairs = list(value.items())
-        except Exception:  # noqa: BLE001 -- a tool's own mapping may be broken; what cannot be read is not shown
+        except Exception:  # noqa: BLE001 -- a tool's own mapping may be broken; an unreadable value is hidden
             return HIDDEN
         keys = [self._redact_data(key, depth, walk) for key, _ in pairs]
         items = [self._redact_data(item, depth, walk) for _, item in pairs]
@@ -98,11 +100,11 @@ class Redactor:
         return dict(zip(keys, items, strict=True))
 
     def _redact_object(self, value: Any) -> Any:
-        """Numbers, and objects that a log or the store would show as text."""
+        """Redacts numbers, and objects that a log or the store would write as text."""
         try:
             shown = str(value)
             written = shown if type(value) in (int, float) else repr(value)
-        except Exception:  # noqa: BLE001 -- a tool's own object may be broken; what cannot be read is not shown
+        except Exception:  # noqa: BLE001 -- a tool's own object may be broken; an unreadable value is hidden
             return HIDDEN
         if self.redact_text(shown) != shown:
             return self.redact_text(shown)
@@ -110,17 +112,18 @@ class Redactor:
 
 
 class _VisitedContainers:
-    """Looks at each container once: shared ones, and trees whose nodes point back to their parents, would otherwise
-    be walked along every path through them."""
+    """Visits each container once.
+
+    Otherwise shared containers, and trees whose nodes refer to their parents, would be walked along every path."""
 
     def __init__(self) -> None:
         self.has_cycle = False
-        self._results: dict[int, list[Any]] = {}  # with the container itself, so that nothing else takes its id
+        self._results: dict[int, list[Any]] = {}  # with the container itself, so that its id stays taken
 
     def visit_once(self, container: Any, redact: Callable[[], Any]) -> Any:
         known = self._results.get(id(container))
         if known is not None:
-            self.has_cycle |= len(known) == 1  # still being looked at
+            self.has_cycle |= len(known) == 1  # its visit has not finished
             return known[-1]
         entry = self._results[id(container)] = [container]
         entry.append(redact())
@@ -130,7 +133,7 @@ class _VisitedContainers:
 def remove_hidden(
     context: ContextVariables, suppressed: Collection[str], redactor: Redactor, *, fixed: Collection[str] = ()
 ) -> list[str]:
-    """What a tool put into a context and may not stay there; returns the names. Changed in place: tools hold it."""
+    """Hides, in place, what a tool put into a context. Returns the names."""
     found = []
     for name, value in context.data.copy().items():
         if name in fixed:
@@ -147,7 +150,7 @@ def remove_hidden(
 
 
 def _hidden_texts(value: str) -> Iterable[str]:
-    """The value, and what a tool gets that reads it as JSON."""
+    """Yields the value, and its parts where it is JSON that a tool may parse."""
     text = value.strip()
     if _is_hideable(text):
         yield text
@@ -175,7 +178,7 @@ def _written_forms(value: str) -> set[str]:
 
 
 def _form_pattern(form: str) -> str:
-    """A number is not looked for inside a longer one."""
+    """Makes a pattern; a number is not found inside a longer one."""
     return rf"(?<!\d){form}(?!\d)" if form.isascii() and form.isdigit() else re.escape(form)
 
 

@@ -1,4 +1,4 @@
-"""Facts: whose run it is. Every context has them, and nothing takes their place."""
+"""The facts of a run: its ids and its trigger. No context value replaces them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class RunFacts:
     trigger: Mapping[str, Any]
 
     def base_values(self) -> dict[str, Any]:
-        """Keys: FIXED_NAMES."""
+        """Returns the facts by FIXED_NAMES."""
         return {
             "app_id": self.app_id,
             "enterprise_id": self.app_id,
@@ -39,6 +39,6 @@ class RunFacts:
 
 
 def cache_seed(app_id: str, chat_id: str) -> int:
-    """Returns the number that keeps the caches of one conversation apart from those of all others."""
+    """Returns the number that separates one conversation's caches from all others."""
     owner = f"{app_id}:{chat_id}"
     return int.from_bytes(hashlib.sha256(owner.encode("utf-8", "replace")).digest()[:4], "big")

@@ -114,8 +114,14 @@ async def test_an_answer_is_json_where_so_declared_and_text_elsewhere(answered: 
         (answer({}, status=204), "it answered 204"),
         (answer({}, status=201), "it answered 201"),
         (answer({}, status=404), "it answered 404"),
-        (ExternalAnswer(b"x", headers={"content-encoding": "br"}), "its answer is encoded as 'br', which is not read"),
-        (ExternalAnswer(b"not gzip", headers={"content-encoding": "gzip"}), "its answer is not encoded as it says"),
+        (
+            ExternalAnswer(b"x", headers={"content-encoding": "br"}),
+            "its answer is encoded as 'br', which is not supported",
+        ),
+        (
+            ExternalAnswer(b"not gzip", headers={"content-encoding": "gzip"}),
+            "its answer does not have the declared encoding",
+        ),
         (
             ExternalAnswer(gzip.compress(b"x" * 99)[:-9], headers={"content-encoding": "gzip"}),
             "its answer ends too early",
@@ -296,7 +302,7 @@ async def test_an_answer_that_gives_the_secret_back_is_refused(body: bytes, capl
     with pytest.raises(NoValueError) as caught:
         await read(ExternalAnswer(body), authorization=bearer, select="other || `1`")
 
-    assert str(caught.value) == "its answer holds the secret that it was asked with"
+    assert str(caught.value) == "its answer holds the secret of the request"
     assert SECRET not in caplog.text
 
 

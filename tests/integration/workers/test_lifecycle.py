@@ -123,7 +123,7 @@ async def test_a_run_whose_result_cannot_be_written_is_closed_as_failed(stage: S
     run = await stage.wait_for_end((await stage.accept("Living")).run_id)
 
     assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
-    assert "'visits', which is none of its fields" in run["outcome"]["reason"]
+    assert "'visits', which is not one of its fields" in run["outcome"]["reason"]
     assert steps_taken(stage) == ["failed"]
 
 

@@ -24,7 +24,7 @@ import os
 IN_TOOL = "def act():\n    os.chdir('/')\n    return os.getcwd()"
 IN_ASYNC_TOOL = "async def act():\n    os.chdir('/')\n    return os.getcwd()"
 IN_IMPORT = "os.chdir('/')\ndef act():\n    return os.getcwd()"
-MESSAGE = "it changed the working directory to /; it was put back to {home}"
+MESSAGE = "it changed the working directory to /; it was restored to {home}"
 
 
 def package_with_tool(name: str, source: str) -> Mapping[str, Any]:

@@ -220,6 +220,6 @@ async def test_a_tool_cannot_give_a_document_to_another_app(stage: Stage) -> Non
     run = await stage.wait_for_end((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
 
     assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "package_error", 0)
-    assert "app_id says which document this is and whose, and cannot be set" in run["outcome"]["reason"]
+    assert "app_id identifies the document or its owner, and cannot be set" in run["outcome"]["reason"]
     assert await letters_of_others(stage) == before
     assert await stage.store.database["letters"].find_one({"app_id": "acme"}) is None

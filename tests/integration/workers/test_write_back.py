@@ -281,7 +281,7 @@ async def test_a_field_that_was_not_declared_is_refused_by_name(stage: Stage) ->
 
     assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
     assert "customer" in run["outcome"]["reason"]
-    assert "'visits', which is none of its fields" in run["outcome"]["reason"]
+    assert "'visits', which is not one of its fields" in run["outcome"]["reason"]
     assert await stored_documents(stage.store, "customers") == []
 
 

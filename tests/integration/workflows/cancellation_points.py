@@ -1,4 +1,4 @@
-"""Cancelling a piece of work wherever it waits: the n-th await of all its tasks, counted, is where the cancel comes."""
+"""Cancels work at its n-th await, counted over all of its tasks."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
@@ -6,7 +6,9 @@ from typing import Any
 
 
 async def cancel_at(step: int, work: Callable[[], Coroutine[Any, Any, Any]]) -> bool:
-    """Whether it was cancelled: False when it ended before its n-th await. Raises what else it ended with."""
+    """Returns whether it was cancelled: False when it ended earlier.
+
+    Raises any other error of the work."""
     loop = asyncio.get_running_loop()
     awaits, factory = _AwaitCounter(step), loop.get_task_factory()
     loop.set_task_factory(awaits.task)
@@ -26,7 +28,7 @@ class _AwaitCounter:
     def __init__(self, step: int) -> None:
         self._step = step
         self.count = 0
-        self.late = False  # the work was over already, and only its last task was not
+        self.late = False  # the work was over already, except for its last task
         self.whole: asyncio.Task[Any] | None = None
 
     def task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
@@ -40,7 +42,7 @@ class _AwaitCounter:
 
 
 class _CountedCoroutine(Coroutine[Any, Any, Any]):
-    """A coroutine that tells of each of its awaits."""
+    """A coroutine that counts its awaits."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], count: Callable[[], None]) -> None:
         self._work = work

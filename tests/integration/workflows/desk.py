@@ -1,4 +1,4 @@
-"""A desk: one model of any provider that is asked directly, without a chat around it."""
+"""A desk: one model of any provider, called directly without a chat."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -43,7 +43,7 @@ def models_of(protocol: ModelProtocol, server: ModelServer, folder: Path, **opti
 
 @dataclass
 class ModelDesk:
-    """One model that is asked directly, in a turn that is there for its meter only."""
+    """One model that is called directly, in a turn that serves its meter only."""
 
     models: ModelRegistry
     calls: list[ModelCall] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A server of OpenAI's chat completions that does what servers do on bad days, and counts what it served."""
+"""A chat completions server with faults of real servers; it counts its answers."""
 
 import asyncio
 import json
@@ -19,8 +19,9 @@ class FaultyEnd(Enum):
 
 @dataclass(frozen=True)
 class FaultyReply:
-    """What is written, in pieces with pauses (seconds) between them. `told` are input and output tokens, which count
-    as served once all of it is written."""
+    """Pieces with pauses (seconds) between them.
+
+    `told` are input and output tokens, which count as served once all pieces are written."""
 
     pieces: Sequence[bytes | float | FaultyEnd]
     usage: tuple[int, int] = (0, 0)
@@ -66,7 +67,7 @@ class FaultyServer:
 
 @asynccontextmanager
 async def faulty_server(*replies: FaultyReply) -> AsyncIterator[FaultyServer]:
-    """The n-th request gets the n-th reply, later ones the last."""
+    """Gives the n-th request the n-th reply, later ones the last."""
     faulty = FaultyServer(replies)
     async with http_server(faulty.serve) as address:
         faulty.url = f"{address}/v1"
@@ -90,7 +91,7 @@ def answer(
     stream: bool = False,
     finish: str = "stop",
 ) -> FaultyReply:
-    """A whole good answer; `told` None leaves out its usage."""
+    """Makes a whole good answer; `told` None leaves out its usage."""
     usage = (
         None
         if counts is None
@@ -121,7 +122,7 @@ def chunks(text: str | None, calls: Sequence[Mapping[str, Any]], *, finish: str 
 
 
 def streamed(events: Sequence[bytes], *, end: bool = True) -> list[bytes]:
-    """In pieces of HTTP's own, one for each event."""
+    """Writes HTTP chunks, one for each event."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     lines = [*events, *([b"data: [DONE]\n\n"] if end else [])]
     pieces = [f"{len(line):x}\r\n".encode() + line + b"\r\n" for line in lines]

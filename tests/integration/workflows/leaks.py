@@ -1,4 +1,4 @@
-"""Leaks: what must be as it was when a chat is over: tasks, threads, and file descriptors, sockets among them."""
+"""Leaks: tasks, threads, file descriptors and sockets that a chat leaves open."""
 
 import asyncio
 import gc
@@ -12,7 +12,9 @@ from pathlib import Path
 
 @asynccontextmanager
 async def checking_leaks(*, within_s: float = 2.0) -> AsyncIterator[None]:
-    """What closes itself is given a moment; an unclosed socket or file is an error of pytest's own, too."""
+    """Waits a moment for objects that close themselves.
+
+    An unclosed socket or file is an error of pytest's own, too."""
     before = _open_resources()
     yield
     give_up_at = time.monotonic() + within_s
@@ -24,7 +26,7 @@ async def checking_leaks(*, within_s: float = 2.0) -> AsyncIterator[None]:
 
 def _open_resources() -> Counter[str]:
     tasks = (f"task {task.get_coro()}" for task in asyncio.all_tasks())
-    # But the loop's own pool, which is bounded and looks names up.
+    # Except the loop's own pool, which is bounded and resolves names.
     threads = (f"thread {each.name}" for each in threading.enumerate() if not each.name.startswith("asyncio_"))
     return Counter([*tasks, *threads, *_descriptors()])
 

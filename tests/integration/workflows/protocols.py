@@ -1,7 +1,7 @@
-"""What model servers answer, as their makers document it: one protocol each, whole and streamed.
+"""Answers of model servers as their makers document them, whole and streamed.
 
 Every answer uses 100 tokens of input, of them 64 from a cache and 8 written to one, and 20 of output, of them 12 for
-reasoning, where the protocol can say so.
+reasoning, where the protocol has these fields.
 """
 
 import json
@@ -36,7 +36,7 @@ def sse(*events: Body, named: bool = False, end: str = "") -> Answer:
 
 @dataclass(frozen=True, eq=False)
 class ModelProtocol:
-    """`answer` and `streamed` say a text, or call a tool; the rest reads requests."""
+    """A protocol: `answer` and `streamed` make replies, the rest reads requests."""
 
     provider: str
     path: str

@@ -1,4 +1,4 @@
-"""A turn that waited for a person goes on with each provider's real library as one that never waited."""
+"""A turn that waited for a person ends the same with each provider's real library."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Processes that start no chat do not load the libraries of providers."""
+"""Processes that start no chat load no provider libraries."""
 
 import subprocess
 import sys

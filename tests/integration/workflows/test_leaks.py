@@ -1,4 +1,7 @@
-"""Leaks: many chats of one process, good, failing and cancelled ones, leave nothing and cost what was served."""
+"""Many chats of one process leave nothing open and cost what was served.
+
+They succeed, fail and are cancelled.
+"""
 
 import asyncio
 import itertools
@@ -43,7 +46,7 @@ def bad_day(stream: bool) -> list[FaultyReply]:
 async def test_many_chats_at_once_leave_nothing_behind(tmp_path: Path, stream: bool) -> None:
     kept = [ChatRecorder() for _ in range(100)]
     async with checking_leaks(within_s=5), faulty_server(*bad_day(stream)) as server:
-        # A hundred that begin at once are slower than one; none of these is to end for want of time.
+        # A hundred that begin at once are slower than one; none of these may time out.
         async with chat_with(server.url, tmp_path, stream=stream, tools=TOOLS, model_s=20) as chat:
             tasks = [asyncio.create_task(Chat(chat.built).run(each)) for each in kept]
             for number, task in enumerate(tasks):
@@ -54,7 +57,7 @@ async def test_many_chats_at_once_leave_nothing_behind(tmp_path: Path, stream: b
         calls = [call for each in kept for call in each.calls]
         assert len(calls) >= len(server.requests)
         known = sum(call.tokens.input for call in calls)
-        lost = 10 * sum(call.error == "Cancelled" for call in calls)  # answered, and nobody was there to read it
+        lost = 10 * sum(call.error == "Cancelled" for call in calls)  # answered after its client had gone
         assert known <= server.input_tokens <= known + lost
 
     kinds = {each[0].kind for each in ended if isinstance(each, tuple)}

@@ -1,4 +1,4 @@
-"""Whole chats against model servers on bad days: how each ends, how soon, what it leaves behind and what it cost."""
+"""Whole chats against faulty model servers: outcome, duration, leftovers and cost."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ async def chat_with(
     model_s: float = MODEL_S,
     **files: Any,
 ) -> AsyncIterator[Chat]:
-    """A chat of agent A, whose tools are the functions of `tools`; its clients and threads are closed with it."""
+    """Builds a chat of agent A with these tools; closes its clients and threads."""
     if tools is not None:
         write_tool(folder, "tools.py", tools)
         names = [
@@ -83,7 +83,7 @@ async def run_to_end(
 
 
 def check_usage(recorder: ChatRecorder, server: FaultyServer) -> None:
-    """Nothing that was asked or served is missing, and nothing is counted twice; an estimate was not served."""
+    """Checks that nothing served is missing or counted twice; estimates do not count."""
     assert len(recorder.calls) == len(server.requests)
     assert len({each.number for each in recorder.calls}) == len(recorder.calls)
     served = [each.tokens for each in recorder.calls if each.status != "estimated"]
@@ -220,7 +220,7 @@ async def test_a_huge_answer_is_an_answer(tmp_path: Path, stream: bool, told: tu
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_usage_before_a_failure_is_recorded_and_the_next_attempt_resumes(tmp_path: Path, stream: bool) -> None:
-    """The first attempt loses its second turn; the second one has the first turn already."""
+    """The first attempt loses its second turn; the second one resumes after the first."""
     rules = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
     replies = [answer("one", stream=stream), refusal(503), answer("two", stream=stream)]
     async with checking_leaks(), faulty_server(*replies) as server:
@@ -352,7 +352,7 @@ class SlowRecorder(ChatRecorder):
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_chat_cancelled_at_any_await_leaves_nothing_and_loses_no_record(tmp_path: Path, stream: bool) -> None:
-    """Step by step until it is not cancelled any more: models, tools in a thread and on the loop, budget and ledger."""
+    """Each await until none cancels: models, tools in threads and on the loop, ledger."""
     tools = PLAIN_AND_ASYNC
     replies = [answer(None, call("plain"), call("async_one", number=2), stream=stream), answer("done", stream=stream)]
     for step in range(1, 500):

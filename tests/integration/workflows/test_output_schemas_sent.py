@@ -1,4 +1,4 @@
-"""What a server of the OpenAI API is sent for an agent that answers with a model."""
+"""Output schemas as an OpenAI server gets them."""
 
 import json
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ async def test_a_schema_that_would_be_refused_stands_in_the_prompt(tmp_path: Pat
     assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "user"]
     assert '"facts"' in first["messages"][0]["content"]
     assert second["messages"][-1]["content"].startswith("Your answer does not fit Open: Invalid JSON")
-    assert '"facts"' not in last["messages"][0]["content"]  # B is told nothing of it
+    assert '"facts"' not in last["messages"][0]["content"]  # B's request has no schema
 
 
 async def requests_of(folder: Path, model: str, *texts: str) -> list[Mapping[str, Any]]:

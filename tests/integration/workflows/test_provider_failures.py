@@ -1,4 +1,4 @@
-"""Providers through their real libraries: what is said of servers that refuse, break off, or are not there."""
+"""Providers through their real libraries: servers that refuse, break off, are away."""
 
 import json
 import threading
@@ -78,7 +78,7 @@ async def test_a_status_that_passes_is_worth_another_attempt(
     error, _ = await failed_call(protocol, refusal(status, {}, **{"retry-after": "7"}), tmp_path)
 
     assert error.transient
-    # Ollama's library keeps no headers.
+    # Ollama's library drops the headers.
     assert error.retry_after_s == (None if protocol is OLLAMA else 7.0)
 
 
@@ -97,7 +97,7 @@ async def test_a_page_of_a_proxy_is_worth_another_attempt(
     if isinstance(outcome, ModelError):
         assert outcome.transient, outcome
         assert "html" not in str(outcome)
-    else:  # some libraries make an empty answer of it, which a turn does not accept
+    else:  # some libraries return an empty answer, which a turn does not accept
         assert not outcome.body
 
 
@@ -124,7 +124,7 @@ async def test_a_stream_that_ends_early_in_good_order_is_no_answer(
 
     error, call = await failed_call(protocol, (status, headers, short), tmp_path, stream=True)
 
-    assert str(error) == f"the stream of {protocol.provider} ended before its answer did"
+    assert str(error) == f"the stream of {protocol.provider} ended before the answer was complete"
     assert error.transient
     assert call.error == "ModelError"
 

@@ -1,4 +1,4 @@
-"""Providers through their real libraries: chats with servers that speak their protocols."""
+"""Providers through their real libraries: chats with servers of their protocols."""
 
 import asyncio
 import json
@@ -94,7 +94,7 @@ async def test_each_run_has_a_prompt_cache_key_of_its_own(
         for seed in seeds
         if str(seed) in json.dumps(request.get("messages") or request["input"])
     }
-    # A server at a base_url may refuse what it does not know.
+    # A server at a base_url may refuse unknown fields.
     assert keys == ({11: "11", 22: "22"} if sent else {11: None, 22: None})
 
 
@@ -146,7 +146,7 @@ def open_sockets(server: ModelServer) -> list[Any]:
 
 
 async def test_an_empty_usage_is_none(tmp_path: Path) -> None:
-    """Such as a total alone, or a word: it is not taken for a free call."""
+    """For example a total alone, or a word: the call is not taken for free."""
     status, headers, body = CHAT.answer("Three", None)
     said = json.loads(body)
     said["usage"] = {"prompt_tokens": None, "completion_tokens": "many", "total_tokens": 120}
@@ -196,7 +196,7 @@ async def test_a_streamed_response_that_was_cut_short_is_paid_for(status: str, t
 
     assert [(call.status, call.tokens) for call in at.calls] == [("reported", RESPONSES.tokens)]
     assert (str(outcome) if status == "failed" else outcome.body) == {
-        "failed": "the stream of openai_responses ended before its answer did",
+        "failed": "the stream of openai_responses ended before the answer was complete",
         "incomplete": "Three",
     }[status]
 
@@ -238,7 +238,7 @@ async def test_a_machine_without_an_aws_identity_gets_an_explained_error(
     async with desk(BEDROCK, lambda _: BEDROCK.answer("Three", None), tmp_path, api_key=None) as (at, server):
         error = await at.answer_or_error()
 
-    assert str(error) == "bedrock cannot be asked: there is no api_key and no AWS identity here"
+    assert str(error) == "bedrock cannot be called: there is no api_key and no AWS identity here"
     assert not error.transient
     assert server.requests == []
 

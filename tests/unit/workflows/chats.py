@@ -1,4 +1,4 @@
-"""Chats in this process: a package, the script provider, and everything a worker would keep, in lists."""
+"""Chats in this process: a package, the script provider, and a store in lists."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ def never() -> bool:
 
 @dataclass
 class ChatRecorder:
-    """What the store of a worker would hold, as JSON: every checkpoint whole."""
+    """Stores checkpoints as a worker's store would, as JSON."""
 
     saved: list[str] = field(default_factory=list)
     calls: list[ModelCall] = field(default_factory=list)
@@ -60,7 +60,7 @@ class ChatRecorder:
         if all(each["question"]["id"] != answer["question"]["id"] for each in self.standing):
             self.standing.append(answer)
 
-    def opened(self) -> OpenTurn | None:
+    def read_open_turn(self) -> OpenTurn | None:
         turn = None if self.open_turn is None else OpenTurn.from_document(json.loads(self.open_turn))
         return turn if turn is not None and turn.number == len(self.saved) + 1 else None
 
@@ -176,7 +176,9 @@ def build_chat(package: Package, answers: Mapping[str, Any] | Path, folder: Path
 
 @dataclass
 class Chat:
-    """Runs a chat from its beginning or from a checkpoint, always with fresh objects, as another worker would."""
+    """Runs a chat from its beginning or from a checkpoint.
+
+    All objects are fresh, as in another worker."""
 
     built: BuiltPackage
     context: Mapping[str, Any] = field(default_factory=dict)
@@ -200,7 +202,11 @@ class Chat:
         chat = self.last = new_chat(claim, self.built, services)
         chat.context, chat.turns = ContextVariables(checkpoint.context), list(checkpoint.turns)
         chat.suppressed_names, chat.fixed_values = self.suppressed, self.fixed
-        chat.tool_answers, chat.user_message, chat.open_turn = dict(self.answers), self.answer, recorder.opened()
+        chat.tool_answers, chat.user_message, chat.open_turn = (
+            dict(self.answers),
+            self.answer,
+            recorder.read_open_turn(),
+        )
         chat.clock = RunClock(self.wall_clock_s, checkpoint.counters.worked_s)
         return chat
 
@@ -245,12 +251,12 @@ class Chat:
         return run.outcome
 
     def questions(self) -> list[Question]:
-        """What the last chat rests with."""
+        """Returns the questions with which the last chat rests."""
         assert self.last is not None
         return self.last.questions
 
     def give(self, question: Question, response: Mapping[str, Any]) -> None:
-        """A person answers this question, and the run goes on with the next `run`."""
+        """Answers a question as a person; the next `run` continues with it."""
         responses = {str(question.tool): response}
         self.answers[question.id] = {"responses": responses, "question": question.as_document()}
 

@@ -1,4 +1,4 @@
-"""Contexts of small packages, for tests: whose run it is, documents in memory, and one call that loads."""
+"""Contexts of small packages for tests: facts, documents in memory, one call."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ ORDER = {
 
 
 class FakeDocuments:
-    """Documents in memory; remembers what it was asked."""
+    """Documents in memory; records the queries."""
 
     def __init__(self, document: Mapping[str, Any] | None = None) -> None:
         self.document = document

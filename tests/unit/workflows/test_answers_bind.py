@@ -1,4 +1,4 @@
-"""An answer is for one call: for its arguments, its turn and how often it asks."""
+"""An answer belongs to one call: its arguments, its turn and its ordinal."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ async def both(amount: int):
 
 
 async def test_an_answer_is_for_its_arguments_also_when_nothing_else_is_shown(tmp_path: Path) -> None:
-    """The turn is taken again, as after a crash, and the model makes the same call with another amount."""
+    """The turn is repeated, as after a crash, and the model calls with another amount."""
     chat = desk(tmp_path / "one", ASK, [{"tool_calls": [call("pay", amount=12)]}], "pay")
     await chat.run()
     chat.give(chat.questions()[0], YES)
@@ -75,7 +75,7 @@ async def pay(amount: int, app_id: str, **runtime):
 async def test_dropped_arguments_are_in_no_question_and_change_no_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The turn is taken again, and this time the model leaves out what the run gives anyway."""
+    """The turn is repeated, and the model omits an argument that the run supplies."""
     caplog.set_level("INFO")
     sent = call("pay", amount=2, app_id="globex-secret", run_id=7)
     chat = desk(tmp_path / "one", OWN_TENANT, [{"tool_calls": [sent]}, {"text": "ok"}], "pay")

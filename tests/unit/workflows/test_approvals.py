@@ -1,4 +1,7 @@
-"""Approvals: whatever models, people and crashes do, a function acts only on what was shown with the answer it got."""
+"""Approvals: a function acts only on what was shown with its answer.
+
+That holds whatever models, people and crashes do.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -41,7 +44,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def desk(folder: Path, replies: list[Any], *, rules: Any = None, source: str = PAY) -> Chat:
-    """A speaks by `replies`, then hands over to B, which ends the chat."""
+    """A takes its turns from `replies`, then hands over to B, which ends the chat."""
     write_tool(folder, "pay.py", source)
     package = load(folder, tools=TOOLS, handoffs=rules or RULES)
     assert not package.is_refused, package.findings
@@ -50,7 +53,7 @@ def desk(folder: Path, replies: list[Any], *, rules: Any = None, source: str = P
 
 
 def module(chat: Chat) -> Any:
-    """The package's own module, with what its tools have done."""
+    """Returns the package's module, with the records of its tools."""
     tool = next(each for each in chat.built.agents["A"].tools if each.name == "pay")
     return tool._tool.function.__globals__  # type: ignore[attr-defined]  # ours, and not of AG2's interface
 
@@ -167,7 +170,7 @@ async def test_a_standing_answer_is_used_only_where_valid_and_stored_before_use(
 async def test_a_standing_answer_that_is_none_of_the_choices_answers_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: dict[str, Any]
 ) -> None:
-    """As an answer of a person, which is refused then. YAML reads a `yes` without quotes as true."""
+    """It is refused as a person's would be. YAML reads an unquoted `yes` as true."""
     chat = desk(tmp_path, [{"tool_calls": [call("pay", amount=12)]}, {"text": "ok"}])
     chat.ui_responses = {"Approve": {"stamp": "standing", **answer}}
     outcome, kept = await chat.run()
@@ -192,7 +195,7 @@ async def test_a_use_that_cannot_be_kept_allows_nothing(tmp_path: Path) -> None:
 
 
 async def test_an_open_turn_continues_whichever_agent_would_be_next_now(tmp_path: Path) -> None:
-    """The rules that chose the speaker see another context when the turn goes on."""
+    """The rules that chose the speaker see another context when the turn is resumed."""
     rules = {"handoff_rules": [rule("A", "B", "${skip} == true", condition_scope="pre"), *RULES["handoff_rules"]]}
     skip = {"definitions": {"skip": {"type": "boolean", "source": {"type": "state", "default": False}}}}
     write_tool(tmp_path, "pay.py", PAY)
@@ -233,11 +236,11 @@ async def test_a_package_without_its_tool_drops_only_a_journal_without_effects(
 
 
 class CrashedError(Exception):
-    """The process is gone."""
+    """The process has crashed."""
 
 
 class CrashingRecorder(ChatRecorder):
-    """Loses the process before or after the n-th write, as a kill does; what was written stays."""
+    """Crashes before or after the n-th write, as a kill does; earlier writes stay."""
 
     die_at = 0
     writes = 0
@@ -277,8 +280,7 @@ REPLIES = st.lists(
 def test_no_code_acts_on_what_was_not_shown_and_no_answer_serves_two_calls(
     tmp_path_factory: pytest.TempPathFactory, replies: list[Any], worded: list[Any], standing: bool, data: st.DataObject
 ) -> None:
-    """Models that word things differently when they are asked again, people who answer some questions, some of them
-    twice, and processes that die at any write."""
+    """Models reword, people answer some questions twice, processes die at any write."""
     asyncio.run(_run_storm(tmp_path_factory.mktemp("desk"), [replies, worded], standing=standing, data=data))
 
 

@@ -1,4 +1,4 @@
-"""Automatic tools: called with what a structured reply says, before anybody routes on the turn."""
+"""Automatic tools: called with a structured reply's fields, before routing."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def automatic(
     tool: Any = None,
     **chat: Any,
 ) -> Chat:
-    """A tool for each source, named by the function that it begins with."""
+    """Makes a tool for each source, named by the function that it begins with."""
     entries = []
     for index, source in enumerate(sources):
         function = source.split("def ", 1)[1].split("(")[0]
@@ -60,7 +60,7 @@ def automatic(
 
 
 def calls(recorder: ChatRecorder, turn: int = 1) -> list[tuple[str, Any, str]]:
-    """Name, arguments and result of what was called automatically."""
+    """Returns name, arguments and result of the automatic calls."""
     asked, answered = recorder.turn(turn).events[-2:]
     assert [each["id"] for each in asked["tool_calls"]] == [each["id"] for each in answered["tool_results"]]
     together = zip(asked["tool_calls"], answered["tool_results"], strict=True)

@@ -1,4 +1,4 @@
-"""Checkpoints: plain JSON of known versions, from which a chat goes on as if it had not stopped."""
+"""Checkpoints: plain JSON of known versions, from which a chat resumes unchanged."""
 
 import json
 import tempfile
@@ -135,7 +135,9 @@ def package() -> Package:
 
 
 async def run_to_end(chat: Chat, *, stop: bool) -> tuple[Outcome, ChatRecorder, RunCounters]:
-    """As workers do: another attempt after a failure that passes; with `stop`, another worker after each turn."""
+    """Runs to the end as workers do: with another attempt after a transient failure.
+
+    With `stop`, another worker runs after each turn."""
     kept, last = ChatRecorder(), None
     for _ in range(60):
         conversation = chat.conversation(kept)
@@ -150,14 +152,14 @@ async def run_to_end(chat: Chat, *, stop: bool) -> tuple[Outcome, ChatRecorder, 
 
 
 def count_as_the_ledger(conversation: Conversation, last: RunCounters | None) -> None:
-    """What was spent in an attempt that kept nothing else."""
+    """Counts the cost of an attempt that stored nothing else."""
     if last is not None:
         now = conversation.counters
         now.failed, now.model_calls, now.tokens = dict(last.failed), last.model_calls, last.tokens
 
 
 def comparable(recorder: ChatRecorder) -> list[Any]:
-    """Everything but what a clock says."""
+    """Returns everything except times."""
     checkpoints = [json.loads(each) for each in recorder.saved]
     for checkpoint in checkpoints:
         checkpoint["counters"].pop("worked_s")

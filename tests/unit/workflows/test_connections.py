@@ -198,6 +198,6 @@ async def test_a_proxy_of_this_machine_is_gone_through(name: str, monkeypatch: p
             try:
                 await client.get(f"{scheme}://model.invalid/")
             except httpx2.HTTPError:
-                assert scheme == "https"  # the stub speaks no TLS, but it was asked
+                assert scheme == "https"  # the stub speaks no TLS, but it got the request
 
         assert proxy.accepted == 1

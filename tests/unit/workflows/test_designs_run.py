@@ -1,4 +1,7 @@
-"""Packages in the literal JSON of designs 1, 2 and 4 run as the documents say, in development and in production."""
+"""Packages in the literal JSON of designs 1, 2 and 4 run as described.
+
+That holds in development and in production.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +32,7 @@ class PlayedRun:
 
     @property
     def left(self) -> Mapping[str, Any]:
-        """The context after the last steps."""
+        """Returns the context after the last steps."""
         assert self.chat.last is not None
         return self.chat.last.context
 
@@ -130,7 +133,7 @@ async def test_design_4_runs_as_written(states: dict[str, Any], production: bool
     answers = {"RouterAgent": [{"text": ANALYSIS}], "FinanceSpecialist": REFUND}
     played = await play_design("SupportRouter", tmp_path, answers, production=production, states=states)
 
-    finance = [] if states else ["FinanceSpecialist"]  # its rule of scope pre holds when it would speak
+    finance = [] if states else ["FinanceSpecialist"]  # its rule of scope pre holds when its turn comes
     assert (played.outcome.kind, played.recorder.speakers) == (
         OutcomeKind.COMPLETED,
         ["RouterAgent", *finance, "ClosingAgent"],

@@ -1,4 +1,4 @@
-"""The fast stream does what AG2's memory stream does: what lets us keep it when AG2 is upgraded."""
+"""The fast stream behaves as AG2's memory stream: the check for an upgrade of AG2."""
 
 import asyncio
 import functools
@@ -80,7 +80,7 @@ async def record_scenario(stream: MemoryStream, scenario: Scenario) -> WatchedEv
 
 
 def comparable_value(value: Any) -> Any:
-    """By type and contents, without what is different every time: ids and times."""
+    """Compares by type and contents, without ids and times."""
     if isinstance(value, BaseEvent):
         parts = {name: comparable_value(each) for name, each in vars(value).items() if name != "created_at"}
         return type(value).__name__, parts
@@ -189,49 +189,58 @@ class Listener:
 
 async def subscribed_in_every_way(stream: MemoryStream) -> object:  # noqa: C901 -- a list of functions
     listener = Listener()
-    heard = listener.events
+    received = listener.events
 
-    async def untyped(event):  # type: ignore[no-untyped-def]  # as authors write them
-        heard.append(("untyped", event))
+    async def on_untyped(event):  # type: ignore[no-untyped-def]  # as authors write them
+        received.append(("untyped", event))
 
     async def of_any(anything: Any) -> None:
-        heard.append(("any", anything))
+        received.append(("any", anything))
 
-    async def named(what: "BaseEvent", whatever: "Context") -> None:
-        heard.append(("named", what, whatever.prompt))
+    async def on_named(what: "BaseEvent", whatever: "Context") -> None:
+        received.append(("named", what, whatever.prompt))
 
-    async def swapped(context: Context, event: BaseEvent) -> None:
-        heard.append(("swapped", event, context.prompt))
+    async def on_swapped(context: Context, event: BaseEvent) -> None:
+        received.append(("swapped", event, context.prompt))
 
     async def with_default(event: BaseEvent, more: int = 7) -> None:
-        heard.append(("default", event, more))
+        received.append(("default", event, more))
 
     async def keyword(event: BaseEvent, *, context: Context) -> None:
-        heard.append(("keyword", event, context.prompt))
+        received.append(("keyword", event, context.prompt))
 
-    async def injected(event: BaseEvent, who: Annotated[str, Inject()], what: Annotated[int, Variable()]) -> None:
-        heard.append(("injected", event, who, what))
+    async def on_injected(event: BaseEvent, who: Annotated[str, Inject()], what: Annotated[int, Variable()]) -> None:
+        received.append(("injected", event, who, what))
 
     def plain(event: BaseEvent, context: Context) -> None:
-        heard.append(("plain", event, context.prompt, threading.current_thread() is threading.main_thread()))
+        received.append(("plain", event, context.prompt, threading.current_thread() is threading.main_thread()))
 
-    async def annotated(event: Annotated[BaseEvent, "what is said"]) -> None:
-        heard.append(("annotated", event))
+    async def on_annotated(event: Annotated[BaseEvent, "what is said"]) -> None:
+        received.append(("annotated", event))
 
     async def two(event: BaseEvent, first: int) -> None:
-        heard.append((event, first))
+        received.append((event, first))
 
-    @functools.wraps(named)
-    async def wrapped(*each: Any, **options: Any) -> None:
-        await named(*each, **options)
+    @functools.wraps(on_named)
+    async def on_wrapped(*each: Any, **options: Any) -> None:
+        await on_named(*each, **options)
 
-    ways: list[Callable[..., Any]] = [untyped, of_any, named, swapped, with_default, keyword, injected, plain]
-    ways += [annotated, listener.method, listener, functools.partial(two, first=1), wrapped]
+    ways: list[Callable[..., Any]] = [
+        on_untyped,
+        of_any,
+        on_named,
+        on_swapped,
+        with_default,
+        keyword,
+        on_injected,
+        plain,
+    ]
+    ways += [on_annotated, listener.method, listener, functools.partial(two, first=1), on_wrapped]
     for way in ways:
         stream.subscribe(way, sync_to_thread=way is not plain)
     stream.subscribe()(of_any)
     await agent("fine").ask("Hello.", stream=stream, dependencies={"who": "me"}, variables={"what": 3})
-    return heard
+    return received
 
 
 async def interrupted(stream: MemoryStream) -> object:
@@ -256,18 +265,18 @@ async def interrupted(stream: MemoryStream) -> object:
 
 
 async def filtered(stream: MemoryStream) -> object:
-    heard: list[Any] = []
+    received: list[Any] = []
 
-    async def hear(event: BaseEvent, context: Context) -> None:
-        heard.append((event, context.prompt))
+    async def receive(event: BaseEvent, context: Context) -> None:
+        received.append((event, context.prompt))
 
     answers = stream.where(ModelResponse | ToolResultsEvent)
-    answers.subscribe(hear)
-    answers.where(ToolResultsEvent).subscribe(hear, condition=ToolResultsEvent.not_())
-    ids = [stream.where(cast(Any, ToolCallEvent.name == name)).subscribe(hear) for name in ("add", "shout")]
+    answers.subscribe(receive)
+    answers.where(ToolResultsEvent).subscribe(receive, condition=ToolResultsEvent.not_())
+    ids = [stream.where(cast(Any, ToolCallEvent.name == name)).subscribe(receive) for name in ("add", "shout")]
     stream.unsubscribe(ids[1])
     await agent(ADD, SHOUT, "done").ask("Hello.", stream=stream)
-    return heard
+    return received
 
 
 async def queued_and_joined(stream: MemoryStream) -> object:
@@ -278,24 +287,24 @@ async def queued_and_joined(stream: MemoryStream) -> object:
 
 
 async def unsubscribed_while_sending(stream: MemoryStream) -> object:
-    heard: list[str] = []
+    received: list[str] = []
     ids: list[UUID] = []
 
     async def once(event: BaseEvent) -> None:
-        heard.append(f"once {type(event).__name__}")
+        received.append(f"once {type(event).__name__}")
         for each in ids:
             stream.unsubscribe(each)
 
     async def later(event: BaseEvent, context: Context) -> None:
-        heard.append(f"later {type(event).__name__} {context.prompt}")
-        ids.append(stream.subscribe(added))
+        received.append(f"later {type(event).__name__} {context.prompt}")
+        ids.append(stream.subscribe(on_added))
 
-    async def added(event: BaseEvent) -> None:
-        heard.append(f"added {type(event).__name__}")
+    async def on_added(event: BaseEvent) -> None:
+        received.append(f"added {type(event).__name__}")
 
     ids += [stream.subscribe(once), stream.subscribe(later)]
     await agent("fine").ask("Hello.", stream=stream)
-    return heard
+    return received
 
 
 async def raising_subscriber(stream: MemoryStream) -> object:
@@ -331,7 +340,7 @@ def subscribing(subscriber: Callable[..., Any]) -> Scenario:
 
 
 async def takes_nothing() -> None:
-    """Said nothing to."""
+    """Takes no event."""
 
 
 async def takes_by_place(event: BaseEvent, /) -> None:
@@ -536,10 +545,10 @@ async def test_only_what_is_plainly_callable_is_called_directly() -> None:
     listener = Listener()
 
     async def direct(event: ToolCallsEvent, context: Context) -> None:
-        """Called as it is."""
+        """A stream that calls directly."""
 
     async def stock(event: ToolCallsEvent, context: Annotated[str, Inject()]) -> None:
-        """AG2 says what it is called with."""
+        """AG2's own stream."""
 
     stream = FastStream()
     ids = [stream.subscribe(each) for each in (direct, listener.method, stock, listener, lambda event: event)]

@@ -1,4 +1,4 @@
-"""Guards: each ends a chat before it goes too far, with an outcome that names agent and turn."""
+"""Guards: each ends a chat in time, with an outcome that names agent and turn."""
 
 import asyncio
 import itertools
@@ -50,7 +50,7 @@ def guarded_chat(folder: Path, answers: Any = None, *, tool: str = STEP, limits:
 
 
 def assert_stopped(outcome: Outcome, kind: OutcomeKind, agent: str, turn: int) -> str:
-    """It says who and when, in fields and in words; returns the words."""
+    """Checks for agent and turn in the outcome's fields and text; returns the text."""
     assert outcome.error is not None
     assert (outcome.kind, outcome.error.agent, outcome.error.turn) == (kind, agent, turn)
     assert outcome.error.message == outcome.reason
@@ -285,7 +285,7 @@ async def test_a_resumed_chat_is_stopped_where_it_would_have_been(
 
 
 class LimitedBudget:
-    """Counts what it gave and got back."""
+    """Counts reservations and settlements."""
 
     def __init__(self, allowed: float = float("inf"), *, refusal: Exception | None = None) -> None:
         self.allowed = allowed
@@ -372,7 +372,7 @@ async def test_a_budget_that_cannot_be_asked_means_another_attempt_and_no_call(t
 
     outcome, kept = await chat.run()
 
-    assert "the budget cannot be asked" in assert_stopped(outcome, OutcomeKind.MODEL_ERROR, "A", 1)
+    assert "the budget cannot be checked" in assert_stopped(outcome, OutcomeKind.MODEL_ERROR, "A", 1)
     assert (outcome.transient, kept.calls, budget.settled) == (True, [], [])
 
 

@@ -1,4 +1,4 @@
-"""What hooks leave of messages: whatever it is, a provider takes it, or it is refused in one sentence."""
+"""Hook results: providers take them, or they are refused in one sentence."""
 
 import json
 from typing import Any

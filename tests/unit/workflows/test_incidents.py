@@ -1,4 +1,4 @@
-"""Incidents: what a record keeps of an error of the package's own code."""
+"""Incidents: the record of an error in the package's own code."""
 
 import json
 from pathlib import Path

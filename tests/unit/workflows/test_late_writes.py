@@ -1,6 +1,6 @@
-"""Late writes: a tool may have left something behind that changes the context while nobody expects it.
+"""Late writes: code that a tool left running changes the context at a bad moment.
 
-A value that writes to the context when it is looked at does what a tool's own thread does, at a sure moment.
+Here a value writes to the context when it is read: what a tool's own thread does, at a defined moment.
 """
 
 from pathlib import Path

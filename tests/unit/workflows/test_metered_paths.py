@@ -1,4 +1,7 @@
-"""The meter on every path by which AG2 calls a model: one record each, of who asked, also on a throwaway context."""
+"""The meter on every path by which AG2 calls a model, one record for each call.
+
+Records name the asking agent, also on a throwaway context.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +36,7 @@ def calls(name: str, *arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def chat(folder: Path, entries: Entries, **limits: Any) -> tuple[Chat, ChatModelConfig]:
-    """A package of one agent, and the model that an AG2 agent of the test's own is built with."""
+    """Makes a package of one agent, and the model for an AG2 agent of the test's own."""
     package = load(folder, orchestrator={**ORCHESTRATOR, "limits": limits}, agents=[{"name": "A"}])
     made = build_chat(package, {"answers": {"A": list(entries)}}, folder)
     config = made.agents["A"].config
@@ -91,15 +94,15 @@ async def test_a_sub_task_that_fails_is_recorded_and_reported_to_its_agent(tmp_p
 
 
 async def test_sub_tasks_at_once_do_not_go_beyond_the_limit_of_calls(tmp_path: Path) -> None:
-    """Each of them would be allowed, were it alone; and AG2 makes a result of what stops it."""
+    """Each would be allowed alone, and AG2 turns the stopping error into a result."""
     entries = [calls("run_subtasks", {"tasks": [f"{number}" for number in range(8)]}), *[entry(delay_s=0.001)] * 20]
     small, config = chat(tmp_path, entries, model_calls=4)
 
     async def slowly(_: PlannedCall) -> Settle:
         await asyncio.sleep(0.001)
-        return settled
+        return settle_nothing
 
-    async def settled(_: ModelCall) -> None: ...
+    async def settle_nothing(_: ModelCall) -> None: ...
 
     small.reserve = slowly
 

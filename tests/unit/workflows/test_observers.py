@@ -1,4 +1,4 @@
-"""Observers: every type of trigger is read from a package, and fires on what it waits for and on nothing else."""
+"""Observers: each trigger type is read from a package and fires on nothing else."""
 
 from collections.abc import Iterator
 from dataclasses import replace

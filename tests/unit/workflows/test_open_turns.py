@@ -1,4 +1,4 @@
-"""Open turns: what packages, models and stores do to a turn that rests with a question and goes on."""
+"""Open turns: packages, models and stores change while a turn waits for an answer."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ YES = {"choice": "yes"}
 
 
 def desk(folder: Path, source: str, replies: list[Any], *functions: str, **files: Any) -> Chat:
-    """A speaks by `replies`, then hands over to B, which ends the chat."""
+    """A takes its turns from `replies`, then hands over to B, which ends the chat."""
     write_tool(folder, "desk.py", f"from workflows.tools import use_ui_tool\nDONE = []\n{source}")
     tools = [{"agent": "A", "file": "desk.py", "function": function} for function in functions]
     package = load(folder, **{"tools": tools, "handoffs": RULES, **files})
@@ -34,7 +34,7 @@ def done_calls(chat: Chat) -> list[Any]:
 async def answer_until_end(
     chat: Chat, recorder: ChatRecorder | None = None, response: dict[str, Any] | None = None
 ) -> Any:
-    """Until it asks nothing more; every question gets the same answer."""
+    """Answers every question alike until the chat asks no more."""
     recorder = recorder or ChatRecorder()
     for _ in range(6):
         outcome, recorder = await chat.run(recorder)
@@ -46,7 +46,7 @@ async def answer_until_end(
 
 
 class FailingOnceRecorder(ChatRecorder):
-    """Its store is away for one write."""
+    """A recorder whose store is unavailable for one write."""
 
     fails = False
 
@@ -200,13 +200,13 @@ async def pay(amount: int):
         assert outcome.kind is OutcomeKind.NEEDS_HUMAN
         return
     assert (outcome.kind, kept.open_turn) == (OutcomeKind.PACKAGE_ERROR, None)
-    assert "turn 1 has to keep while it waits for a person is larger than 6 MB" in outcome.reason
+    assert "the journal of turn 1, which waits for a person, is larger than 6 MB" in outcome.reason
     assert outcome.error is not None
     assert (outcome.error.agent, outcome.error.turn) == ("A", 1)
 
 
 async def test_what_goes_on_when_its_call_is_over_asks_in_vain(tmp_path: Path) -> None:
-    """The call is recorded and not made again, so that no answer would ever reach it."""
+    """The call is recorded and never repeated, so no answer would reach it."""
     source = """
 import asyncio
 LATER = []
@@ -227,7 +227,7 @@ async def wait():
     outcome, _ = await chat.run()
 
     assert (outcome.kind, chat.questions()) == (OutcomeKind.PACKAGE_ERROR, [])
-    assert "pay is over, and what it left running asks a person" in outcome.reason
+    assert "pay has ended, and code that it left running asks a person" in outcome.reason
 
 
 @pytest.mark.parametrize("choices", [["yes", "n" * 201], ["yes", "yes"], ["yes", " "], [], [1], "yes", ["x"] * 21])
@@ -353,7 +353,7 @@ async def approve(amount: int):
 async def test_an_automatic_tool_that_asks_repeats_no_earlier_tool_or_answer(
     tmp_path: Path,
 ) -> None:
-    """The package is edited while the person thinks, so that its tools stand in another order."""
+    """The package is edited while the person thinks, so its tools have another order."""
     replies = [{"text": "no JSON"}, {"text": '{"amount": 5}'}]
     model = {"type": "model", "fields": {"amount": {"type": "int"}}}
     files = {
@@ -361,15 +361,15 @@ async def test_an_automatic_tool_that_asks_repeats_no_earlier_tool_or_answer(
         "structured_outputs": {"models": {"M": model}, "registry": {"A": "M"}},
     }
 
-    def ordered(folder: Path, *functions: str) -> Chat:
+    def chat_with_tools(folder: Path, *functions: str) -> Chat:
         tools = [{"agent": "A", "file": "desk.py", "function": name, "auto_invoke": True} for name in functions]
         return desk(folder, AUTO, replies, tools=tools, **files)
 
-    chat = ordered(tmp_path / "old", "charge", "approve")
+    chat = chat_with_tools(tmp_path / "old", "charge", "approve")
     _, kept = await chat.run()
     [question] = chat.questions()
     chat.give(question, YES)
-    edited = ordered(tmp_path / "new", "approve", "charge")
+    edited = chat_with_tools(tmp_path / "new", "approve", "charge")
     chat.built = edited.built
     outcome, kept = await chat.run(kept)
 
@@ -383,7 +383,7 @@ async def test_an_automatic_tool_that_asks_repeats_no_earlier_tool_or_answer(
 
 
 async def test_a_model_that_fails_after_an_approved_call_does_not_make_it_again(tmp_path: Path) -> None:
-    """Limits and guards count what the turn has done once, however often it is taken up."""
+    """Limits and guards count the work of a turn once, however often it is resumed."""
     busy = {"error": {"status": 503}}
     replies = [{"tool_calls": [call("pay", amount=10), call("pay", amount=20)]}, busy, {"text": "ok"}]
     orchestrator = {"workflow_name": "Small", "initial_agent": "A", "limits": {"tool_calls": 2}}

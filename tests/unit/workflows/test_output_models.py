@@ -1,4 +1,4 @@
-"""Output models: what every type takes and refuses, under whatever names, and what is said of what does not fit."""
+"""Output models: what every type accepts under any names, and how it refuses."""
 
 from collections.abc import Mapping
 from pathlib import Path

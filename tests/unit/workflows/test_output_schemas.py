@@ -1,4 +1,4 @@
-"""Output schemas: what providers are sent, strict where it may be, and told in the prompt where it may not."""
+"""Output schemas: strict for providers where possible, else in the prompt."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -41,7 +41,7 @@ def parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def breaches(schema: dict[str, Any]) -> list[str]:
-    """What a strict schema may not have, as the provider that is strictest says it."""
+    """Finds what the strictest provider forbids in a strict schema."""
     faults: dict[str, Callable[[dict[str, Any]], bool]] = {
         "something beside a reference": lambda part: "$ref" in part and len(part) > 1,
         "no type": lambda part: part.keys().isdisjoint({"type", "anyOf", "$ref"}),

@@ -1,4 +1,4 @@
-"""Package tools in a chat: whatever they do, the model gets one text and the run goes on."""
+"""Package tools in a chat: the model gets one text, and the run continues."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ TWICE = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on"}]
 
 
 async def tool_answer(folder: Path, source: str, **entry: Any) -> str:
-    """What the model is told about the tool's result."""
+    """Returns the tool's result as the model gets it."""
     write_tool(folder, "t.py", source)
     package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t", **entry}])
     async with asyncio.timeout(10):
@@ -73,7 +73,7 @@ async def test_a_tool_that_fails_is_one_sentence_for_the_model(tmp_path: Path, k
 
 
 async def test_a_run_that_is_closed_inside_a_tool_stays_closed(tmp_path: Path) -> None:
-    """As the garbage collector closes what a loop has left behind."""
+    """As the garbage collector closes what a loop has left open."""
     write_tool(tmp_path, "t.py", "import asyncio\nasync def t(): await asyncio.Event().wait()\n")
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     [function] = load_tool_functions(package, PackageModules(package)).values()
@@ -265,7 +265,7 @@ def t(): 1 / 0
 
 @pytest.mark.parametrize("on_error", ["tell", "fail"])
 async def test_a_call_that_failed_before_its_turn_rested_is_counted_once(tmp_path: Path, on_error: str) -> None:
-    """Its record may be all that a lost worker left of a run that was about to fail."""
+    """Its record may be all that remains of a lost worker's failing run."""
     write_tool(tmp_path, "t.py", ASKS)
     package = load(tmp_path, tools=[T, {**T, "function": "asks"}])
     both = {"answers": {"A": [{"tool_calls": [{"name": "t"}, {"name": "asks"}]}, {"text": "went on"}]}}
@@ -327,7 +327,7 @@ async def test_a_refused_call_is_reported_to_the_model_and_is_no_failed_tool(tmp
 
 
 async def test_failed_tools_are_counted_once_over_turns_and_attempts(tmp_path: Path) -> None:
-    """Also more than the record of a turn keeps; those of a turn that is taken again count once."""
+    """Counts more than a turn's record holds; failures of a repeated turn count once."""
     write_tool(tmp_path, "t.py", "def t(n: int): raise ValueError(n)\n")
     package = load(tmp_path, tools=[T], handoffs={"handoff_rules": [rule("A", "A")]})
     calls = [{"name": "t", "arguments": {"n": number}} for number in range(MAX_INCIDENTS + 1)]
@@ -380,12 +380,12 @@ async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, mon
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     read = turn_client.repair_arguments
 
-    def garbled(response: "ModelResponse") -> "ModelResponse":
+    def garble(response: "ModelResponse") -> "ModelResponse":
         for each in response.tool_calls.calls:
             each.arguments, each.id = sent, "half \ud83d"
         return read(response)
 
-    monkeypatch.setattr(turn_client, "repair_arguments", garbled)
+    monkeypatch.setattr(turn_client, "repair_arguments", garble)
 
     outcome, kept = await Chat(build_chat(package, TWICE, tmp_path)).run()
 

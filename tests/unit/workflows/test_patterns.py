@@ -1,4 +1,4 @@
-"""The nine patterns of design 4, each a package in tests/patterns: who speaks after whom, and how the chat ends."""
+"""The nine patterns of design 4, each a package in tests/patterns: order and end."""
 
 import copy
 from pathlib import Path
@@ -15,7 +15,7 @@ NAMES = sorted(folder.name for folder in PATTERNS.iterdir())
 
 COMPLETED, FAILED = OutcomeKind.COMPLETED, OutcomeKind.WORKFLOW_FAILED
 TRIED = ["TaskMaster", "Plain", "Playful", "Learned", "Judge"]
-# Package, answers, input; who speaks, as often as it is their turn; how it ends.
+# Package, answers, input; the speakers of all turns; the end.
 SCRIPTS: list[tuple[str, str, dict[str, Any], list[str], OutcomeKind]] = [
     ("ContextAwareRouting", "answers", {}, ["Router", "BillingDesk"], COMPLETED),
     ("ContextAwareRouting", "answers", {"desk": "technical"}, ["TechnicalDesk"], COMPLETED),

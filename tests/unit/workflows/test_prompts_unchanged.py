@@ -1,7 +1,7 @@
-"""Requests to models: packages that use nothing new are asked what they were asked before, to the byte.
+"""Requests to models: unchanged, byte for byte, for packages without new features.
 
-`REQUESTS` holds a digest of each request. After a change of packages or of their answers, and only then, write it
-again: `.venv/bin/python -m tests.unit.workflows.test_prompts_unchanged`.
+`REQUESTS` holds a digest of each request. Write it again only after a change of packages or of their answers:
+`.venv/bin/python -m tests.unit.workflows.test_prompts_unchanged`.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ REQUESTS = Path(__file__).with_name("requests.json")
 PATTERNS = Path(__file__).parents[2] / "patterns"
 LIBRARY = Path(__file__).parents[3] / "workflows" / "library"
 PACKAGES = {folder.name: folder for root in (PATTERNS, LIBRARY) for folder in root.iterdir() if folder.is_dir()}
-# Braces that name nothing which the agent sees: JSON, code, what a hook fills, a variable that is not exposed.
+# Braces without a name that the agent sees: JSON, code, a hook's placeholders, an unexposed variable.
 BRACES = """Answer with {"stage": {"name": 1}} or {x, y}; never {{PATTERN_GUIDANCE}}, {0}, {stage.name}, ${HOME}.
 ```python
 print(f"{tier} {{tier}} ${tier}")
@@ -60,7 +60,7 @@ async def requests_of(folder: Path, workspace: Path) -> list[str]:
 
 
 def answers_for(folder: Path) -> Mapping[str, Any]:
-    """Those of the package or of its library, without their delays."""
+    """Returns the answers of the package or its library, without delays."""
     file = next((each for each in (folder / "answers.yaml", folder.parent / "answers.yaml") if each.exists()), None)
     if file is None:
         return {"default": {"text": "done"}}

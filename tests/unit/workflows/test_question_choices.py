@@ -1,4 +1,4 @@
-"""Choices of a question: texts that come back from a form and from a terminal as they were offered."""
+"""Choices of a question return from a form and a terminal as they were offered."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Redaction: a hidden value is nowhere in what comes out, and what holds none comes out as it was."""
+"""Redaction: removes hidden values everywhere, and keeps all else unchanged."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_a_hidden_value_is_in_no_data_and_no_json_of_it(given_data: tuple[str, A
 
 
 def repr_of_texts(value: Any) -> str:
-    """All texts in a value, keys included, apart from each other."""
+    """Returns all texts in a value, keys included, each by itself."""
     if isinstance(value, dict):
         return "\0".join(repr_of_texts(item) for pair in value.items() for item in pair)
     if isinstance(value, list | tuple):

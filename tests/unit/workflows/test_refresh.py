@@ -1,4 +1,4 @@
-"""Refresh: variables that are read again before each turn of an agent that sees them."""
+"""Refresh: variables read again before each turn of an agent that sees them."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -77,7 +77,7 @@ async def test_it_is_read_before_each_turn_of_an_agent_that_sees_it(tmp_path: Pa
 
     _, kept = await chat.run()
 
-    assert chat.reads == [["stock"], ["stock"]]  # of A, and of C, which sees what is computed from it
+    assert chat.reads == [["stock"], ["stock"]]  # of A, and of C, which sees a value computed from it
     assert [(kept.context(n)["stock"], kept.context(n)["low"]) for n in (1, 2, 3)] == [
         (7, False),
         (7, False),

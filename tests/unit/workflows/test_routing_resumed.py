@@ -1,4 +1,4 @@
-"""Any chat that goes on from any of its checkpoints ends as the one that was never stopped, whatever routes it."""
+"""A chat that is resumed from any of its checkpoints ends like one never stopped."""
 
 import asyncio
 import tempfile
@@ -26,7 +26,7 @@ TOGGLED = Variable(
 HANDED = Variable(
     "h", "boolean", StateSource((Transition(HandoffTrigger("B")), Transition(HandoffTrigger("C"), to=False))), False
 )
-# Grows with each event that it sees: one that is lost, or seen twice, shows.
+# Grows with each event, so a lost or repeated one shows.
 EVENTS: tuple[StateTrigger, ...] = (
     *(HandoffTrigger(name) for name in TARGETS),
     LifecycleTrigger("before_chat"),

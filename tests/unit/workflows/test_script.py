@@ -1,4 +1,4 @@
-"""The script provider: which answer is next, also after failures, and what a bad file says."""
+"""The script provider: the next answer, also after failures, and bad files."""
 
 import asyncio
 from pathlib import Path
@@ -35,9 +35,9 @@ def script(*entries: Any, default: Any = None) -> Script:
         ([ONE, ERROR, TWO], 1, 1, TWO),
         ([ONE, ERROR, TWO], 0, 1, ONE),  # the turn failed half-way and begins again
         ([EMPTY, ONE], 0, 0, EMPTY),
-        ([EMPTY, ONE], 0, 1, ONE),  # as an error is
+        ([EMPTY, ONE], 0, 1, ONE),  # as an error does
         ([{"text": "", "tool_calls": [{"name": "note"}]}, TWO], 1, 0, TWO),
-        ([ONE, TWO], 0, 3, ONE),  # failures that no entry asked for
+        ([ONE, TWO], 0, 3, ONE),  # failures that no entry defines
         ([], 0, 0, DEFAULT),
     ],
 )
@@ -110,15 +110,15 @@ async def test_an_answer_waits_for_its_delay(tmp_path: Path) -> None:
         ("answers: []", "write answers:"),
         ("answers: {A: {text: x}}", "write answers:"),
         ("answers: {A: [x]}", "answers.A[0]: must be a mapping"),
-        ("answers: {A: [{text: x}, {}]}", "answers.A[1] says nothing"),
-        ("answers: {A: [{text: null}]}", "answers.A[0] says nothing"),
+        ("answers: {A: [{text: x}, {}]}", "answers.A[1] is empty"),
+        ("answers: {A: [{text: null}]}", "answers.A[0] is empty"),
         (
             "answers: {A: [{txt: x}]}",
-            "answers.A[0].txt: means nothing here; its fields are text, tool_calls, usage, delay_s, error",
+            "answers.A[0].txt: is not a known field; its fields are text, tool_calls, usage, delay_s, error",
         ),
         ("answers: {A: [{text: {a: b}}]}", "answers.A[0].text"),
         ("answers: {A: [{text: NO}]}", "put it in quotes"),
-        ("answer: {A: [{text: x}]}", "answer means nothing here"),
+        ("answer: {A: [{text: x}]}", "answer is not a known key"),
         ("answers: {A: [{tool_calls: {name: x}}]}", "answers.A[0].tool_calls: "),
         ("answers: {A: [{tool_calls: [{arguments: {}}]}]}", "answers.A[0].tool_calls[0].name: "),
         (
@@ -132,9 +132,9 @@ async def test_an_answer_waits_for_its_delay(tmp_path: Path) -> None:
         ("answers: {A: [{error: {status: bad}}]}", "answers.A[0].error.status: "),
         (
             "answers: {A: [{text: x, tool_calls: [{name: x, args: {}}]}]}",
-            "args: means nothing here; its fields are name,",
+            "args: is not a known field; its fields are name,",
         ),
-        ("default: {}", "default says nothing"),
+        ("default: {}", "default is empty"),
         ("answers: [", "line 2"),
     ],
 )

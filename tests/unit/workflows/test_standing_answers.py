@@ -1,4 +1,4 @@
-"""Standing answers: the first whose condition holds answers a call, and a condition costs little, whatever it says."""
+"""Standing answers: the first whose condition holds; any condition is cheap."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Events that change a state: calls of tools, moments of the life cycle, hand-offs; and the same after a resume."""
+"""Events that change a state: tool calls, moments, hand-offs; also after a resume."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ def break_(context_variables):
 """
 TOOLS = [{"agent": "A", "file": "steps.py", "function": name} for name in ("pay", "ask")]
 HUMAN = {**ORCHESTRATOR, "human_in_the_loop": True}
-ONCE = [{"from": 0, "to": 1}, {"from": 1, "to": 2}, {"from": 2, "to": 3}]  # says how often its trigger has fired
+ONCE = [{"from": 0, "to": 1}, {"from": 1, "to": 2}, {"from": 2, "to": 3}]  # counts how often its trigger has fired
 
 
 def phase(*transitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def counted_state(trigger: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trail(*names: str) -> dict[str, Any]:
-    """The last hand-off among these, and the user and the end."""
+    """Returns the last hand-off among these, and the user and the end."""
     triggers = [
         {"type": "handoff", "from": source, "to": target, "value": f"{source}>{target}"}
         for source in (*names, "user")
@@ -81,7 +81,7 @@ def chat(folder: Path, definitions: Mapping[str, Any], rules: list[Any], *, answ
 
 
 def changes(recorder: ChatRecorder, name: str) -> list[Any]:
-    """What each turn made of a variable; absent where it left it alone."""
+    """Returns a variable's changes by turn; absent where it is unchanged."""
     return [turn.context_changes.get(name, "-") for turn in recorder.turns]
 
 
@@ -170,7 +170,7 @@ def transition_on(event: str, to: str, *, from_: str | None = None, **fields: An
 
 
 def prompts_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The prompt of each turn, in order."""
+    """Returns the prompt of each turn, in order."""
     seen: list[str] = []
     opened = Exchange.open
 
@@ -243,7 +243,7 @@ async def test_the_moments_at_the_end_are_in_the_context_that_is_stored(
 
 
 async def test_a_moment_is_over_after_its_steps(tmp_path: Path) -> None:
-    """Also after one that fails, where that does not fail the run."""
+    """Also after a failed step, where that does not fail the run."""
     steps = [
         {"trigger": "before_chat", "file": "steps.py", "function": "write"},
         {"trigger": "after_chat", "file": "steps.py", "function": "raising"},
@@ -390,13 +390,15 @@ async def test_a_chat_that_ends_before_a_turn_keeps_the_hand_off(tmp_path: Path)
         await handing.run(kept)
         assert handing.last is not None
         assert handing.last.storable_context()["count"] == 1
-        assert handing.last.committed_snapshot is not None  # so that what follows from it is written back
+        assert handing.last.committed_snapshot is not None  # so that the resulting value is written back
         assert changes(kept, "count") == ["-"]
 
 
 @pytest.mark.parametrize(("turns", "first"), [(0, "A"), (1, "A"), (0, "user")])
 async def test_a_hand_off_to_a_person_before_a_turn_is_taken_once(tmp_path: Path, turns: int, first: str) -> None:
-    """The context stays that of the last turn while the chat rests: the hand-off is taken again with the answer."""
+    """The context stays that of the last turn while the chat rests.
+
+    The hand-off is taken again with the answer."""
     before = [rule("A", "B")] if turns else [rule("A", "B", "${go} == true", condition_scope="pre")]
     asks = rule("B", "user", "${go} == true", condition_scope="pre")
     asking = chat(
@@ -430,7 +432,7 @@ async def test_the_answer_of_a_person_is_a_turn_that_hands_over(tmp_path: Path) 
 
 @pytest.mark.parametrize("first", ["B", "user"])
 async def test_an_open_turn_goes_on_after_the_hand_offs_that_led_to_it(tmp_path: Path, first: str) -> None:
-    """Though the rules would not hold any more: whose turn it is was decided when it began."""
+    """The rules may not hold any more; the speaker was decided when the turn began."""
     source = "user" if first == "user" else "B"
     asking = chat(
         tmp_path,
@@ -468,7 +470,9 @@ async def test_a_hand_off_before_an_earlier_turn_is_none_of_the_open_one(tmp_pat
 
 
 async def test_a_run_handed_back_before_a_turn_takes_the_hand_off_again(tmp_path: Path) -> None:
-    """The worker is lost after the rules were followed: the model's fault is transient, and nothing is committed."""
+    """The worker is lost after the rules were followed.
+
+    The model's fault is transient, and nothing is committed."""
     busy = {"error": {"status": 503}}
     handing = chat(
         tmp_path,

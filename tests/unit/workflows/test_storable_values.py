@@ -1,4 +1,4 @@
-"""Storable values: what a tool put into a context, as it is kept and as the next turn finds it."""
+"""Storable values: a tool's values as stored, and as the next turn finds them."""
 
 import json
 from collections import Counter, OrderedDict, UserDict, defaultdict

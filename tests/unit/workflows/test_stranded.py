@@ -1,4 +1,4 @@
-"""Stranded runs: a chat that ends after an agent none of whose conditions held in the run."""
+"""Stranded runs: a chat ends after an agent whose conditions never held."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -11,7 +11,7 @@ from workflows.outcome import Outcome, OutcomeKind, is_success
 from workflows.package.normal_form.package_model import Pattern
 
 NEVER, JUDGED = "${x} == 'never'", {"condition_type": "string_llm"}
-# A says "go" in its first turn only, so that the variable holds for one hand-off.
+# A answers "go" in its first turn only, so that the variable holds for one hand-off.
 SET_BY_TEXT = {
     "context_variables": {
         "definitions": {
@@ -122,7 +122,7 @@ async def test_a_pattern_that_goes_on_by_itself_strands_no_run(tmp_path: Path, p
 
 
 def test_only_a_stranded_outcome_has_the_field() -> None:
-    """Older versions wrote none, and read past it."""
+    """Older versions wrote none and ignore it."""
     plain = Outcome(OutcomeKind.NO_TRANSITION, "no rule of A applies")
     stranded = Outcome(OutcomeKind.NO_TRANSITION, "no rule of A applies", stranded=True)
 

@@ -1,4 +1,4 @@
-"""Structured replies: read as they are meant, repaired once, and refused with the reason."""
+"""Structured replies: read as meant, repaired once, refused with a reason."""
 
 import json
 from pathlib import Path
@@ -94,7 +94,8 @@ async def test_one_that_does_not_fit_again_ends_the_chat_for_good(tmp_path: Path
     assert outcome.error is not None
     assert (outcome.error.agent, outcome.error.turn) == ("A", 1)
     assert outcome.reason == (
-        "A does not answer with its model Verdict, nor when asked again: refund: Input should be a valid boolean, "
+        "the answer of A does not fit its model Verdict, also after a second attempt: "
+        "refund: Input should be a valid boolean, "
         "unable to interpret input; why: Field required"
     )
     assert [call.ok for call in kept.calls] == [True, True]

@@ -349,7 +349,7 @@ async def test_what_the_run_knows_is_filled_in_and_no_model_chooses_it(tmp_path:
 def test_what_the_run_gives_is_dropped_unless_it_is_published(
     tmp_path: Path, signature: str, sent: list[str], kept: list[str]
 ) -> None:
-    """What a function publishes stays the model's, and an unknown name is refused with the call."""
+    """A published name stays the model's; an unknown name is refused with the call."""
     tool = function(tmp_path, f"class ContextVariables: ...\ndef t({signature}): ...\n")
 
     assert list(tool.new_call("1.1", dict.fromkeys(sent, "x")).arguments) == kept
@@ -424,8 +424,8 @@ async def test_limits_and_descriptions_of_a_field_reach_the_model(tmp_path: Path
 
 
 async def test_a_tool_has_the_time_that_its_entry_gives_it(tmp_path: Path) -> None:
-    tool = function(tmp_path, "import time\ndef t(): time.sleep(0.2)\n", timeout_s=0.01)
+    tool = function(tmp_path, "import time\ndef t(): time.sleep(0.5)\n", timeout_s=0.1)
 
-    with pytest.raises(PackageCodeError, match=r"longer than 0\.01 s"):
+    with pytest.raises(PackageCodeError, match=r"longer than 0\.1 s"):
         await call(tool)
     assert function(tmp_path / "b", "def t(): ...\n").timeout_s == TOOL_TIMEOUT_S

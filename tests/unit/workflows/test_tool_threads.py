@@ -1,4 +1,4 @@
-"""Tool threads: bounded, reused, told to stop, left behind where they cannot hear it, never in the way of an exit."""
+"""Tool threads: bounded, reused, interrupted, or abandoned; they block no exit."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from workflows.chat.package_code.thread_jobs import ToolStopped
+from workflows.chat.package_code.thread_jobs import ThreadJob, ToolStopped
 from workflows.chat.package_code.tool_threads import NoThreadFreeError, ToolThreads
 
 
@@ -36,11 +36,11 @@ async def run(pool: ToolThreads, function: Callable[[], Any], timeout_s: float =
 
 
 class SpinningFunction:
-    """Works for ever, step by step, and says whether it was told to stop."""
+    """Works for ever, step by step, and sets `stopped` when it is interrupted."""
 
-    def __init__(self) -> None:
+    def __init__(self, stopped: threading.Event | None = None) -> None:
         self.began = threading.Event()
-        self.stopped = threading.Event()
+        self.stopped = stopped or threading.Event()
 
     def __call__(self) -> None:
         self.began.set()
@@ -62,8 +62,10 @@ async def test_calls_run_in_daemon_threads_that_are_used_again() -> None:
 
 
 async def test_no_more_threads_than_it_may_have(pool: ToolThreads) -> None:
+    both_run = threading.Barrier(2)
+
     def slow() -> int:
-        time.sleep(0.002)
+        both_run.wait(10)
         return threading.get_ident()
 
     names = await asyncio.gather(*(run(pool, slow) for _ in range(10)))
@@ -80,7 +82,7 @@ async def test_an_idle_thread_ends() -> None:
     assert await run(idle, lambda: 1) == 1
 
 
-async def test_a_slow_function_is_told_to_stop_and_its_thread_is_reused() -> None:
+async def test_a_slow_function_is_interrupted_and_its_thread_reused() -> None:
     pool, spinning = ToolThreads(1), SpinningFunction()
 
     with pytest.raises(TimeoutError):
@@ -104,7 +106,7 @@ async def test_a_cancelled_function_gets_a_stop_signal(pool: ToolThreads) -> Non
 
 
 async def test_a_call_that_ends_in_that_moment_disturbs_no_other() -> None:
-    """The exception never comes out of the call it is meant for, however close the two are."""
+    """The exception never leaves the call it is meant for, however close the end is."""
     pool = ToolThreads(1)
 
     def steps() -> None:
@@ -161,7 +163,7 @@ async def cancel_when(pool: ToolThreads, function: Callable[[], Any], *, when: C
 
 
 class LockTakingFunction:
-    """Waits for a lock; who does is not told to stop."""
+    """Waits for a lock, and is not interrupted meanwhile."""
 
     def __init__(self, lock: threading.Lock, contended: threading.Event) -> None:
         self._lock = lock
@@ -206,8 +208,9 @@ class SlowToBegin(threading.Event):
 async def test_a_call_that_imports_or_starts_a_thread_is_stopped_after_it(
     pool: ToolThreads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many modules cannot be imported twice. A thread that was told before it began would never begin, and who starts
-    it would wait for ever."""
+    """Many modules cannot be imported twice.
+
+    A thread that is interrupted before it began would never begin, and its starter would wait for ever."""
     (tmp_path / "slow_to_load.py").write_text("import time\nfor _ in range(20): time.sleep(0.003)\n")
     monkeypatch.syspath_prepend(tmp_path)
     thread, slow, done = threading.Thread(target=int), SlowToBegin(), []
@@ -251,19 +254,46 @@ async def test_one_that_waits_too_long_is_never_begun(pool: ToolThreads) -> None
 
 
 class SlowHandler(logging.Handler):
-    flooding = 0
+    """Takes its time for each record, in many steps."""
+
+    def __init__(self, steps: int = 1) -> None:
+        super().__init__()
+        self.steps = steps
+        self.flooding = 0
+        self.begun = 0
+        self.finished = 0
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
-        time.sleep(0.0005)
+        self.begun += 1
+        for _ in range(self.steps):
+            time.sleep(0.0005)
+        self.finished += 1
 
 
-async def test_a_function_that_floods_the_log_is_stopped_and_others_still_log() -> None:
-    """Stopped between two steps of logging it leaves a lock behind, and the next log line would hang."""
-    pool, handler, went_on = ToolThreads(2), SlowHandler(), threading.Event()
+@contextlib.contextmanager
+def log_with(handler: logging.Handler) -> Iterator[logging.Logger]:
     log = logging.getLogger("tests.flood")
     log.addHandler(handler)
     log.propagate = False
+    factory = logging.getLogRecordFactory()
+    try:
+        yield log
+    finally:
+        log.removeHandler(handler)
+        logging.setLogRecordFactory(factory)
+
+
+def assert_free(handler: logging.Handler) -> None:
+    for lock in (logging._lock, handler.lock):  # type: ignore[attr-defined]  # no API
+        assert lock is not None
+        assert lock.acquire(blocking=False)
+        lock.release()
+
+
+async def test_a_function_that_floods_the_log_is_stopped_and_others_still_log() -> None:
+    """An interrupt while it logs would leave a lock, and block all other log lines."""
+    pool, handler, went_on = ToolThreads(2), SlowHandler(), threading.Event()
 
     def flood() -> None:
         handler.flooding += 1
@@ -277,16 +307,71 @@ async def test_a_function_that_floods_the_log_is_stopped_and_others_still_log() 
         log.warning("still there")
         went_on.set()
 
-    try:
+    with log_with(handler) as log:
         for _ in range(5):
             flooding = [run(pool, flood, 0.005) for _ in range(2)]
             ends = await asyncio.gather(*flooding, return_exceptions=True)
-            assert {type(each) for each in ends} <= {TimeoutError, NoThreadFreeError}
+            assert {type(end) for end in ends} <= {TimeoutError, NoThreadFreeError}
         await run(pool, once)
         assert went_on.is_set()
         await wait_until(lambda: handler.flooding == 0)
-    finally:
-        log.removeHandler(handler)
+        assert handler.begun == handler.finished
+        assert_free(handler)
+
+
+async def test_a_function_that_logs_is_stopped_only_after_its_log_line(pool: ToolThreads) -> None:
+    handler, stopped = SlowHandler(steps=40), threading.Event()
+
+    def log_and_spin() -> None:
+        log.warning("a long line")
+        SpinningFunction(stopped=stopped)()
+
+    with log_with(handler) as log:
+        await cancel_when(pool, log_and_spin, when=lambda: handler.begun)
+        await wait_until(stopped.is_set)
+
+        assert (handler.begun, handler.finished) == (1, 1)
+        assert_free(handler)
+
+
+async def test_a_thread_that_moves_on_during_the_check_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have taken a lock meanwhile."""
+    entered, go_on, moved_on, finished = (threading.Event() for _ in range(4))
+
+    def work() -> None:
+        entered.set()
+        while not go_on.is_set():
+            time.sleep(0.0005)
+        moved_on.set()
+        while not finished.is_set():
+            time.sleep(0.0005)
+
+    def let_it_move_on(*_: Any) -> bool:
+        go_on.set()
+        return moved_on.wait(10)
+
+    job = ThreadJob(work, "f", asyncio.get_running_loop())
+
+    def run_job() -> None:
+        job.mark_started()
+        job.run_function()
+
+    def is_interrupted() -> bool:
+        job.try_interrupt()
+        return job.is_interrupted
+
+    thread = threading.Thread(target=run_job)
+    thread.start()
+    entered.wait(10)
+    with monkeypatch.context() as patched:
+        patched.setattr("workflows.chat.package_code.thread_jobs._can_interrupt", let_it_move_on)
+        job.try_interrupt()
+
+    assert not job.is_interrupted
+    await wait_until(is_interrupted)
+    thread.join(10)
+    assert not thread.is_alive()
+    assert not finished.is_set()
 
 
 async def test_a_closed_pool_begins_nothing_more() -> None:

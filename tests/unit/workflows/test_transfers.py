@@ -1,4 +1,4 @@
-"""Transfers: what a model is offered for the rules it judges, and what its choice does to the turn."""
+"""Transfers: what a model is offered for judged rules, and what its choice does."""
 
 import json
 import re
@@ -179,7 +179,7 @@ async def test_a_transfer_ends_the_turn_and_wins_over_later_rules(tmp_path: Path
     turn = kept.turn(1)
     assert outcome.kind is OutcomeKind.COMPLETED
     assert (kept.speakers, turn.text, list(turn.events), turn.handoff) == (["A", "B"], "", [], "B")
-    assert [each.agent for each in kept.calls] == ["A", "B"]  # nobody is asked again after it
+    assert [each.agent for each in kept.calls] == ["A", "B"]  # no model is called after it
 
 
 async def test_without_a_transfer_the_rules_after_the_turn_decide(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Transitions on answers: a gate opens for the answer that it waits for, and a tool decides what an answer becomes."""
+"""Transitions on answers: a gate opens for its answer, and a tool's value wins."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,7 +78,7 @@ WAYS = gate(transition_to("accepted", match={"in": ["yes", "ok"]}), transition_t
         (gate(transition_to(7), declared="integer"), "7", 7),
         (TWO_ENDS, "accepted", "accepted"),
         (TWO_ENDS, "rejected", "rejected"),
-        (TWO_ENDS, FORM, "pending"),  # which of the two a form means, nobody has said
+        (TWO_ENDS, FORM, "pending"),  # the form fits both
         (gate(transition_to("accepted"), transition_to("done", start="accepted")), FORM, "accepted"),
         (gate(transition_to("accepted"), transition_to("rejected", start=None)), FORM, "accepted"),
         (gate(transition_to("accepted"), {"to": "rejected", "trigger": ASK}), FORM, "pending"),

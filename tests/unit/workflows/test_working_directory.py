@@ -1,4 +1,4 @@
-"""The working directory is put back around every call of a package's code, and those that may have moved it say so."""
+"""The working directory is restored around package code, and changes are noted."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_a_call_that_moves_it_alone_is_named_with_the_place(directory: WorkingDi
     incident = visit.incident(where="act", agent="A", turn=2)
     assert incident is not None
     assert (incident.where, incident.type, incident.agent, incident.turn) == ("act", "WorkingDirectoryChanged", "A", 2)
-    assert incident.message == f"it changed the working directory to {tmp_path}; it was put back to {directory.home}"
+    assert incident.message == f"it changed the working directory to {tmp_path}; it was restored to {directory.home}"
     assert Path.cwd() == directory.home
 
 

@@ -1,4 +1,4 @@
-"""Checks of writes: what a run may have to write is looked for before anything is spent, each document once."""
+"""Write checks: each document of a run is checked once, before anything is spent."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ NOTE = {**ORDER, "query_template": None, "search_by": "user_id", "write_strategy
 
 
 class FakeWriteCheck:
-    """Answers each place with the same error, or lets it pass."""
+    """Returns the same error for each target, or none."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -67,7 +67,7 @@ async def test_each_document_that_may_be_written_is_looked_for_once(tmp_path: Pa
         (
             AutoReconnect("at 10.0.0.1"),
             ContextUnavailableError,
-            "order can be written back is not known: the database: Auto",
+            "cannot check whether order can be written back: the database: Auto",
         ),
         (OperationFailure("odd", 1), OperationFailure, "odd"),
     ],

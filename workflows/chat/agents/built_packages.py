@@ -1,4 +1,4 @@
-"""Agents: AG2 agents of one package version, built once and shared by every run of it in this process."""
+"""Built packages: AG2 agents of one version, shared by its runs in this process."""
 
 import threading
 from collections.abc import Mapping
@@ -38,13 +38,15 @@ class BuiltPackage:
     output_models: Mapping[str, ReplyModel] = field(default_factory=dict)  # by agent
     auto_tools: Mapping[str, tuple[ToolFunction, ...]] = field(default_factory=dict)  # by agent
     refreshed_variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)  # by agent that sees them
-    import_incidents: tuple[Incident, ...] = ()  # while its files were imported: each run of it says so
+    import_incidents: tuple[Incident, ...] = ()  # of importing its files: each run records them
 
 
 def build_package(
     package: Package, models: ModelRegistry, threads: ToolThreads, databases: Databases = NO_DATABASES
 ) -> BuiltPackage:
-    """PackageDefect when a tool cannot be loaded or a model alias is unknown."""
+    """Builds agents, tools, hooks and models.
+
+    PackageDefect when a tool cannot be loaded or a model alias is unknown."""
     modules = PackageModules(package, databases)
     try:
         return _build(package, modules, models, threads)
@@ -58,7 +60,7 @@ def _build(package: Package, modules: PackageModules, models: ModelRegistry, thr
     lifecycle, hooks = load_lifecycle(package, modules), load_hooks(package, modules)
     auto_tools = load_auto_tools(package, modules, functions)
     if modules.is_used and compute_content_version(package.folder) != package.version:
-        # What was imported is newer than what was read; under this version it would be wrong for ever.
+        # What was imported is newer than what was read; under this version it would stay wrong.
         raise PackageChanged(f"the files of {package.name} changed while they were read")
     outputs = build_output_models(package, models)
     agents = {
@@ -89,8 +91,9 @@ def _build(package: Package, modules: PackageModules, models: ModelRegistry, thr
 
 
 class PackageCache:
-    """Builds packages on demand and keeps the versions used last. Many runs ask at once, from threads; a
-    version is built once, and one that takes long to import holds up nobody else's."""
+    """Builds versions on demand and keeps those used last.
+
+    Threads of many runs ask at once. Each version is built once, and a slow import blocks no other version."""
 
     def __init__(self, models: ModelRegistry, threads: ToolThreads, databases: Databases = NO_DATABASES) -> None:
         self._models = models
@@ -101,12 +104,12 @@ class PackageCache:
         self._build_locks: dict[tuple[str, str], threading.Lock] = {}
 
     def find_built(self, package: Package) -> BuiltPackage | None:
-        """Without waiting for anybody who builds."""
+        """Returns a built version without waiting for a build in progress."""
         key = (package.name, package.version)
         with self._lock:
             built = self._built.pop(key, None)
             if built is not None:
-                self._built[key] = built  # moved to the end, as in `_keep`
+                self._built[key] = built  # moved to the end, as in `_store`
         return built
 
     def get_or_build(self, package: Package) -> BuiltPackage:
@@ -114,7 +117,7 @@ class PackageCache:
         with self._lock:
             building = self._build_locks.setdefault(key, threading.Lock())
         with building:
-            with self._lock:  # `ready` takes one out for a moment
+            with self._lock:  # `find_built` removes one for a moment
                 built = self._built.get(key)
             built = built or build_package(package, self._models, self._threads, self._databases)
             self._store(key, built)

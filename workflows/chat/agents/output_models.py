@@ -1,7 +1,7 @@
-"""Output models: what an agent's answer has to look like, compiled once per package version and shared by its runs.
+"""Output models: validators of agents' answers, compiled once per package version.
 
-Names of models and fields are the author's and may be anything, also what no Python class could have, so the models
-are written in pydantic's own core language instead of as classes. What is read is plain JSON data under those names.
+Authors may give models and fields any name, also one that no Python class can have. So the models are written in
+pydantic's core schema language instead of as classes, and a read answer is plain JSON data under those names.
 """
 
 import json
@@ -16,6 +16,7 @@ from pydantic_core import core_schema as core
 from workflows.chat.agents.output_schemas import OutputSchema
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.providers.model_registry import ModelRegistry
+from workflows.context.values.value_text import shorten
 from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.structured_outputs import (
     InlineModel,
@@ -37,7 +38,7 @@ MAX_PROBLEM_CHARACTERS = 200
 
 
 def _check_finite(value: Any) -> Any:
-    """Open values are not looked into otherwise, and Python reads NaN, which is no JSON."""
+    """Refuses NaN and infinity: Python reads them, and JSON has no such numbers."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -55,13 +56,16 @@ _SCALAR_SCHEMAS: Mapping[str, CoreSchema] = {
 }
 
 
-class ReplyMismatch(Exception):  # noqa: N818 -- said to the model, which may answer again
-    """What was said does not fit the model; the text says where, for the model and for people."""
+class ReplyMismatch(Exception):  # noqa: N818 -- sent to the model, which may answer again
+    """The answer does not fit the model; the text locates the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyModel:
-    """`schema` is what the agent's model is told. Keys that the model does not have are left out of what is read."""
+    """A compiled model.
+
+    `schema` is what the agent's model receives. Keys that the model does not declare are dropped when an answer is
+    read."""
 
     name: str
     schema: OutputSchema
@@ -72,12 +76,12 @@ class ReplyModel:
     def compile(
         models: Mapping[str, OutputModel], name: str, provider: ModelProvider = ModelProvider.OPENAI
     ) -> "ReplyModel":
-        """PackageDefect when it cannot be compiled."""
+        """Compiles the model `name`. PackageDefect when it cannot be compiled."""
         is_object = isinstance(resolve_alias(models, name), InlineModel)
         return ReplyModel(name, OutputSchema(models, name, provider), is_object, _build_validator(models, name))
 
     def read(self, text: str) -> Any:
-        """What this JSON says, with defaults for what it leaves out."""
+        """Reads an answer from JSON; defaults replace missing fields."""
         try:
             return self.validator.validate_json(text)
         except ValidationError as error:
@@ -85,7 +89,7 @@ class ReplyModel:
 
 
 def build_output_models(package: Package, models: ModelRegistry) -> dict[str, ReplyModel]:
-    """By agent. PackageDefect when a model cannot be compiled."""
+    """Compiles the models by agent. PackageDefect when one cannot be compiled."""
     return {
         agent: ReplyModel.compile(package.outputs.models, name, models.get(package.agents[agent].model).provider)
         for agent, name in package.outputs.registry.items()
@@ -95,7 +99,9 @@ def build_output_models(package: Package, models: ModelRegistry) -> dict[str, Re
 
 def _build_validator(models: Mapping[str, OutputModel], root: str) -> SchemaValidator:
     used = dict.fromkeys((root, *(kind.name for _, kind in iter_reachable(models, root) if isinstance(kind, ModelRef))))
-    schema = core.definitions_schema(_reference_schema(root), [_definition_schema(name, models) for name in used])
+    schema = core.definitions_schema(
+        core.definition_reference_schema(root), [_definition_schema(name, models) for name in used]
+    )
     try:
         return SchemaValidator(schema, core.CoreConfig(allow_inf_nan=False))
     except SchemaError as error:
@@ -104,10 +110,6 @@ def _build_validator(models: Mapping[str, OutputModel], root: str) -> SchemaVali
 
 def _definition_schema(name: str, models: Mapping[str, OutputModel]) -> CoreSchema:
     return {**_core_schema(resolve_alias(models, name)), "ref": name}
-
-
-def _reference_schema(name: str) -> CoreSchema:
-    return core.definition_reference_schema(name)
 
 
 def _core_schema(kind: OutputType) -> CoreSchema:
@@ -121,12 +123,12 @@ def _core_schema(kind: OutputType) -> CoreSchema:
         case LiteralOf(values):
             return _literal_schema(values)
         case UnionOf(variants):
-            return core.union_schema([(_core_schema(each), _label(each)) for each in variants])
+            return core.union_schema([(_core_schema(variant), _label(variant)) for variant in variants])
         case ModelRef(name):
-            return _reference_schema(name)
+            return core.definition_reference_schema(name)
         case InlineModel(fields):
             return core.typed_dict_schema(
-                {name: _field_schema(each) for name, each in fields.items()}, extra_behavior="ignore"
+                {name: _field_schema(field) for name, field in fields.items()}, extra_behavior="ignore"
             )
 
 
@@ -139,27 +141,27 @@ def _field_schema(field: OutputField) -> core.TypedDictField:
 
 
 def _literal_schema(values: tuple[Any, ...]) -> CoreSchema:
-    if all(isinstance(each, str) for each in values):
+    if all(isinstance(value, str) for value in values):
         return core.literal_schema(list(values))
-    known = {_kind_and_value(each): each for each in values}
-    wanted = f"Input should be {' or '.join(map(json.dumps, values))}"
+    known = {_kind_and_value(value): value for value in values}
+    expected = f"Input should be {' or '.join(map(json.dumps, values))}"
 
     def check_value(value: Any) -> Any:
         try:
             return known[_kind_and_value(value)]
         except (KeyError, TypeError):  # TypeError: a list or an object
-            raise PydanticCustomError("literal_error", wanted) from None
+            raise PydanticCustomError("literal_error", expected) from None
 
     return core.no_info_plain_validator_function(check_value)
 
 
 def _kind_and_value(value: Any) -> tuple[bool, Any]:
-    """Python takes true for 1, which JSON does not."""
+    """Distinguishes true from 1: equal in Python, different in JSON."""
     return isinstance(value, bool), value
 
 
 def _label(kind: OutputType) -> str:
-    """How a problem names the variant that it is about."""
+    """Names a variant in the text of a problem."""
     match kind:
         case Scalar(name) | ModelRef(name):
             return name
@@ -175,9 +177,9 @@ def _label(kind: OutputType) -> str:
 
 def _describe_problems(error: ValidationError) -> Iterator[str]:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    for each in errors[:MAX_PROBLEMS]:
-        place = ".".join(map(str, each["loc"]))
-        problem = f"{place}: {each['msg']}" if place else each["msg"]
-        yield problem if len(problem) <= MAX_PROBLEM_CHARACTERS else f"{problem[: MAX_PROBLEM_CHARACTERS - 1]}…"
+    for problem_entry in errors[:MAX_PROBLEMS]:
+        place = ".".join(map(str, problem_entry["loc"]))
+        problem = f"{place}: {problem_entry['msg']}" if place else problem_entry["msg"]
+        yield shorten(problem, MAX_PROBLEM_CHARACTERS, counts_mark=True)
     if len(errors) > MAX_PROBLEMS:
         yield f"and {len(errors) - MAX_PROBLEMS} more"

@@ -1,8 +1,8 @@
-"""Output schemas: what a model is told about the answer it has to give.
+"""Output schemas: the form of the answer, as a provider or a prompt receives it.
 
-A JSON schema goes with each request where the provider takes it, and then the provider itself holds the model to it.
-Providers take a strict subset only and refuse the request for anything else: an open mapping, a type that may be
-anything, a list or a choice instead of an object at the top. There the schema stands at the end of the prompt.
+Where the provider takes a JSON schema, the schema goes with each request and the provider enforces it. Providers take a
+strict subset only and refuse anything else: an open mapping, a type that may be anything, a list or a choice instead of
+an object at the top. Then the schema is added to the end of the prompt.
 """
 
 import json
@@ -55,7 +55,7 @@ _VALUE_PROMPT = _PROMPT.replace("one JSON object", "one JSON value")
 
 
 class OutputSchema(ResponseProto[str]):
-    """AG2 passes it on; `workflows.chat.model_call.structured_replies` reads answers and gives a second chance."""
+    """A response schema for AG2; `structured_replies` reads and repairs answers."""
 
     def __init__(self, models: Mapping[str, OutputModel], root: str, provider: ModelProvider) -> None:
         model = models[root]
@@ -67,8 +67,8 @@ class OutputSchema(ResponseProto[str]):
         if strict is not None:
             self.json_schema = strict
         else:
-            told = _PROMPT if isinstance(resolve_alias(models, root), InlineModel) else _VALUE_PROMPT
-            self.system_prompt = told.format(schema=json.dumps(open_schema(models, root), ensure_ascii=False))
+            prompt = _PROMPT if isinstance(resolve_alias(models, root), InlineModel) else _VALUE_PROMPT
+            self.system_prompt = prompt.format(schema=json.dumps(open_schema(models, root), ensure_ascii=False))
 
     @override
     async def validate(self, response: str, context: Context, provider: Provider | None = None) -> str:
@@ -76,7 +76,7 @@ class OutputSchema(ResponseProto[str]):
 
 
 def strict_schema(models: Mapping[str, OutputModel], root: str, limits: SchemaLimits) -> Schema | None:
-    """None when a strict one would not say what the model says, or would be refused."""
+    """Returns a strict schema; None if it would lose meaning or be refused."""
     if not isinstance(resolve_alias(models, root), InlineModel) or (
         is_recursive(models, root) and not limits.allows_recursion
     ):
@@ -92,18 +92,20 @@ def _is_open(kind: OutputType) -> bool:
 
 
 def _is_ambiguous(kind: OutputType, models: Mapping[str, OutputModel]) -> bool:
-    """A strict choice between objects is made at their first field, by its name or by what it may say."""
+    """Checks for variants that a strict choice cannot distinguish by the first field."""
     if not isinstance(kind, UnionOf):
         return False
-    bodies = [resolve_alias(models, each.name) if isinstance(each, ModelRef) else each for each in kind.variants]
-    first = [next(iter(each.fields.items()), None) for each in bodies if isinstance(each, InlineModel)]
+    bodies = [
+        resolve_alias(models, variant.name) if isinstance(variant, ModelRef) else variant for variant in kind.variants
+    ]
+    first = [next(iter(variant.fields.items()), None) for variant in bodies if isinstance(variant, InlineModel)]
     return any(_share_first_field(one, other, models) for one, other in combinations(first, 2))
 
 
 def _share_first_field(one: _NamedField | None, other: _NamedField | None, models: Mapping[str, OutputModel]) -> bool:
     if one is None or other is None or one[0] != other[0]:
         return one is None and other is None
-    values = [_literal_values(each.type, models) for _, each in (one, other)]
+    values = [_literal_values(field.type, models) for _, field in (one, other)]
     return not all(values) or not values[0].isdisjoint(values[1])
 
 
@@ -141,7 +143,7 @@ class _SchemaBuilder:
             case LiteralOf(values):
                 return _union_schema(_literal_schemas(values))
             case UnionOf(variants):
-                return _union_schema(self._type_schema(each) for each in variants)
+                return _union_schema(self._type_schema(variant) for variant in variants)
             case ModelRef(name):
                 return {"$ref": f"#/$defs/{self._keys[name]}"}
             case InlineModel(fields):
@@ -151,8 +153,8 @@ class _SchemaBuilder:
     def _object_schema(self, fields: Mapping[str, OutputField]) -> Schema:
         return {
             "type": "object",
-            "properties": {name: self._field_schema(each) for name, each in fields.items()},
-            "required": [name for name, each in fields.items() if self._strict or each.required],
+            "properties": {name: self._field_schema(field) for name, field in fields.items()},
+            "required": [name for name, field in fields.items() if self._strict or field.required],
             "additionalProperties": False,
         }
 
@@ -165,22 +167,24 @@ class _SchemaBuilder:
 def _with_description(schema: Schema, description: str) -> Schema:
     if not description:
         return schema
-    # Beside a reference nothing else may stand in a strict schema.
+    # A strict schema allows nothing beside a reference.
     return {**({"anyOf": [schema]} if "$ref" in schema else schema), "description": description}
 
 
 def _union_schema(schemas: Iterable[Schema]) -> Schema:
-    flat = [inner for each in schemas for inner in (each["anyOf"] if set(each) == {"anyOf"} else [each])]
-    unlike = [each for index, each in enumerate(flat) if each not in flat[:index]]
+    flat = [inner for schema in schemas for inner in (schema["anyOf"] if set(schema) == {"anyOf"} else [schema])]
+    unlike = [schema for index, schema in enumerate(flat) if schema not in flat[:index]]
     return unlike[0] if len(unlike) == 1 else {"anyOf": unlike}
 
 
 def _literal_schemas(values: Iterable[Any]) -> Iterator[Schema]:
-    """One part for each type of JSON: a strict schema needs a type beside the values."""
+    """Makes one schema for each JSON type: strict schemas need a type beside values."""
     by_type: dict[str, list[Any]] = {}
     for value in values:
         by_type.setdefault(_json_type(value), []).append(value)
-    return ({"type": name} if name == "null" else {"type": name, "enum": each} for name, each in by_type.items())
+    return (
+        {"type": name} if name == "null" else {"type": name, "enum": literals} for name, literals in by_type.items()
+    )
 
 
 def _json_type(value: Any) -> str:
@@ -189,7 +193,7 @@ def _json_type(value: Any) -> str:
 
 
 def _definition_keys(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Names that need no escaping in a reference; an author's may hold anything."""
+    """Yields names with reference keys that need no escaping."""
     taken: set[str] = set()
     for name in names:
         base = _NOT_IN_NAMES.sub("_", name)[:MAX_NAME_CHARACTERS] or "model"

@@ -1,4 +1,4 @@
-"""Schema limits: how large a JSON schema a provider compiles; a larger one is refused, with the whole request."""
+"""Schema limits: the largest JSON schema a provider compiles before refusing it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SchemaLimits:
-    """`choices` are types with alternatives, `values` those of literals; `characters` are of all names and values."""
+    """Limits of one provider.
+
+    `choices` are types with alternatives, `values` those of literals, `characters` those of all names and values."""
 
     max_properties: int
     max_levels: int
@@ -44,8 +46,8 @@ def schema_limits_for(provider: ModelProvider) -> SchemaLimits:
 def fits_limits(schema: Schema, limits: SchemaLimits) -> bool:
     parts = list(_walk_schema(schema, 0))
     literals = [part.get("enum", ()) for part, _ in parts]
-    names = [len(name) for part, _ in parts for each in ("properties", "$defs") for name in part.get(each, ())]
-    large = [_count_characters(each) for each in literals if len(each) > _LARGE_LITERAL_VALUES]
+    names = [len(name) for part, _ in parts for section in ("properties", "$defs") for name in part.get(section, ())]
+    large = [_count_characters(values) for values in literals if len(values) > _LARGE_LITERAL_VALUES]
     return (
         sum(len(part.get("properties", ())) for part, _ in parts) <= limits.max_properties
         and max(level for _, level in parts) <= limits.max_levels
@@ -57,15 +59,15 @@ def fits_limits(schema: Schema, limits: SchemaLimits) -> bool:
 
 
 def _count_characters(values: Any) -> int:
-    return sum(len(str(each)) for each in values)
+    return sum(len(str(value)) for value in values)
 
 
 def _walk_schema(schema: Schema, level: int) -> Iterator[tuple[Schema, int]]:
-    """Each with the objects that it stands in, itself included."""
+    """Yields each schema with the number of objects around it, itself included."""
     level += "properties" in schema
     yield schema, level
-    for each in (*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items")):
-        if each is not None:
-            yield from _walk_schema(each, level)
-    for each in schema.get("$defs", {}).values():
-        yield from _walk_schema(each, 0)
+    for part in (*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items")):
+        if part is not None:
+            yield from _walk_schema(part, level)
+    for part in schema.get("$defs", {}).values():
+        yield from _walk_schema(part, 0)

@@ -1,6 +1,7 @@
-"""The codec of model answers: what a client returned and sent to the stream, as text that any later worker reads.
+"""The codec of model answers: returned and streamed events as text.
 
-The classes are a closed list. AG2's own reader imports whatever a text names, so each name is checked before.
+Any later worker can read the text. The classes are a closed list: AG2's own reader imports any name in a text, so each
+name is checked before.
 """
 
 import json
@@ -24,11 +25,13 @@ _ALLOWED_MODULES = (
 
 
 class AnswerCodecError(ChatError):
-    """An answer that cannot be written; the text names the class."""
+    """An answer cannot be written; the text names the class."""
 
 
 def encode_answer(events: Sequence[BaseEvent], response: ModelResponse, redact: Callable[[Any], Any]) -> str:
-    """`show` hides what must not be kept. AnswerCodecError when the answer carries an object of another class."""
+    """Encodes an answer, with hidden values removed by `redact`.
+
+    AnswerCodecError when the answer holds an object of a class that is not on the list."""
     written = {"version": VERSION, "sent": serialize_value(list(events)), "response": serialize_value(response)}
     _check_class_names(written)
     try:
@@ -38,7 +41,7 @@ def encode_answer(events: Sequence[BaseEvent], response: ModelResponse, redact: 
 
 
 def decode_answer(text: str) -> tuple[Sequence[BaseEvent], ModelResponse]:
-    """CheckpointError when a newer version wrote it."""
+    """Decodes an answer. CheckpointError when a newer version wrote it."""
     written = json.loads(text)
     if written.get("version") != VERSION:
         raise CheckpointError(
@@ -52,15 +55,15 @@ def decode_answer(text: str) -> tuple[Sequence[BaseEvent], ModelResponse]:
 def _check_class_names(value: Any) -> None:
     for name in _class_names(value):
         if not name.startswith(_ALLOWED_MODULES):
-            raise AnswerCodecError(f"a model's answer holds a {name}, which is no class of a model's answer")
+            raise AnswerCodecError(f"a model's answer holds a {name}, which is not an allowed class")
 
 
 def _class_names(value: Any) -> Iterable[str]:
     pending = [value]
     while pending:
-        each = pending.pop()
-        if isinstance(each, dict):
-            yield from (str(each[name]) for name in _CLASS_KEYS if name in each)
-            pending.extend(each.values())
-        elif isinstance(each, list):
-            pending.extend(each)
+        item = pending.pop()
+        if isinstance(item, dict):
+            yield from (str(item[name]) for name in _CLASS_KEYS if name in item)
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)

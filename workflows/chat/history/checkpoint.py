@@ -1,4 +1,7 @@
-"""Checkpoints: where a chat stands after a turn, as versioned plain JSON that any later worker can go on from."""
+"""Checkpoints: the state of a chat after a turn, as versioned plain JSON.
+
+Any later worker can resume from one.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,14 +14,15 @@ VERSION = 1
 
 
 class CheckpointError(ValueError):
-    """A checkpoint this version cannot go on from; the text says why."""
+    """This version cannot resume from the checkpoint; the text gives the reason."""
 
 
 @dataclass(slots=True)
 class RunCounters:
-    """What a run has used up, over all its attempts. `answered` and `failed` are model calls by who asked; answers
-    count once their turn is committed, since a turn that is taken again gets them again; so do `failed_tools`, the
-    failed calls of the package's own code: tools, lifecycle tools and hooks."""
+    """What a run has used, over all attempts.
+
+    `answered` and `failed` are model calls by agent. Answers count when their turn is committed, since a repeated turn
+    gets them again. So do `failed_tools`, the failed calls of the package's tools, lifecycle tools and hooks."""
 
     model_calls: int = 0
     tool_calls: int = 0
@@ -42,7 +46,9 @@ class RunCounters:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`ended`: the outcome, when the last turn was the end and nothing but saying so is left."""
+    """State after a turn.
+
+    `final_outcome` is set when the last turn was the end and only the outcome is left to write."""
 
     turns: Sequence[Turn]
     context: Mapping[str, Any]
@@ -55,7 +61,7 @@ class Checkpoint:
         return len(self.turns)
 
     def progress(self) -> dict[str, Any]:
-        """All but the transcript, the context and who is next: those a store keeps where people look for them."""
+        """Returns the counters and the outcome; a store keeps the rest in its own fields."""
         ended = None if self.final_outcome is None else self.final_outcome.as_document()
         return {"version": VERSION, "counters": self.counters.as_json(), "ended": ended}
 
@@ -75,7 +81,9 @@ class Checkpoint:
 
 
 def read_progress(raw: Mapping[str, Any] | None) -> tuple[RunCounters, Outcome | None]:
-    """Nothing kept yet is a beginning; what a newer version kept is refused, since it may mean anything."""
+    """Reads the progress; none yet is the beginning.
+
+    What a newer version wrote is refused, since its meaning is unknown."""
     if raw is None:
         return RunCounters(), None
     version = raw.get("version")

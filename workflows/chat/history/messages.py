@@ -1,7 +1,8 @@
-"""Messages: what an agent is shown of the transcript, as plain dictionaries that hooks may change, and as AG2's events.
+"""Messages: an agent's view of the transcript, as dictionaries and AG2 events.
 
-An agent sees what the others said as messages with their names, and its own turns as its own, tool calls included.
-The dictionaries are shaped as chat completions have them: `role`, `content`, `name`, `tool_calls`, `tool_call_id`.
+An agent sees the texts of others as messages with their names, and its own turns as its own, tool calls included. Hooks
+may change the dictionaries, which are shaped as in chat completions: `role`, `content`, `name`, `tool_calls`,
+`tool_call_id`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ def build_messages(agent: str, opening_message: str, turns: Iterable[Turn]) -> l
     for turn in turns:
         if turn.agent == agent:
             messages.extend(_own_turn_messages(turn))
-        elif turn.text.strip():  # a turn that only handed over said nothing
+        elif turn.text.strip():  # a turn that only handed over has no text
             messages.append({"role": "user", "name": turn.agent, "content": turn.text})
     return messages
 
@@ -41,11 +42,14 @@ def build_messages(agent: str, opening_message: str, turns: Iterable[Turn]) -> l
 def _own_turn_messages(turn: Turn) -> Iterable[Message]:
     for line in turn.events:
         if line.get("automatic"):
-            # Its model never asked for them and knows no such tools; some providers refuse calls of unknown ones.
-            yield from ({"role": "user", "name": each["name"], "content": each["text"]} for each in _tool_results(line))
+            # Its model never asked for these calls and does not know the tools; some providers refuse calls of unknown
+            # ones.
+            yield from (
+                {"role": "user", "name": result["name"], "content": result["text"]} for result in _tool_results(line)
+            )
         elif "tool_results" in line:
-            for each in _tool_results(line):
-                yield {"role": "tool", "tool_call_id": each["id"], "name": each["name"], "content": each["text"]}
+            for result in _tool_results(line):
+                yield {"role": "tool", "tool_call_id": result["id"], "name": result["name"], "content": result["text"]}
         else:
             calls = [
                 {"id": call["id"], "type": "function", "function": {name: call[name] for name in ("name", "arguments")}}
@@ -60,10 +64,10 @@ def _tool_results(line: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def to_history(messages: Sequence[Mapping[str, Any]]) -> tuple[list[BaseEvent], str]:
-    """The events before this turn and the message that asks for it: what was said last by somebody else."""
-    asks = bool(messages) and messages[-1]["role"] not in ("assistant", "tool")
-    question = _message_text(messages[-1]) if asks else CONTINUE_MESSAGE
-    return list(_to_events(messages[:-1] if asks else messages)), question
+    """Returns the events before this turn, and its question: the last other message."""
+    has_question = bool(messages) and messages[-1]["role"] not in ("assistant", "tool")
+    question = _message_text(messages[-1]) if has_question else CONTINUE_MESSAGE
+    return list(_to_events(messages[:-1] if has_question else messages)), question
 
 
 def _to_events(messages: Sequence[Mapping[str, Any]]) -> Iterable[BaseEvent]:

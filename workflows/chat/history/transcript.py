@@ -1,6 +1,6 @@
-"""The transcript: turns as plain JSON, and how they look to the agent whose turn is next.
+"""The transcript: turns as plain JSON.
 
-Nothing in a turn is an AG2 object, so that any worker of any later version can go on from it.
+A turn holds no AG2 object, so any worker of any later version can resume from it.
 """
 
 import json
@@ -22,13 +22,15 @@ from workflows.context.state.state_transitions import ObservedToolResult as Seen
 from workflows.context.values.storable_values import storable_text
 from workflows.context.values.type_coercion import find_unstorable
 
-FAILED_KEY = "unattended.failed"  # among the metadata of a tool's result, which no model sees
+FAILED_KEY = "unattended.failed"  # in the metadata of a tool's result, which no model sees
 NO_EFFECTS_KEY = "unattended.no_effects"
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One agent's turn: `events` are its model answers and tool results in order, `errors` what failed in its tools."""
+    """One agent's turn.
+
+    `events` are its model answers and tool results in order, `errors` the failures of its tools."""
 
     agent: str
     text: str
@@ -62,12 +64,12 @@ class Turn:
             handoff=document["handoff"],
             tokens=document["tokens"],
             duration_s=document["duration_s"],
-            errors=tuple(Incident.from_document(each) for each in document.get("errors", ())),
+            errors=tuple(Incident.from_document(incident) for incident in document.get("errors", ())),
         )
 
 
 def record_events(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
-    """What a turn added to its stream, as JSON."""
+    """Converts the events that a turn added to its stream into JSON."""
     lines: list[dict[str, Any]] = []
     for event in events:
         if isinstance(event, ModelResponse):
@@ -76,7 +78,7 @@ def record_events(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
             calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in event.tool_calls.calls]
             lines.append({"text": None if event.content is None else storable_text(event.content), "tool_calls": calls})
         elif isinstance(event, ToolResultsEvent):
-            lines.append({"tool_results": [_result_line(each) for each in event.results]})
+            lines.append({"tool_results": [_result_line(result) for result in event.results]})
     return lines
 
 
@@ -90,22 +92,22 @@ def _result_line(event: ToolResultEvent) -> dict[str, Any]:
 
 
 def tool_results(events: Iterable[Mapping[str, Any]]) -> tuple[SeenResult, ...]:
-    """What the tools of a turn answered, in order, as triggers see it."""
+    """Returns the tool results of a turn in order, in the form that triggers use."""
     return tuple(
-        SeenResult(each["name"], _parse_value(each["text"]), ok=not each.get("failed"))
+        SeenResult(result["name"], _parse_value(result["text"]), ok=not result.get("failed"))
         for line in events
-        for each in line.get("tool_results", ())
+        for result in line.get("tool_results", ())
     )
 
 
 def called_tools(events: Iterable[Mapping[str, Any]], known_names: Collection[str]) -> tuple[str, ...]:
-    """The tools that a turn called, in order. A model may also have called what is not there."""
+    """Returns the called tools in order, without unknown names that models invent."""
     names = (call["name"] for line in events for call in line.get("tool_calls", ()))
     return tuple(name for name in names if name in known_names)
 
 
 def _parse_value(text: str) -> Any:
-    """JSON where it is JSON that a run document can hold, else the text itself."""
+    """Parses JSON that a run document can hold; other text stays text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Hook results: what a hook returned or changed, brought into the form that every provider takes.
+"""Hook results: a hook's returns and changes, in a form that all providers take.
 
-Providers refuse a history in which a tool call has no result or a result no call, so a hook that leaves out one
-half leaves out both.
+Providers refuse a tool call without its result and a result without its call. If a hook drops one half, the other is
+dropped too.
 """
 
 import json
@@ -16,11 +16,11 @@ _SPOKEN = frozenset({"assistant", "user"})
 
 
 class UnfitError(ValueError):
-    """What a hook left cannot be sent; the text says what is wrong."""
+    """A hook left something that cannot be sent; the text names the problem."""
 
 
 def check_text(content: Any, subject: str) -> str:
-    """Text, or a list of parts that are text, as chat completions have them."""
+    """Returns text, also from a list of text parts as in chat completions."""
     if isinstance(content, list | tuple):
         content = "\n".join(_part_text(part, subject) for part in content)
     if not isinstance(content, str):
@@ -32,18 +32,20 @@ def check_text(content: Any, subject: str) -> str:
 
 def check_messages(messages: Any) -> list[Message]:
     if not isinstance(messages, list):
-        raise UnfitError(f"what it leaves is {_describe_type(messages)}, where a list of messages is needed")
+        raise UnfitError(f"its result is {_describe_type(messages)}, where a list of messages is needed")
     fit = _pair_calls_with_results(
-        [_check_message(each, f"message {number}") for number, each in enumerate(messages, 1)]
+        [_check_message(message, f"message {number}") for number, message in enumerate(messages, 1)]
     )
-    total = sum(len(each["content"] or "") for each in fit)
+    total = sum(len(message["content"] or "") for message in fit)
     if total > MAX_SENT_CHARACTERS:
         raise UnfitError(f"the messages have {total:,} characters; at most {MAX_SENT_CHARACTERS:,} are sent")
     return fit
 
 
 def _check_message(raw: Any, subject: str) -> Message:
-    """A role that is none is a user's, as in classic AG2; so is a system message between others."""
+    """Checks one message.
+
+    An unknown role becomes `user`, as in classic AG2; so does a system message between others."""
     if not isinstance(raw, Mapping):
         raise UnfitError(f"{subject} is {_describe_type(raw)}, where a mapping with role and content is needed")
     role, content, name = raw.get("role"), raw.get("content"), raw.get("name")
@@ -54,7 +56,7 @@ def _check_message(raw: Any, subject: str) -> Message:
     if role == "tool":
         message["tool_call_id"] = str(raw.get("tool_call_id") or "")
     if role == "assistant":
-        message["tool_calls"] = [_check_call(each, subject) for each in raw.get("tool_calls") or ()]
+        message["tool_calls"] = [_check_call(call, subject) for call in raw.get("tool_calls") or ()]
     return message
 
 
@@ -69,11 +71,11 @@ def _check_call(raw: Any, subject: str) -> dict[str, Any]:
 
 
 def _pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
-    """Each call followed by its result; a message that says nothing and calls nothing is left out."""
+    """Puts each result behind its call, and drops messages without text and calls."""
     paired: list[Message] = []
     for position, message in enumerate(messages):
         if message["role"] == "tool":
-            continue  # stands behind its call, or has none
+            continue  # added behind its call, or dropped if it has none
         results = _results_after(messages, position)
         calls = [call for call in message.pop("tool_calls", ()) if call["id"] in results]
         if calls:
@@ -87,7 +89,7 @@ def _pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
 
 def _results_after(messages: Sequence[Message], position: int) -> dict[str, Message]:
     results: dict[str, Message] = {}
-    for place in range(position + 1, len(messages)):  # a slice would copy what is left, for each message
+    for place in range(position + 1, len(messages)):  # a slice would copy the remaining messages each time
         message = messages[place]
         if message["role"] != "tool":
             break

@@ -1,7 +1,8 @@
 """Life cycle: a package's functions at moments of a chat and of each turn.
 
-What begins a chat may fail it. What closes it may not: the outcome stands, and the time is bounded. A run that is
-taken up again before its first checkpoint begins again, and one whose worker is lost while it closes closes again.
+Opening steps may fail the chat. Closing steps may not: the outcome stands, and their time is bounded. A run that is
+resumed before its first checkpoint repeats the opening steps; a run whose worker is lost while closing repeats the
+closing steps.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ FIRST_MOMENTS: tuple[Moment, ...] = ("on_start", "before_chat")
 
 
 async def run_first_steps(chat: Conversation) -> None:
-    """on_start, then before_chat: before the first turn. StepFailed when one of them fails."""
+    """Runs on_start, then before_chat. StepFailed when one of them fails."""
     for incident in chat.built_package.import_incidents:
         chat.note_incident(incident)
     check_parameters(itertools.chain.from_iterable(chat.built_package.lifecycle.values()))
@@ -49,33 +50,36 @@ async def run_first_steps(chat: Conversation) -> None:
 
 
 async def run_before_agent(live: LiveTurn) -> None:
-    """StepFailed when one of them fails."""
+    """Runs before_agent. StepFailed when a step fails."""
     if await _run_turn_steps(live, "before_agent"):
         sanitize_and_recompute(live.chat, source=live.agent)  # its prompt shows variables
     apply_moment(live.chat, "before_agent", agent=live.agent)
 
 
 async def run_after_agent(live: LiveTurn) -> None:
-    """StepFailed when one of them fails. The states that wait for this moment change with the turn's others."""
+    """Runs after_agent. StepFailed when a step fails.
+
+    States that wait for this moment change with the others of the turn."""
     await _run_turn_steps(live, "after_agent")
 
 
 async def run_last_steps(chat: Conversation, outcome: Outcome, *, succeeded: bool) -> None:
-    """after_chat, then on_complete or on_fail: on every way out, bounded in time; what fails is noted, never raised.
+    """Runs after_chat, then on_complete or on_fail, whatever the outcome.
 
-    Each step may take an equal part of the time that is left, so that one that hangs leaves the others theirs."""
+    Failures are noted and never raised. Each step gets an equal share of the remaining time, so one that hangs leaves
+    the others theirs."""
     moments: tuple[Moment, ...] = ("after_chat", "on_complete" if succeeded else "on_fail")
-    left = sum(len(lifecycle_steps(chat, moment)) for moment in moments)
+    remaining_steps = sum(len(lifecycle_steps(chat, moment)) for moment in moments)
     loop = asyncio.get_running_loop()
     until = loop.time() + CLOSING_TIMEOUT_S
-    given = {**step_arguments(chat), "outcome": outcome.kind.value}
+    arguments = {**step_arguments(chat), "outcome": outcome.kind.value}
     if not succeeded:
-        given |= {"error": chat.redactor.redact_text(outcome.reason), **_failure_arguments(chat, outcome.error)}
+        arguments |= {"error": chat.redactor.redact_text(outcome.reason), **_failure_arguments(chat, outcome.error)}
     for moment in moments:
         for step in lifecycle_steps(chat, moment):
-            share_s = max(until - loop.time(), 0) / left
-            await _run_last_step(chat, step, given, timeout_s=min(share_s, package_steps.STEP_TIMEOUT_S))
-            left -= 1
+            share_s = max(until - loop.time(), 0) / remaining_steps
+            await _run_last_step(chat, step, arguments, timeout_s=min(share_s, package_steps.STEP_TIMEOUT_S))
+            remaining_steps -= 1
         apply_moment(chat, moment)
     sanitize_and_recompute(chat, source="after_chat")
 
@@ -88,12 +92,12 @@ async def _run_last_step(
         await step.call(arguments, chat, timeout_s=timeout_s)
     except PackageCodeError as raised:
         note_step_failure(chat, step, raised, note=chat.note_incident)
-    except ChatError as error:  # it asks for a person, or for what nobody gives: too late for both
+    except ChatError as error:  # it asks for a person, or has an unknown parameter: too late for both
         chat.note_incident(make_incident(error, where=step.label))
 
 
 async def _run_turn_steps(live: LiveTurn, moment: Moment) -> bool:
-    """Whether there was anything to do."""
+    """Runs the steps of a moment. Returns whether there were any."""
     steps = [step for step in lifecycle_steps(live.chat, moment) if step.agent in (None, live.agent)]
     for step in steps:
         await run_in_turn(live, step, step_arguments(live.chat, agent=live.agent))
@@ -105,7 +109,7 @@ def lifecycle_steps(chat: Conversation, moment: Moment) -> tuple[PackageStep, ..
 
 
 def _failure_arguments(chat: Conversation, error: OutcomeError | None) -> dict[str, Any]:
-    """Null where the run failed without an error, as by a rule of the package."""
+    """Describes the error; empty if the run failed without one, as by a rule."""
     if error is None:
         return {}
     show = chat.redactor.redact_text
@@ -114,8 +118,10 @@ def _failure_arguments(chat: Conversation, error: OutcomeError | None) -> dict[s
 
 
 def step_arguments(chat: Conversation, *, agent: str | None = None) -> dict[str, Any]:
-    """The live context, and whose run it is: not as the context has it, which any tool may have changed. What is known
-    only at the end of a chat is null."""
+    """Returns the arguments of a step: the live context and the run's own facts.
+
+    The facts come from the run, since any tool may have changed them in the context. Values that are known only at the
+    end of a chat are null."""
     return {
         CONTEXT_PARAMETER: chat.context,
         **{name: chat.fixed_values.get(name) for name in FACT_NAMES},

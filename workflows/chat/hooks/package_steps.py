@@ -1,4 +1,4 @@
-"""Package steps: lifecycle tools and hooks as loaded functions, and what becomes of their failures."""
+"""Package steps: lifecycle tools and hooks as loaded functions; their failures."""
 
 import logging
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from workflows.chat.chat_errors import StepFailed
+from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, StepFailed
 from workflows.chat.chat_state import Conversation, LiveTurn
 from workflows.chat.package_code.argument_binding import (
     CONTEXT_PARAMETER,
@@ -23,11 +23,10 @@ from workflows.package.normal_form.package_model import ALL_AGENTS, Hook, HookKi
 log = logging.getLogger(__name__)
 
 STEP_TIMEOUT_S = 60.0
-MAX_REASON_CHARACTERS = 1_000
 
-# What a lifecycle tool may take, and each hook in the order in which AG2 passes it.
+# What a lifecycle tool may take; for each hook, the arguments in AG2's order.
 FACT_NAMES = ("app_id", "enterprise_id", "workflow_name", "run_id", "chat_id", "user_id")
-FAILURE_NAMES = ("error_type", "error_message", "agent", "turn")  # of what made the run fail, where that is known
+FAILURE_NAMES = ("error_type", "error_message", "agent", "turn")  # of the error that failed the run, where known
 LIFECYCLE_NAMES = (CONTEXT_PARAMETER, *FACT_NAMES, "execution_id", "agent_name", "error", "outcome", *FAILURE_NAMES)
 HOOK_NAMES: Mapping[HookKind, tuple[str, ...]] = {
     "update_agent_state": ("agent", "messages"),
@@ -39,7 +38,9 @@ HOOK_NAMES: Mapping[HookKind, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class PackageStep:
-    """`label`: `before_chat prepare.py:prepare`. `agent`: None means every agent."""
+    """A loaded function.
+
+    `label` is like `before_chat prepare.py:prepare`. `agent` None means every agent."""
 
     label: str
     name: str
@@ -49,34 +50,38 @@ class PackageStep:
     binding: ArgumentBinding
 
     async def call(self, arguments: Mapping[str, Any], chat: Conversation, *, timeout_s: float) -> Any:
-        """What it returns. RaisedError whatever it raises; NeedsHuman when it asks for a person in vain."""
+        """Calls the function.
+
+        PackageCodeError whatever it raises; NeedsHuman when it asks a person and no answer is there."""
         positional, keywords = self.binding.bind(arguments)
-        # A person is asked by this step, the n-th of its label in this turn: so it asks the same when taken again.
+        # Questions bind to this step: its label and its ordinal in this turn, equal when the turn is repeated.
         counts = chat.step_counts if chat.current_turn is None else chat.current_turn.step_counts
         counts[self.label] += 1
         threads, call = (
             chat.built_package.threads,
             PackageCall(position=f"{self.label} {counts[self.label]}", chat=chat),
         )
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             result = await invoke(
                 self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s, call=call
             )
         except PackageCodeError:
-            self._measure(chat, began, failed=True)
+            self._measure(chat, started, failed=True)
             raise
-        self._measure(chat, began, failed=False)
+        self._measure(chat, started, failed=False)
         return result
 
     def _measure(self, chat: Conversation, started: float, *, failed: bool) -> None:
-        """As a tool: a lifecycle tool that fails at the end of a chat leaves the run succeeded."""
+        """Measures a lifecycle tool as a tool.
+
+        One that fails at the end of a chat leaves the run succeeded."""
         if self.kind in get_args(Moment):
             chat.on_tool_call(self.name, time.monotonic() - started, failed)
 
 
 def load_lifecycle(package: Package, modules: PackageModules) -> Mapping[Moment, tuple[PackageStep, ...]]:
-    """PackageDefect when a file cannot be loaded."""
+    """Loads lifecycle tools. PackageDefect when a file cannot be loaded."""
     found: dict[Moment, list[PackageStep]] = {}
     for tool in package.lifecycle_tools:
         function = modules.load_function(tool.file, tool.function)
@@ -93,7 +98,7 @@ def load_lifecycle(package: Package, modules: PackageModules) -> Mapping[Moment,
 
 
 def load_hooks(package: Package, modules: PackageModules) -> Mapping[str, tuple[PackageStep, ...]]:
-    """By agent, in the order in which they are written. PackageDefect when a file cannot be loaded."""
+    """Loads hooks by agent, in file order. PackageDefect when a file fails to load."""
     loaded = [_load_hook(hook, modules) for hook in package.hooks]
     by_agent = {name: tuple(step for step in loaded if step.agent in (None, name)) for name in package.agents}
     return {name: steps for name, steps in by_agent.items() if steps}
@@ -101,10 +106,10 @@ def load_hooks(package: Package, modules: PackageModules) -> Mapping[str, tuple[
 
 def _load_hook(hook: Hook, modules: PackageModules) -> PackageStep:
     function = modules.load_function(hook.file, hook.function)
-    by_keyword = hook.kind == "process_message_before_send"  # AG2 names what it passes to this kind only
-    passing = bind_by_position(function, HOOK_NAMES[hook.kind], fills_varargs=not by_keyword)
+    by_keyword = hook.kind == "process_message_before_send"  # AG2 passes only this kind's arguments by name
+    binding = bind_by_position(function, HOOK_NAMES[hook.kind], fills_varargs=not by_keyword)
     agent = None if hook.agent == ALL_AGENTS else hook.agent
-    return PackageStep(_label(hook.kind, hook), hook.function, hook.kind, agent, function, passing)
+    return PackageStep(_label(hook.kind, hook), hook.function, hook.kind, agent, function, binding)
 
 
 def _label(kind: str, entry: LifecycleTool | Hook) -> str:
@@ -112,7 +117,9 @@ def _label(kind: str, entry: LifecycleTool | Hook) -> str:
 
 
 async def run_in_turn(live: LiveTurn, step: PackageStep, arguments: Mapping[str, Any]) -> Any:
-    """What the step returns. StepFailed when it fails, and an incident of this turn."""
+    """Runs a step in the turn.
+
+    A failure becomes an incident of this turn and StepFailed."""
     try:
         return await step.call(arguments, live.chat, timeout_s=STEP_TIMEOUT_S)
     except PackageCodeError as raised:
@@ -122,12 +129,12 @@ async def run_in_turn(live: LiveTurn, step: PackageStep, arguments: Mapping[str,
 
 
 def check_parameters(steps: Iterable[PackageStep]) -> None:
-    """StepFailed: better before the first turn than at the end of the chat."""
+    """Checks parameters before the first turn. StepFailed when one cannot be filled."""
     for step in steps:
         if step.binding.unknown:
             offered = ", ".join(LIFECYCLE_NAMES)
             missing = ", ".join(step.binding.unknown)
-            raise StepFailed(f"{step.label} needs {missing}, which no lifecycle tool is given; there are {offered}")
+            raise StepFailed(f"{step.label} needs {missing}, which lifecycle tools do not get; available are {offered}")
 
 
 def note_step_failure(
@@ -139,7 +146,7 @@ def note_step_failure(
     agent: str | None = None,
     turn: int | None = None,
 ) -> StepFailed:
-    """What is raised, after it is noted; the closing of a chat only notes it."""
+    """Notes a failure and returns the error to raise; closing steps only note it."""
     error = code_error.error
     note(make_incident(error, where=step.label, agent=agent, turn=turn))
     extra = {"run_id": chat.fixed_values.get("run_id"), "step": step.label, "agent": agent, "turn": turn}

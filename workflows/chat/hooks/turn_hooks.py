@@ -1,7 +1,7 @@
-"""Hooks: a package's functions that change what an agent is told and what it says.
+"""Hooks: a package's functions that change an agent's input and its reply.
 
-The order and the arguments are those of classic AG2: the agent's state, the last message, all messages; then, once
-it has answered, what it sends.
+Order and arguments are those of classic AG2: the agent's state, the last message, all messages; after the answer, what
+is sent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,18 +17,20 @@ from workflows.chat.package_code.invocation import PackageCodeError
 from workflows.context.context_variables import ContextVariables
 from workflows.package.normal_form.package_model import USER, Agent, HookKind
 
-CHAT_MANAGER = "chat_manager"  # whom AG2's agents send to in a group chat
+CHAT_MANAGER = "chat_manager"  # the recipient's name in AG2's group chats
 
 
 class HookedAgent:
-    """Its system message is what this turn is asked with. Hooks may keep attributes of their own on it."""
+    """The agent as hooks see it.
+
+    Its system message becomes the prompt of this turn. Hooks may set attributes of their own on it."""
 
     def __init__(self, spec: Agent, system_message: str, context: ContextVariables) -> None:
         self.name = spec.name
         self.description = spec.description
         self.llm_config: dict[str, Any] = {}
         self._context = context
-        # The form in which AG2 keeps it; hooks that know it change it in place.
+        # The form in which AG2 stores it; some hooks change it in place.
         self._oai_system_message: list[dict[str, Any]] = [{"role": "system", "content": system_message}]
 
     @property
@@ -46,7 +48,7 @@ class HookedAgent:
 
     @property
     def context_variables(self) -> ContextVariables:
-        """The live ones."""
+        """Returns the live variables."""
         return self._context
 
     @context_variables.setter
@@ -61,7 +63,7 @@ class HookedAgent:
 
 
 class ChatParticipant:
-    """Who else hooks are told of: the sender of a message, its recipient."""
+    """The sender or the recipient of a message, for hooks."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -71,7 +73,9 @@ class ChatParticipant:
 
 
 async def run_reply_hooks(live: LiveTurn, system_message: str, messages: list[Message]) -> tuple[str, list[Message]]:
-    """The prompt and the messages of this turn as the hooks leave them. StepFailed when one of them fails."""
+    """Runs the hooks before the reply.
+
+    Returns the prompt and the messages of this turn. StepFailed when a hook fails."""
     if live.agent not in live.chat.built_package.hooks:
         return system_message, messages
     agent = live.hooked_agent = HookedAgent(live.chat.package.agents[live.agent], system_message, live.chat.context)
@@ -84,13 +88,15 @@ async def run_reply_hooks(live: LiveTurn, system_message: str, messages: list[Me
         returned = await run_in_turn(live, step, {"messages": messages})
         with _attribute_errors(live, step):
             messages = check_messages(messages if returned is None else returned)
-    # The prompt and the transfers show variables, and cut long ones: a hidden value must be gone by then.
+    # The prompt and the transfers show variables and cut long ones, so hidden values must be removed first.
     sanitize_and_recompute(live.chat, source=live.agent)
     return system_message, messages
 
 
 async def run_send_hooks(live: LiveTurn, text: str) -> str:
-    """The reply as the hooks leave it. StepFailed when one of them fails. Who only hands over sends nothing."""
+    """Runs the hooks on a reply and returns it. StepFailed when a hook fails.
+
+    A turn that only hands over sends nothing."""
     steps = list(_hooks_of_kind(live, "process_message_before_send"))
     if not steps or not text.strip():
         return text
@@ -103,7 +109,7 @@ async def run_send_hooks(live: LiveTurn, text: str) -> str:
 
 
 async def _process_last_message(live: LiveTurn, messages: list[Message]) -> list[Message]:
-    """The message that asks for this turn: of somebody else, or ours when nobody spoke since."""
+    """Runs the hooks on the last message: another speaker's, or our own request."""
     for step in _hooks_of_kind(live, "process_last_received_message"):
         if not messages or messages[-1]["role"] != "user":
             messages = [*messages, {"role": "user", "name": USER, "content": CONTINUE_MESSAGE}]
@@ -121,7 +127,7 @@ def _hooks_of_kind(live: LiveTurn, kind: HookKind) -> Iterator[PackageStep]:
 
 
 def _read_content(returned: Any, default: str, subject: str) -> str:
-    """Text, or a message that holds it; None keeps what was there."""
+    """Returns text, also from a message; None keeps the default."""
     content = returned.get("content") if isinstance(returned, Mapping) else returned
     return default if content is None else check_text(content, subject)
 
@@ -130,19 +136,21 @@ def _read_prompt(agent: HookedAgent) -> str:
     try:
         written = agent.system_message
     except (LookupError, TypeError) as error:
-        raise UnfitError(f"the agent has no system message any more ({type(error).__name__})") from None
+        raise UnfitError(f"the agent no longer has a system message ({type(error).__name__})") from None
     return "" if written is None else check_text(written, "the system message")
 
 
 @contextmanager
 def _attribute_errors(live: LiveTurn, step: PackageStep) -> Iterator[None]:
-    """What a hook leaves may be any object, and refuse to be read. Nothing is awaited here, so that a CancelledError
-    is the object's own."""
+    """Turns errors in reading a hook's result into StepFailed.
+
+    A hook may leave any object, also one that cannot be read. Nothing is awaited here, so a CancelledError is the
+    object's own."""
     try:
         yield
     except BaseException as error:
-        words = str(error) if isinstance(error, UnfitError) else None
-        raised = PackageCodeError(error, words)
+        message = str(error) if isinstance(error, UnfitError) else None
+        raised = PackageCodeError(error, message)
         raise note_step_failure(
             live.chat, step, raised, note=live.note_incident, agent=live.agent, turn=live.number
         ) from error

@@ -1,4 +1,7 @@
-"""Guards: limits that end a chat before it spends more. Each says what was reached, by whom and in which turn."""
+"""Guards: limits that end a chat before it spends more.
+
+Each names the limit, the agent and the turn.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -13,12 +16,14 @@ from workflows.chat.limits import repetitions
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 from workflows.package.normal_form.package_model import USER, Limits
 
-_REPLY_EVENTS = (ModelResponse, ToolResultsEvent)  # AG2 gives `|` between events a meaning of its own
+_REPLY_EVENTS = (ModelResponse, ToolResultsEvent)  # AG2 overloads `|` between events
 
 
 def check_model_call(live: LiveTurn, *, pending_calls: int = 0) -> None:
-    """Asked before each model call: what is spent already ends the chat, not what the call would cost. `on_the_way`
-    are calls of sub-tasks that are allowed and not yet made."""
+    """Checks the limits before a model call, by what is spent already.
+
+    The cost of the call itself is not estimated. `pending_calls` are calls of sub-tasks that are allowed and not yet
+    made."""
     limits, used = _limits(live), live.chat.counters
     if used.model_calls + pending_calls >= limits.model_calls:
         raise LimitReached(f"the limit of {limits.model_calls} model calls is reached {_describe_turn(live)}")
@@ -29,8 +34,9 @@ def check_model_call(live: LiveTurn, *, pending_calls: int = 0) -> None:
 
 
 def check_tool_round(live: LiveTurn, messages: Sequence[BaseEvent], response: ModelResponse) -> None:
-    """Asked when a model has answered, before the first of the tools it wants is called. `messages` are what it was
-    shown, with this turn's events at the end."""
+    """Checks a model's tool calls before the first of them runs.
+
+    `messages` are those sent to the model; the events of this turn are at the end."""
     calls = response.tool_calls.calls
     if not calls:
         return
@@ -39,21 +45,23 @@ def check_tool_round(live: LiveTurn, messages: Sequence[BaseEvent], response: Mo
     repetition = repetitions.find_repeated_rounds(live.chat.turns, live.agent, lines)
     if repetition is not None:
         names = ", ".join(sorted({call.name for call in calls})[:3])
-        words = repetition.describe("round of tool calls" if repetition.period == 1 else "round")
-        raise LimitReached(f"{live.agent} repeats itself in turn {live.number}: {words} ({names}), with nothing new")
+        description = repetition.describe("round of tool calls" if repetition.period == 1 else "round")
+        raise LimitReached(
+            f"{live.agent} repeats itself in turn {live.number}: {description} ({names}), with nothing new"
+        )
     live.chat.counters.tool_calls += len(calls)
 
 
 def count_tool_calls(live: LiveTurn, count: int) -> None:
-    """Said first by whoever calls tools that no model has asked for."""
+    """Counts tool calls that no model asked for, before they run."""
     _check_tool_call_limit(live, count)
     live.chat.counters.tool_calls += count
 
 
 def check_turn(chat: Conversation, agent: str) -> Outcome | None:
-    """Asked between two turns. `agent` is whose turn it would be."""
+    """Checks between two turns whether `agent` may take the next one."""
     number, limit = len(chat.turns) + 1, chat.package.orchestrator.limits.max_turns
-    if sum(turn.agent != USER for turn in chat.turns) >= limit:  # what a person says is no agent's turn
+    if sum(turn.agent != USER for turn in chat.turns) >= limit:  # a person's message is no agent's turn
         reason = f"the limit of {limit} turns is reached; {agent} would take turn {number}"
         return limit_outcome(OutcomeKind.MAX_TURNS, reason, agent=agent, turn=number)
     repetition = repetitions.find_repeated_turns(chat.turns)
@@ -64,13 +72,15 @@ def check_turn(chat: Conversation, agent: str) -> Outcome | None:
 
 
 def check_speaker(chat: Conversation, agent: str) -> Outcome | None:
-    """Asked when it is sure who speaks next: rules of scope `pre` may have passed the turn on."""
+    """Checks the final speaker, after rules of scope `pre` were applied."""
     spec = chat.package.agents.get(agent)
-    most = None if spec is None else spec.max_consecutive_auto_reply
-    if most is None or repetitions.count_turns_in_a_row(chat.turns, agent) < most:
+    max_turns = None if spec is None else spec.max_consecutive_auto_reply
+    if max_turns is None or repetitions.count_turns_in_a_row(chat.turns, agent) < max_turns:
         return None
     number = len(chat.turns) + 1
-    reason = f"{agent} may take {most} turns in a row (max_consecutive_auto_reply), and would also take turn {number}"
+    reason = (
+        f"{agent} may take {max_turns} turns in a row (max_consecutive_auto_reply), and would also take turn {number}"
+    )
     return limit_outcome(OutcomeKind.MAX_TURNS, reason, agent=agent, turn=number)
 
 
@@ -95,7 +105,7 @@ def _describe_turn(live: LiveTurn) -> str:
 
 
 def _events_since_question(messages: Sequence[BaseEvent]) -> Sequence[BaseEvent]:
-    """What came after the last question, as far back as a loop is looked for."""
-    since_asked = itertools.takewhile(lambda event: not isinstance(event, ModelRequest), reversed(messages))
-    told = (event for event in since_asked if isinstance(event, _REPLY_EVENTS))
-    return list(itertools.islice(told, 2 * repetitions.MAX_STEPS_COMPARED))[::-1]
+    """Returns the reply events since the last question, as many as loops need."""
+    since_question = itertools.takewhile(lambda event: not isinstance(event, ModelRequest), reversed(messages))
+    replies = (event for event in since_question if isinstance(event, _REPLY_EVENTS))
+    return list(itertools.islice(replies, 2 * repetitions.MAX_STEPS_COMPARED))[::-1]

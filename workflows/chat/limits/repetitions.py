@@ -1,6 +1,6 @@
-"""Loops: whether a chat does the same again and again, told from its transcript alone.
+"""Repetitions: detects a chat that repeats itself, from its transcript alone.
 
-So a chat that another worker goes on with is stopped where it would have been stopped anyway.
+So another worker that resumes the chat stops it at the same point.
 """
 
 import json
@@ -11,9 +11,9 @@ from typing import Any
 from workflows.chat.history.transcript import Turn
 from workflows.package.normal_form.package_model import USER
 
-# A model that gets the same answer to the same calls four times learns nothing from the fifth. Retries that authors
-# ask for ("try three times") stay below. Several rounds that take turns look more like work, so they may come four
-# times over. A whole turn costs more than a round, but agents also agree with each other in the same few words.
+# A model that gets the same answer to the same calls four times learns nothing from a fifth. Retries that authors ask
+# for ("try three times") stay below. Rounds in a cycle look more like work, so a cycle may come four times. A whole
+# turn costs more than a round, but agents also agree with each other in the same few words.
 MAX_SAME_ROUNDS = 5
 MAX_ROUND_CYCLES = 4
 MAX_SAME_TURNS = 8
@@ -26,7 +26,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """`period` steps, `times` over."""
+    """A cycle of `period` steps that came `times` times."""
 
     period: int
     times: int
@@ -39,7 +39,7 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class ToolRound:
-    """The tool calls of one answer, and what they were answered; nothing yet for those that are only wanted."""
+    """The tool calls of one answer and their results; none yet for calls still wanted."""
 
     agent: str
     calls: Sequence[Line]
@@ -52,12 +52,14 @@ class ToolRound:
         return self.agent, [(call["name"], _canonical_arguments(call["arguments"])) for call in self.calls]
 
     def results_signature(self) -> Any:
-        return sorted((result["name"], result["text"]) for result in self.results)  # they end in any order
+        return sorted((result["name"], result["text"]) for result in self.results)  # they finish in any order
 
 
 def find_repeated_rounds(turns: Sequence[Turn], agent: str, lines: Iterable[Line]) -> Repetition | None:
-    """`lines` are those of the turn in progress; the last one is an answer whose tools have not been called. The same
-    calls with other answers are no loop: so one asks whether a job is done, or takes the next of many."""
+    """Finds a cycle of tool rounds with equal results.
+
+    `lines` are those of the turn in progress; the last one is an answer whose tools have not been called. Equal calls
+    with different results are no loop: that is how an agent polls a job or takes the next of many items."""
     rounds = [*_rounds_without_progress(turns), *_rounds(agent, lines)][-MAX_STEPS_COMPARED:]
     found = _find_repetition(rounds, ToolRound.names_signature, MAX_SAME_ROUNDS, MAX_ROUND_CYCLES)
     found = found and _find_repetition(rounds, ToolRound.calls_signature, MAX_SAME_ROUNDS, MAX_ROUND_CYCLES)
@@ -72,7 +74,9 @@ def find_repeated_rounds(turns: Sequence[Turn], agent: str, lines: Iterable[Line
 
 
 def find_repeated_turns(turns: Sequence[Turn]) -> Repetition | None:
-    """A turn that changed the context is progress, whatever it says, and so is one that a person took."""
+    """Finds a cycle of turns.
+
+    A turn that changed the context, or that a person took, counts as progress."""
     since = _turns_since_progress(turns)
     found = _find_repetition(since, _text_signature, MAX_SAME_TURNS, MAX_TURN_CYCLES)
     return found and _find_repetition(since, _turn_signature, MAX_SAME_TURNS, MAX_TURN_CYCLES)
@@ -93,7 +97,7 @@ def _find_repetition(
 
 
 def _is_repetition(steps: Sequence[Any], period: int, signature: Callable[[Any], Any]) -> bool:
-    """The newest first: in a chat that gets on, the first comparison is the last."""
+    """Compares the newest steps first: without a repetition one comparison is enough."""
     return all(
         signature(steps[place]) == signature(steps[place - period]) for place in range(len(steps) - 1, period - 1, -1)
     )
@@ -106,12 +110,15 @@ def _turns_since_progress(turns: Sequence[Turn]) -> Sequence[Turn]:
 
 
 def _rounds_without_progress(turns: Sequence[Turn]) -> Iterable[ToolRound]:
-    """Of earlier turns only those count in which everybody said what they say ever since: agents that look the same
-    thing up in each of their turns, and have something new to say about it, are at work."""
+    """Returns the rounds since an agent's text last changed.
+
+    Agents that look the same thing up in each turn and say something new about it are at work."""
     since = _turns_since_progress(turns)
     last = {turn.agent: turn.text for turn in since}
     new = [place for place, turn in enumerate(since) if turn.text != last[turn.agent]]
-    return [each for turn in since[new[-1] + 1 if new else 0 :] for each in _rounds(turn.agent, turn.events)]
+    return [
+        tool_round for turn in since[new[-1] + 1 if new else 0 :] for tool_round in _rounds(turn.agent, turn.events)
+    ]
 
 
 def _rounds(agent: str, lines: Iterable[Line]) -> list[ToolRound]:
@@ -129,11 +136,11 @@ def _text_signature(turn: Turn) -> Any:
 
 
 def _turn_signature(turn: Turn) -> Any:
-    return _text_signature(turn), [each.calls_signature() for each in _rounds(turn.agent, turn.events)]
+    return _text_signature(turn), [tool_round.calls_signature() for tool_round in _rounds(turn.agent, turn.events)]
 
 
 def _canonical_arguments(arguments: str | None) -> str:
-    """Models write the same arguments with other spaces and in another order."""
+    """Normalizes JSON arguments: models vary spaces and the order of keys."""
     try:
         return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The wall clock of a run: it runs while somebody works on it. Waiting for a retry or a worker is not its doing."""
+"""The wall clock of a run: counts work, not waiting for a retry or a worker."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Asking: one turn's exchange with AG2, which does everything inside of it: model calls, tools, sub-tasks."""
+"""An exchange: one turn with AG2, including its model calls, tools and sub-tasks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,9 @@ from workflows.context.values.storable_values import storable_text
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A fresh stream that holds what this agent has seen. The agent may be spoken to several times in one turn."""
+    """A fresh stream with the agent's view of the chat.
+
+    The agent may be asked several times in one turn."""
 
     live: LiveTurn
     prompt: tuple[str, ...]
@@ -27,11 +29,11 @@ class Exchange:
         history, question = to_history(messages)
         stream = FastStream()
         await stream.history.replace(history)
-        # An agent without a prompt gets a blank one: an empty tuple would mean "use your own".
+        # An agent without a prompt gets a blank one: AG2 reads an empty tuple as "use your own".
         return Exchange(live, tuple(part for part in prompt if part) or (" ",), stream, question, len(history))
 
     async def ask(self, text: str) -> str:
-        """The agent's answer. Empty only when it handed over instead of answering."""
+        """Returns the agent's answer; empty only when the agent handed over instead."""
         live = self.live
         reply = await live.chat.built_package.agents[live.agent].ask(text, stream=self.stream, prompt=self.prompt)
         if live.stop_error is not None:
@@ -42,5 +44,5 @@ class Exchange:
         return storable_text(body)
 
     async def events(self) -> Sequence[Mapping[str, Any]]:
-        """What this turn added to the transcript."""
+        """Returns the records that this turn added to the transcript."""
         return record_events(list(await self.stream.history.get_events())[self.history_size :])

@@ -2,12 +2,12 @@
 
 AG2 builds a pydantic model for every subscription, six of them for the shortest turn, and fills in an injected
 `Context` in a thread: 70 % of a turn's CPU. A coroutine function of an event, and perhaps of `Context`, needs neither.
-Whatever else subscribes (synchronous functions, Inject, Depends, defaults) goes the way of AG2, as does all the rest:
-order, conditions, interrupters and history are AG2's own code.
+Other subscribers (synchronous functions, Inject, Depends, defaults) take AG2's way. Order, conditions, interrupters and
+history remain AG2's own code.
 
-It relies on: `_subscribers` and `_interrupters` being read anew by `send`, as pairs of a condition and an object whose
-`asolve(event, ...)` is awaited with the context under the name CONTEXT_OPTION_NAME. On an upgrade of AG2,
-tests/unit/workflows/test_fast_stream.py says whether that still holds, and compares the two streams.
+The stream relies on `send` reading `_subscribers` and `_interrupters` on each call, as pairs of a condition and an
+object whose `asolve(event, ...)` is awaited with the context under the name CONTEXT_OPTION_NAME. On an upgrade of AG2,
+tests/unit/workflows/test_fast_stream.py checks that and compares the two streams.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class FastStream(MemoryStream):
 
 
 class _DirectCall:
-    """What AG2's stream needs of a call model: `asolve`."""
+    """The part of a call model that AG2's stream uses: `asolve`."""
 
     __slots__ = ("_call", "_kind", "_with_context")
 
@@ -61,7 +61,7 @@ class _DirectCall:
 
     async def asolve(self, event: BaseEvent, **options: Any) -> Any:
         if not isinstance(event, self._kind):
-            # Refused in AG2's words; nobody subscribes to what he cannot take but by mistake.
+            # Refused with AG2's own error; such a subscription is a mistake.
             return await build_model(self._call, serialize_result=False).asolve(cast(Any, event), **options)
         if self._with_context:
             return await self._call(event, options[CONTEXT_OPTION_NAME])
@@ -69,10 +69,10 @@ class _DirectCall:
 
 
 def _direct_call(func: Callable[..., Any]) -> _DirectCall | None:
-    """None for what AG2 must look at: anything but a coroutine function of one event and perhaps its context."""
+    """Wraps a coroutine function of an event and perhaps its context; else None."""
     bound = isinstance(func, MethodType)
     function = func.__func__ if isinstance(func, MethodType) else func
-    # Attributes may mean a decorator, which says what the signature is.
+    # Attributes may belong to a decorator that changes the signature.
     if not isinstance(function, FunctionType) or function.__dict__:
         return None
     code = function.__code__
@@ -85,8 +85,8 @@ def _direct_call(func: Callable[..., Any]) -> _DirectCall | None:
 
 
 def _annotation(function: FunctionType, name: str) -> Any:
-    """Names in quotes are looked up, expressions in quotes are not."""
-    said = function.__annotations__.get(name, object)
-    if isinstance(said, str):
-        said = function.__globals__.get(said)
-    return object if said is Any else said
+    """Resolves a quoted name, but no quoted expression."""
+    annotation = function.__annotations__.get(name, object)
+    if isinstance(annotation, str):
+        annotation = function.__globals__.get(annotation)
+    return object if annotation is Any else annotation

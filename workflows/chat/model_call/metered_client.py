@@ -1,4 +1,4 @@
-"""The meter: reserves, counts, times and records every model call of a run, before its answer is used."""
+"""The meter: reserves, counts, times and records each model call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,9 +28,11 @@ async def _begin_nothing(_: BegunCall) -> None: ...
 
 @dataclass(slots=True)
 class RunMeter:
-    """Shared by all turns of one run under one lease: call numbers never repeat within a lease token. `reserving` are
-    calls that may be made and are not yet: sub-tasks of one turn ask for money at the same time. `begin` makes a call
-    known before it is made; `record` keeps what came of it before that is used."""
+    """The meter of one run under one lease, shared by its turns.
+
+    Call numbers never repeat within a lease token. `pending_calls` are allowed and not yet made, since sub-tasks of one
+    turn reserve at the same time. `begin` writes a call before it is made; `record` writes its result before the answer
+    is used."""
 
     record: RecordUsage
     counters: RunCounters = field(default_factory=RunCounters)
@@ -43,7 +45,7 @@ class RunMeter:
 
 
 class MeteredClient(LLMClient):
-    """Wraps a provider's client. Every call passes here exactly once, also those that fail or are cancelled."""
+    """Wraps a provider's client. Failed and cancelled calls are metered once, too."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class MeteredClient(LLMClient):
             await call.end(None, error="Cancelled")
             if _is_task_cancelled():
                 raise
-            raise ModelError("the model's library gave the call up", transient=True) from error
+            raise ModelError("the model's library cancelled the call", transient=True) from error
         except Exception as error:
             _count_failed_call(live)
             await call.end(None, error=type(error).__name__)
@@ -84,7 +86,7 @@ class MeteredClient(LLMClient):
         return response
 
     def _as_model_error(self, error: Exception) -> ModelError:
-        """Whatever goes wrong between the request and a readable answer is the model's failure, not the package's."""
+        """Makes a ModelError of any failure between the request and a readable answer."""
         if isinstance(error, ModelError):
             return error
         unexplained = ModelError(f"the model's answer cannot be used: {type(error).__name__}", transient=False)
@@ -92,7 +94,7 @@ class MeteredClient(LLMClient):
 
 
 def _is_task_cancelled() -> bool:
-    """A library may raise what looks like a cancellation of the run, and is its own."""
+    """Distinguishes the run's cancellation from one that a library raises itself."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""An open call: one call of a model, from the question whether it may be made until it is recorded and settled."""
+"""An open call: one model call, from the limits check to its settled record."""
 
 import asyncio
 import logging
@@ -37,33 +37,35 @@ MessagePart = Mapping[str, Any]
 
 
 async def reserve_budget(live: LiveTurn, planned: PlannedCall) -> Settle:
-    asked = f"for {live.asker} in turn {live.number}"
+    target = f"for {live.asker} in turn {live.number}"
     try:
         async with asyncio.timeout(BUDGET_TIMEOUT_S):
             return await live.chat.meter.reserve(planned)
     except BudgetExhaustedError as error:
-        raise BudgetExhausted(f"{error}; nothing was reserved {asked}") from None
+        raise BudgetExhausted(f"{error}; nothing was reserved {target}") from None
     except BudgetHoldError as error:
-        raise BudgetHeld(f"{error}; nothing was reserved {asked}", held_by=error.held_by, until=error.until) from None
+        raise BudgetHeld(f"{error}; nothing was reserved {target}", held_by=error.held_by, until=error.until) from None
     except BudgetBusyError as error:
-        raise BudgetBusy(f"{error}; nothing was reserved {asked}") from None
+        raise BudgetBusy(f"{error}; nothing was reserved {target}") from None
     except Exception as error:
-        raise BudgetUnknown(f"the budget cannot be asked {asked}: {type(error).__name__}") from error
+        raise BudgetUnknown(f"the budget cannot be checked {target}: {type(error).__name__}") from error
 
 
 async def settle_budget(settle: Settle, call: ModelCall) -> None:
-    """Once for each reservation. One that cannot be settled expires; the answer is paid for and used."""
+    """Settles a reservation once. On failure it expires; the answer is paid and used."""
     try:
         async with asyncio.timeout(BUDGET_TIMEOUT_S):
             await settle(call)
-    except Exception as error:  # noqa: BLE001 -- whatever a budget is kept in may be away
+    except Exception as error:  # noqa: BLE001 -- the budgets' store may be unavailable
         log.warning("budget_not_settled", extra={"call": call.number, "error": type(error).__name__})
 
 
 @dataclass(frozen=True, slots=True)
 class MeteredModel:
-    """`within_s`: then it has answered, or the call has failed; None where nobody says. `is_paid`: an answer that does
-    not say what it took is estimated; that of a script took nothing."""
+    """A model and how its calls are metered.
+
+    `timeout_s` is the time after which a call has failed; None without a limit. `is_paid`: usage is estimated for an
+    answer that reports none; a script's answers cost nothing."""
 
     provider: str
     model: str
@@ -86,7 +88,9 @@ class OpenCall:
     async def begin(
         live: LiveTurn, model: MeteredModel, prompt: Sequence[str], messages: Sequence[BaseEvent]
     ) -> "OpenCall":
-        """Raises when the call must not be made; then nothing of it is counted, and its number is not used again."""
+        """Begins a call, or raises when it must not be made.
+
+        A refused call is not counted, and its number is not used again."""
         meter = live.chat.meter
         check_model_call(live, pending_calls=meter.pending_calls)
         meter.call_number += 1
@@ -110,7 +114,7 @@ class OpenCall:
         try:
             await self.live.chat.meter.begin(begun)
         except BaseException:
-            # Nothing was asked, so nothing is owed: what was reserved is free again.
+            # The model was not called, so nothing is owed: the reservation is released.
             await run_shielded(settle_budget(self.settle, self._to_model_call(None, error="NotMade")))
             raise
         self.started_monotonic = time.perf_counter()
@@ -120,7 +124,7 @@ class OpenCall:
         self._count_usage(call)
         model = None if response is None else response.model
         self.span.end(call, model=model, reply=partial(response_messages, response))
-        # What was served is owed, also by a run that is cancelled.
+        # What was served is owed, even if the run is cancelled.
         await run_shielded(self._record_and_settle(call))
 
     def _to_model_call(self, response: ModelResponse | None, *, error: str | None) -> ModelCall:
@@ -139,13 +143,17 @@ class OpenCall:
         )
 
     def _read_usage(self, response: ModelResponse | None) -> tuple[Tokens, UsageStatus]:
-        """An answer was not free, though its server does not say what it took; a call without one is missing."""
+        """Reads the usage.
+
+        An answer without reported usage is estimated, as it was not free; a call without an answer is missing."""
         reported = Tokens() if response is None else self.model.normalise(response.usage)
         if reported != Tokens():
             return reported, "reported"
-        said = _count_characters(response) if response is not None and self.model.is_paid else 0
+        characters = _count_characters(response) if response is not None and self.model.is_paid else 0
         return (
-            (estimate_tokens(self.planned_call.prompt_characters, said), "estimated") if said else (Tokens(), "missing")
+            (estimate_tokens(self.planned_call.prompt_characters, characters), "estimated")
+            if characters
+            else (Tokens(), "missing")
         )
 
     async def _record_and_settle(self, call: ModelCall) -> None:
@@ -164,7 +172,7 @@ class OpenCall:
         limited = self.live.chat.package.orchestrator.limits.usd is not None
         labels = (call.provider, call.model)
         if cost is None and limited and labels not in meter.unpriced_models:
-            meter.unpriced_models.add(labels)  # said once a run: this limit cannot stop what it asks this model
+            meter.unpriced_models.add(labels)  # logged once a run: the limit cannot stop calls of this model
             log.warning("price_unknown", extra={"provider": call.provider, "model": call.model, "agent": call.agent})
 
 
@@ -185,8 +193,8 @@ def _texts(event: BaseEvent) -> Iterable[str]:
 
 def request_messages(prompt: Iterable[str], messages: Iterable[BaseEvent]) -> Messages:
     system = [_text_part(part) for part in prompt if part.strip()]
-    asked = [message for event in messages for message in _event_messages(event)]
-    return [{"role": "system", "parts": system}, *asked] if system else asked
+    conversation = [message for event in messages for message in _event_messages(event)]
+    return [{"role": "system", "parts": system}, *conversation] if system else conversation
 
 
 def response_messages(response: ModelResponse | None) -> Messages:

@@ -1,7 +1,7 @@
-"""Structured replies: what an agent with a registered output model says, checked, with one attempt at repair.
+"""Structured replies: answers checked against an output model, with one repair.
 
-A model that is asked for JSON may wrap it: in a code fence, or in a sentence before and after. Where there is one
-fence or one object, that is what it meant. Anything else does not fit.
+A model that is asked for JSON may wrap it in a code fence, or in a sentence before and after. If there is exactly one
+fence or one object, that is taken as the answer. Anything else does not fit.
 """
 
 import json
@@ -17,15 +17,16 @@ from workflows.chat.model_call.exchange import Exchange
 
 log = logging.getLogger(__name__)
 
-MAX_OBJECT_STARTS = 50  # braces where an object could begin
+MAX_OBJECT_STARTS = 50  # braces that are tried as the start of an object
 
 _FENCE = re.compile(r"[ \t]*```(?P<language>[\w+-]*)[ \t\r]*")
 _DECODER = json.JSONDecoder()
 
 
 async def validate_reply(exchange: Exchange, text: str) -> tuple[str, Any]:
-    """The text that fits the agent's model and what it says as plain JSON; None for an agent without a model, and
-    for one that handed over instead of answering."""
+    """Returns the text that fits the agent's model, and its value as plain JSON.
+
+    The value is None for an agent without a model, and for one that handed over instead of answering."""
     live = exchange.live
     model = live.chat.built_package.output_models.get(live.agent)
     if model is None or _has_transferred(live):
@@ -44,7 +45,9 @@ async def validate_reply(exchange: Exchange, text: str) -> tuple[str, Any]:
         return parse_reply(model, text)
     except ReplyMismatch as unfit:
         problems = live.chat.redactor.redact_text(str(unfit))
-        message = f"{live.agent} does not answer with its model {model.name}, nor when asked again: {problems}"
+        message = (
+            f"the answer of {live.agent} does not fit its model {model.name}, also after a second attempt: {problems}"
+        )
         raise ModelError(message, transient=False) from None
 
 
@@ -53,7 +56,7 @@ def _has_transferred(live: LiveTurn) -> bool:
 
 
 def parse_reply(model: ReplyModel, text: str) -> tuple[str, Any]:
-    """The JSON in this text and what it says. Unfit when there is none that fits."""
+    """Returns the JSON in this text and its value. ReplyMismatch when none fits."""
     try:
         return text, model.read(text)
     except ReplyMismatch as unfit:
@@ -65,7 +68,7 @@ def parse_reply(model: ReplyModel, text: str) -> tuple[str, Any]:
 
 
 def _embedded_json(text: str) -> str | None:
-    """The one piece of JSON that stands in other text, if there is one and no more."""
+    """Finds the only piece of JSON in a text; None for none or several."""
     if _is_json(text):
         return None
     fenced = list(_fenced_blocks(text))
@@ -76,7 +79,7 @@ def _embedded_json(text: str) -> str | None:
 
 
 def _fenced_blocks(text: str) -> Iterator[str]:
-    """Line by line: one pattern over the whole text would begin anew at each fence that nobody closes."""
+    """Yields fenced blocks by line; one regex would rescan at each unclosed fence."""
     lines = text.split("\n")
     opened: int | None = None
     for place, line in enumerate(lines):
@@ -91,14 +94,14 @@ def _fenced_blocks(text: str) -> Iterator[str]:
 
 
 def _json_objects(text: str) -> Iterator[str]:
-    """The outermost objects in it. A text with too many braces says nothing clearly."""
+    """Yields the outermost objects. After too many braces the search stops."""
     place = text.find("{")
     for _ in range(MAX_OBJECT_STARTS):
         if place < 0:
             return
         try:
             end = _DECODER.raw_decode(text, place)[1]
-        except (ValueError, RecursionError):  # ValueError: also numbers of 5 000 digits
+        except (ValueError, RecursionError):  # ValueError: also numbers of 5,000 digits
             end = place + 1
         else:
             yield text[place:end]

@@ -1,7 +1,7 @@
-"""The client that agents are built with: what a turn asks of every model call, around the metered one.
+"""The client that agents are built with: checks around the metered client.
 
-A chat that must stop makes no further call; a turn whose model has chosen the next speaker is over; what a model
-wants from tools is looked at before any of them runs.
+A chat that must stop makes no further call. A turn whose model has chosen the next speaker is over. A model's tool
+calls are checked before any of them runs.
 """
 
 import copy
@@ -57,16 +57,16 @@ class TurnClient(LLMClient):
             response = take_transfer(live, await self._next_answer(live, messages, context, request))
             guards.check_tool_round(live, messages, response)
         except ModelError:
-            raise  # another try, or the agent above a sub-task, may do without
+            raise  # a retry, or the agent above a sub-task, may do without
         except Exception as error:
-            live.stop_error = error  # kept: a sub-task would make it a result, and the chat would go on
+            live.stop_error = error  # kept: a sub-task would turn the error into a result, and the chat would continue
             raise
         return response
 
     async def _next_answer(
         self, live: LiveTurn, messages: Sequence[BaseEvent], context: ConversationContext, request: Mapping[str, Any]
     ) -> ModelResponse:
-        """The recorded answer that is due, or a model's new one."""
+        """Returns the recorded answer that is due, or a model's new one."""
         recorded = live.journal.next_recorded_answer()
         if recorded is not None:
             return await replay_answer(live, recorded, context)
@@ -75,7 +75,7 @@ class TurnClient(LLMClient):
         response = redact_arguments(repair_arguments(response), live.chat.redactor)
         sent = list(await context.stream.history.get_events())[known:]
         tokens = {name: live.tokens[name] - before[name] for name in live.tokens}
-        # A copy: the answer loses its transfer before it is used.
+        # A copy: the transfer is removed from the answer before its use.
         live.journal.add(NewAnswer(live.asker, sent, copy.copy(response), tokens))
         live.journal.assign_positions(response)
         live.reply_context = live.chat.context.to_dict()
@@ -84,7 +84,7 @@ class TurnClient(LLMClient):
 
 
 async def replay_answer(live: LiveTurn, recorded: AnswerStep, context: ConversationContext) -> ModelResponse:
-    """What a model answered when this turn was taken before, with what the finished calls of this answer did."""
+    """Replays a recorded answer and applies the recorded calls of it."""
     sent, response = recorded.decode()
     for event in sent:
         await context.send(event)
@@ -99,7 +99,7 @@ async def replay_answer(live: LiveTurn, recorded: AnswerStep, context: Conversat
 
 
 def redact_arguments(response: ModelResponse, redactor: Redactor) -> ModelResponse:
-    """What a tool is called with is what a record and a person are shown."""
+    """Redacts calls' arguments, so that tools, records and people get the same ones."""
     for call in response.tool_calls.calls:
         arguments = json.loads(call.arguments or "{}")
         shown = redactor.redact_data(arguments)
@@ -109,21 +109,24 @@ def redact_arguments(response: ModelResponse, redactor: Redactor) -> ModelRespon
 
 
 def name_offered_tools(messages: Sequence[BaseEvent], schemas: Sequence[ToolSchema]) -> None:
-    """A model that called what is not there is told what is, in one sentence instead of AG2's exception."""
+    """Lists the offered tools for a model that called an unknown one.
+
+    One sentence replaces AG2's exception."""
     last = messages[-1] if messages else None
-    for each in last.results if isinstance(last, ToolResultsEvent) else ():
-        if isinstance(each, ToolNotFoundEvent):
+    for result in last.results if isinstance(last, ToolResultsEvent) else ():
+        if isinstance(result, ToolNotFoundEvent):
             names = ", ".join(tool.function.name for tool in schemas if isinstance(tool, FunctionToolSchema)) or "none"
-            each.result = ToolResult(f"There is no tool {each.name}; there are: {names}.")
+            result.result = ToolResult(f"There is no tool {result.name}; there are: {names}.")
 
 
 def repair_arguments(response: ModelResponse) -> ModelResponse:
-    """A model may send arguments that are not JSON. AG2 would answer the tool call with an error and then fail
-    on the same text when it builds the next request, so it is replaced here by what the tool can refuse."""
+    """Replaces arguments that are not JSON by an object that the tool refuses.
+
+    Otherwise AG2 answers the call with an error and then fails on the same text when it builds the next request."""
     for call in _make_storable(response).tool_calls.calls:
         try:
             readable = isinstance(json.loads(call.arguments or "{}"), Mapping)
-        except (ValueError, RecursionError):  # also numbers of 5 000 digits, and endless nesting
+        except (ValueError, RecursionError):  # also numbers of 5,000 digits, and endless nesting
             readable = False
         if not readable:
             call.arguments = json.dumps({"unreadable_arguments": call.arguments[:200]})
@@ -131,7 +134,7 @@ def repair_arguments(response: ModelResponse) -> ModelResponse:
 
 
 def _make_storable(response: ModelResponse) -> ModelResponse:
-    """A model may send half of a character anywhere, and the next request would hold it, which no wire takes."""
+    """Removes lone surrogates, which no wire format takes in the next request."""
     if response.message is not None and storable_text(response.message.content) != response.message.content:
         response.message = ModelMessage(storable_text(response.message.content))
     for call in response.tool_calls.calls:
@@ -145,7 +148,9 @@ def _make_storable(response: ModelResponse) -> ModelResponse:
 
 
 def _make_ids_unique(calls: Sequence[ToolCallEvent]) -> None:
-    """Some servers give all calls of a reply one id, or none. AG2 would take the first result for that of each."""
+    """Gives calls unique ids: some servers send one for all calls, or none.
+
+    AG2 would take the first result for the result of each of them."""
     taken = {call.id for call in calls}
     for ordinal, call in enumerate(calls, start=1):
         if not call.id or any(call.id == earlier.id for earlier in calls[: ordinal - 1]):
@@ -155,7 +160,9 @@ def _make_ids_unique(calls: Sequence[ToolCallEvent]) -> None:
 
 
 class ChatModelConfig(ModelConfig):
-    """One client per model and process: AG2 asks for a client on every turn, and a fresh one costs 16 ms."""
+    """Makes one client per model and process.
+
+    AG2 asks for a client on every turn, and a fresh one costs 16 ms."""
 
     def __init__(self, model: OpenModel, provider: Provider, *, name: str) -> None:
         self._open_model = model
@@ -177,7 +184,7 @@ class ChatModelConfig(ModelConfig):
 
     def create(self) -> TurnClient:
         if self._client is None:
-            asked = MeteredModel(
+            metered_model = MeteredModel(
                 self._name,
                 self._config.model,
                 self._provider.normalise,
@@ -185,7 +192,7 @@ class ChatModelConfig(ModelConfig):
                 is_paid=self._provider.is_paid,
             )
             metered = MeteredClient(
-                self._create_inner(), asked, explain=self._provider.explain, find_fault=self._find_fault
+                self._create_inner(), metered_model, explain=self._provider.explain, find_fault=self._find_fault
             )
             self._client = TurnClient(metered)
         return self._client
@@ -200,7 +207,9 @@ class ChatModelConfig(ModelConfig):
         return client if within_s is None else DeadlineClient(client, provider=self._name, timeout_s=within_s)
 
     def _find_fault(self, answer: ModelResponse) -> ModelError | None:
-        """What AG2 takes for an answer and is none: it reports success, with what has come so far."""
+        """Finds an answer that AG2 reports as a success and that is none.
+
+        AG2 accepts a stream that broke off, with the part that arrived."""
         if self._open_model.is_streamed and not self._provider.is_whole(answer):
             return truncated_stream_error(self._name)
         return refusal_error(self._name, answer)

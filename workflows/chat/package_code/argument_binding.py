@@ -1,4 +1,7 @@
-"""Passing: what a package's function takes of what it is offered, known from its parameters before it is called."""
+"""Argument binding: which of the offered values a package's function takes.
+
+The function's parameters decide, before it is called.
+"""
 
 import inspect
 import re
@@ -14,13 +17,22 @@ from workflows.context.context_variables import ContextVariables
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 CONTEXT_PARAMETER = "context_variables"
-ANNOTATION_ERRORS = (NameError, TypeError, AttributeError, SyntaxError, ValueError)  # what an annotation may raise
+# What reading an annotation may raise.
+ANNOTATION_ERRORS = (
+    NameError,
+    TypeError,
+    AttributeError,
+    SyntaxError,
+    ValueError,
+)
 _CLASS_NAME = re.compile(rf"\b{ContextVariables.__name__}\b")
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentBinding:
-    """Names of what is offered: by position, by parameter. `unknown` are parameters that would need something else."""
+    """Names of offered values, by position and by parameter.
+
+    `unknown` are parameters without a default that no offered value fits."""
 
     positional: tuple[str, ...]
     keywords: tuple[tuple[str, str], ...]
@@ -31,13 +43,17 @@ class ArgumentBinding:
 
 
 def bind_by_name(function: Callable[..., Any], names: Sequence[str]) -> ArgumentBinding:
-    """How lifecycle tools are called. A lone parameter of another name is the context, under whatever name."""
+    """Binds as lifecycle tools are called.
+
+    A lone parameter of another name gets the context."""
     parameters = _signature_parameters(function)
-    taken = {each.name: each.name for each in parameters if each.name in names}
+    taken = {parameter.name: parameter.name for parameter in parameters if parameter.name in names}
     taken |= {
-        each.name: CONTEXT_PARAMETER for each in parameters if each.name not in taken and takes_context(each, function)
+        parameter.name: CONTEXT_PARAMETER
+        for parameter in parameters
+        if parameter.name not in taken and takes_context(parameter, function)
     }
-    lone = [each for each in parameters if each.kind in _POSITIONAL]
+    lone = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
     if len(lone) == 1 and lone[0].name not in taken and lone[0].default in (Parameter.empty, None):
         taken[lone[0].name] = CONTEXT_PARAMETER
     return _make_binding(parameters, taken, rest=[name for name in names if name not in taken], fills_varargs=False)
@@ -46,14 +62,16 @@ def bind_by_name(function: Callable[..., Any], names: Sequence[str]) -> Argument
 def bind_by_position(
     function: Callable[..., Any], names: Sequence[str], *, fills_varargs: bool = True
 ) -> ArgumentBinding:
-    """How hooks are called: parameters with known names get what they name, the others what is left, in order.
-    `starred`: `*args` takes the rest, as AG2 passes it; else `**kwargs` does."""
+    """Binds as hooks are called.
+
+    Parameters with known names get those values, the others the rest in order. With `fills_varargs`, `*args` takes what
+    is left, as AG2 passes it; otherwise `**kwargs` does."""
     parameters = _signature_parameters(function)
-    taken = {each.name: each.name for each in parameters if each.name in names}
+    taken = {parameter.name: parameter.name for parameter in parameters if parameter.name in names}
     rest = [name for name in names if name not in taken]
-    for each in parameters:
-        if rest and each.kind in _POSITIONAL and each.name not in taken:
-            taken[each.name] = rest.pop(0)
+    for parameter in parameters:
+        if rest and parameter.kind in _POSITIONAL and parameter.name not in taken:
+            taken[parameter.name] = rest.pop(0)
     return _make_binding(parameters, taken, rest=rest, fills_varargs=fills_varargs)
 
 
@@ -71,28 +89,29 @@ def _make_binding(
     positional: list[str] = []
     keywords: dict[str, str] = {}
     unknown: list[str] = []
-    gap = False  # after a parameter that keeps its default, the others are named
-    for each in parameters:
-        source = taken.get(each.name)
-        if each.kind is Parameter.VAR_POSITIONAL:
+    gap = False  # after a parameter that keeps its default, the others are passed by name
+    for parameter in parameters:
+        source = taken.get(parameter.name)
+        if parameter.kind is Parameter.VAR_POSITIONAL:
             if fills_varargs and not gap:
                 positional, rest = [*positional, *rest], []
             gap = True
-        elif each.kind is Parameter.VAR_KEYWORD:
+        elif parameter.kind is Parameter.VAR_KEYWORD:
             keywords |= {name: name for name in rest}
-        elif source is None or (gap and each.kind is Parameter.POSITIONAL_ONLY):
+        elif source is None or (gap and parameter.kind is Parameter.POSITIONAL_ONLY):
             gap = True
-            unknown += [each.name] if each.default is Parameter.empty else []
-        elif gap or each.kind is Parameter.KEYWORD_ONLY:
-            keywords[each.name] = source
+            unknown += [parameter.name] if parameter.default is Parameter.empty else []
+        elif gap or parameter.kind is Parameter.KEYWORD_ONLY:
+            keywords[parameter.name] = source
         else:
             positional.append(source)
     return ArgumentBinding(tuple(positional), tuple(keywords.items()), tuple(unknown))
 
 
 def resolve_hint(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
-    """What the annotation means. One of UNREADABLE when nobody but a type checker can read it, unless its words name
-    the context."""
+    """Evaluates an annotation.
+
+    Raises one of ANNOTATION_ERRORS for one that only a type checker can read, unless it names the context's class."""
     holder = type("Holder", (), {"__annotations__": {"hint": parameter.annotation}})
     known = getattr(inspect.unwrap(function), "__globals__", {})
     try:
@@ -104,7 +123,7 @@ def resolve_hint(parameter: inspect.Parameter, function: Callable[..., Any]) -> 
 
 
 def is_context_hint(hint: Any) -> bool:
-    """Also `ContextVariables | None`, `Annotated[ContextVariables, "…"]`, and a class that stands in for an import."""
+    """Accepts unions, `Annotated` and stand-ins of ContextVariables too."""
     if isinstance(hint, type) and get_origin(hint) is None:
         return hint.__name__ == ContextVariables.__name__ or issubclass(hint, ContextVariables)
     return get_origin(hint) is not None and any(map(is_context_hint, get_args(hint)))

@@ -1,4 +1,4 @@
-"""Incidents: errors of the package's own code, kept for the run's record with the author's own line."""
+"""Incidents: errors of package code in a run's record, with the author's own line."""
 
 import traceback
 from collections.abc import Callable, Mapping
@@ -14,15 +14,17 @@ MAX_TRACEBACK = 8_000
 MAX_MESSAGE = 500
 MAX_INCIDENTS = 50  # of a turn, or of a run outside of its turns
 DIRECTORY_CHANGED = "WorkingDirectoryChanged"
-SHARED_FOLDER = "_shared"  # the folder beside the packages
-MAX_CAUSES = 10  # an error's causes may go in a circle
+SHARED_FOLDER = "_shared"  # shared code, beside the packages
+MAX_CAUSES = 10  # an error's causes may form a circle
 _MAX_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """`where` names the step: `tool lookup`, `after_chat report.py:send`. `place` is the author's own line:
-    `tools/mail.py:12, in send`; None where no frame is of the package's files, and in records of older versions."""
+    """An error in package code.
+
+    `where` names the step: `tool lookup`, `after_chat report.py:send`. `place` is the author's own line:
+    `tools/mail.py:12, in send`; None if no frame is in the package's files, and in records of older versions."""
 
     where: str
     type: str
@@ -33,9 +35,9 @@ class Incident:
     place: str | None = None
 
     def redacted(self, redact: Callable[[str], str]) -> "Incident":
-        """As a record holds it: without what `show` hides, short, and of whole characters."""
+        """Returns the form that a record holds: redacted, shortened, of whole characters."""
         lines = storable_text(redact(self.traceback))
-        shown = lines if len(lines) <= MAX_TRACEBACK else f"… {lines[-MAX_TRACEBACK:]}"  # the end says what happened
+        shown = lines if len(lines) <= MAX_TRACEBACK else f"… {lines[-MAX_TRACEBACK:]}"  # the last lines name the error
         message = storable_text(redact(self.message))[:MAX_MESSAGE]
         place = None if self.place is None else storable_text(redact(self.place))[:MAX_MESSAGE]
         name = storable_text(redact(self.type))
@@ -43,7 +45,7 @@ class Incident:
 
     @property
     def is_failure(self) -> bool:
-        """False for what a call did beside its work: it has not failed."""
+        """Excludes a side effect that was only noted: the call itself has not failed."""
         return self.type != DIRECTORY_CHANGED
 
     @property
@@ -56,11 +58,11 @@ class Incident:
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> "Incident":
-        return Incident(**{name: document.get(name) for name in Incident.__slots__})  # type: ignore[arg-type]  # as kept
+        return Incident(**{name: document.get(name) for name in Incident.__slots__})  # type: ignore[arg-type]  # as stored
 
 
 def make_incident(error: BaseException, *, where: str, agent: str | None = None, turn: int | None = None) -> Incident:
-    """Whole, or nearly: whoever keeps it takes hidden values out before anything is cut."""
+    """Describes an error at nearly full length: redaction comes before any cut."""
     lines = "".join(traceback.format_exception(error))
     message = error_text(error)
     kind, place = type(error).__name__, find_own_line(error)
@@ -68,9 +70,9 @@ def make_incident(error: BaseException, *, where: str, agent: str | None = None,
 
 
 def find_own_line(error: BaseException) -> str | None:
-    """The innermost line that is in the package's own files, of the error or else of its causes.
+    """Returns the innermost line in the package's own files, of the error or a cause.
 
-    Below it are only libraries, whose lines say little to the author: `<frozen os>:679` for a missing variable."""
+    Frames below it are of libraries and help the author little: `<frozen os>:679` for a missing variable."""
     cause: BaseException | None = error
     for _ in range(MAX_CAUSES):
         if cause is None:
@@ -89,8 +91,9 @@ def append_own_line(text: str, error: BaseException) -> str:
 
 
 def _describe_own_frame(frame: FrameType, line: int) -> str | None:
-    """By the name of the module that the code belongs to, which no other module has. The names below the loading's own
-    are those of folders and files: first the package, or what is shared beside it."""
+    """Recognises package code by the name of its module, which no other module has.
+
+    After the prefix come the names of folders and files, beginning with the package or `_shared`."""
     module, file = frame.f_globals.get("__name__"), Path(frame.f_code.co_filename)
     if type(module) is not str or not module.startswith(PACKAGE_MODULE_PREFIX) or file.suffix != ".py":
         return None  # the package's code may have put anything there

@@ -1,4 +1,7 @@
-"""Invoking a package's functions: async ones on the loop, plain ones in our own threads, each bounded in time."""
+"""Invocation of a package's functions: async ones on the loop, others in threads.
+
+Each call is bounded in time.
+"""
 
 import asyncio
 import contextvars
@@ -26,11 +29,13 @@ MAX_CANCELS = 4
 
 
 class TimedOutError(Exception):
-    """A function of the package took longer than it may, or no thread was free for it for as long."""
+    """A function took longer than its timeout, or no thread was free for that long."""
 
 
 class PackageCodeError(Exception):
-    """A function of the package raised `error`, which may be anything, or ran out of time; the text says so shortly."""
+    """A package's function raised `error` (of any class) or ran out of time.
+
+    The text is a short description."""
 
     def __init__(self, error: BaseException, message: str | None = None) -> None:
         super().__init__(message or _describe_error(error))
@@ -45,11 +50,11 @@ async def invoke(
     timeout_s: float = TOOL_TIMEOUT_S,
     call: package_call.PackageCall | None = None,
 ) -> Any:
-    """What the function returns (a list of what a generator yields). RaisedError whatever it raises.
+    """Returns the function's result; for a generator, a list of its items.
 
-    That of a TimedOutError after `timeout_s`: a function that goes on nevertheless is left behind. NeedsHuman when it
-    has asked for a person in vain, whatever it made of that. A CancelledError is the run's, never the function's own.
-    """
+    Raises PackageCodeError for whatever the function raised, with a TimedOutError after `timeout_s`; a function that
+    continues after that is abandoned. Raises NeedsHuman when the function asked a person and no answer is there,
+    whatever it did with that exception. A CancelledError is the run's, never the function's own."""
     call = call or package_call.PackageCall()
     work = _FunctionRun(_function_name(function), package_call.context_for_call(call), timeout_s)
     watch_loop_forks(asyncio.get_running_loop())
@@ -78,7 +83,7 @@ async def _run_function(
     threads: ToolThreads,
     work: "_FunctionRun",
 ) -> Any:
-    """Or what it raised, as a value."""
+    """Returns the result, or what the function raised as a _Failure."""
     if inspect.iscoroutinefunction(function):
         result = await _run_on_loop(functools.partial(function, *positional, **keywords), work)
     else:
@@ -92,13 +97,15 @@ async def _run_function(
 class _FunctionRun:
     name: str
     context: contextvars.Context
-    timeout_s: float  # of each part: in a thread, and of what it returned on the loop
+    timeout_s: float  # for each part: the thread, and the awaitable that it returned
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Handed over as a value: a future that carries GeneratorExit closes whoever awaits it instead of telling him, and
-    a task that ends with SystemExit ends the loop."""
+    """An exception as a value.
+
+    A future with GeneratorExit closes its awaiting coroutine instead of raising in it, and a task that ends with
+    SystemExit ends the loop."""
 
     error: BaseException
 
@@ -110,7 +117,7 @@ async def _run_in_thread(function: Callable[[], Any], threads: ToolThreads, work
     except TimeoutError:
         return _timeout_failure(work)
     except (NoThreadFreeError, RuntimeError) as error:  # RuntimeError: the process is about to end
-        return _Failure(TimedOutError(f"it could not begin: {error}"))
+        return _Failure(TimedOutError(f"it could not start: {error}"))
 
 
 def _call_function(function: Callable[..., Any], positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
@@ -119,16 +126,16 @@ def _call_function(function: Callable[..., Any], positional: tuple[Any, ...], ke
         result = function(*positional, **keywords)
         return list(itertools.islice(result, MAX_YIELDED_ITEMS)) if inspect.isgenerator(result) else result
     except StopIteration as error:
-        # A coroutine that raises it would say something else, and say it without its place.
+        # A coroutine that raised it would report another error, without the place.
         return _Failure(_as_runtime_error(error))
-    except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
+    except BaseException as error:  # noqa: BLE001 -- raised again by the caller
         return _Failure(error)
     finally:
         exit_if_forked(pid)
 
 
 async def _run_on_loop(start: Callable[[], Awaitable[Any]], work: _FunctionRun) -> Any:
-    """In a task of its own, so that a function which swallows its cancellation holds up neither its run nor this."""
+    """Awaits in an own task: a function that swallows cancellation blocks nothing."""
     task = asyncio.create_task(_await_guarded(start), context=work.context)
     try:
         await asyncio.wait((task,), timeout=work.timeout_s)
@@ -138,7 +145,7 @@ async def _run_on_loop(start: Callable[[], Awaitable[Any]], work: _FunctionRun) 
     if not task.done():
         await _cancel_repeatedly(task, work.name)
         return _timeout_failure(work)
-    # It may have cancelled its own task, and returned before it heard of that.
+    # the function may have cancelled its own task and returned before that took effect
     return _Failure(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 
@@ -146,7 +153,7 @@ async def _await_guarded(start: Callable[[], Awaitable[Any]]) -> Any:
     pid = os.getpid()
     try:
         return await start()
-    except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
+    except BaseException as error:  # noqa: BLE001 -- raised again by the caller
         return _Failure(error)
     finally:
         exit_if_forked(pid)
@@ -156,23 +163,23 @@ async def _collect(result: Awaitable[Any] | AsyncIterable[Any]) -> Any:
     if isinstance(result, Awaitable):
         return await result
     yielded = []
-    async for each in result:
-        yielded.append(each)
+    async for item in result:
+        yielded.append(item)
         if len(yielded) == MAX_YIELDED_ITEMS:
             break
     return yielded
 
 
 async def _cancel_repeatedly(task: "asyncio.Task[Any]", name: str) -> None:
-    """Several times, since libraries under a function may swallow one; then it is left behind."""
-    _abandoned_tasks.add(task)  # the loop itself does not hold on to tasks
+    """Cancels several times, since libraries may swallow one; then abandons the task."""
+    _abandoned_tasks.add(task)  # the loop itself holds only weak references to tasks
     task.add_done_callback(_abandoned_tasks.discard)
     for _ in range(MAX_CANCELS):
         task.cancel()
         await asyncio.wait((task,), timeout=CANCEL_GRACE_S / MAX_CANCELS)
         if task.done():
             return
-    asyncio._unregister_task(task)  # else the end of the loop would wait for it
+    asyncio._unregister_task(task)  # otherwise closing the loop would wait for it
     log.warning("tool_left_behind", extra={"tool": name})
 
 
@@ -192,9 +199,9 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _as_runtime_error(error: StopIteration) -> RuntimeError:
-    made = RuntimeError("StopIteration left the tool; give next() a default")
-    made.__cause__ = error
-    return made
+    runtime_error = RuntimeError("StopIteration left the tool; give next() a default")
+    runtime_error.__cause__ = error
+    return runtime_error
 
 
 def _function_name(function: Callable[..., Any]) -> str:

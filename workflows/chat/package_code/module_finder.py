@@ -1,4 +1,4 @@
-"""The module finder: tells Python where the modules of packages are, by names that nothing else has."""
+"""The module finder: locates packages' modules for Python, under unique names."""
 
 import sys
 import weakref
@@ -8,33 +8,25 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-PACKAGE_MODULE_PREFIX = "unattended_package_"  # how the names of all of them begin
+if TYPE_CHECKING:
+    from workflows.chat.package_code.package_modules import PackageModules
 
-
-class ModuleSources(Protocol):
-    """Of one loading of a package. `executed` are kept, so that what Python was told to forget is not run twice."""
-
-    builtins: dict[str, Any]
-    executed: dict[str, ModuleType]
-
-    def find(self, name: str) -> Path | None: ...
-
-    def read_source(self, file: Path) -> bytes: ...
+PACKAGE_MODULE_PREFIX = "unattended_package_"  # first part of every package module's name
 
 
 class ModuleFinder(MetaPathFinder):
     def __init__(self) -> None:
-        # As long as any of their functions is held: these hold the `__import__` of their modules.
-        self._by_top: weakref.WeakValueDictionary[str, ModuleSources] = weakref.WeakValueDictionary()
+        # Weak: an entry lives as long as any function of its modules, which hold their `__import__`.
+        self._by_top: weakref.WeakValueDictionary[str, PackageModules] = weakref.WeakValueDictionary()
 
-    def add(self, top: str, modules: ModuleSources) -> None:
+    def add(self, top: str, modules: "PackageModules") -> None:
         self._by_top[top] = modules
         if self not in sys.meta_path:
-            # First: of a folder with an `__init__.py` Python's own finder would load the files too, without `builtins`.
+            # First: of a folder with `__init__.py`, Python's own finder would load files without `builtins`.
             sys.meta_path.insert(0, self)
 
     @override
@@ -47,12 +39,12 @@ class ModuleFinder(MetaPathFinder):
         if modules is None:
             return None
         place = modules.find(fullname)
-        if place is None:  # nor may another finder follow a link out of the package
+        if place is None:  # raised, so that no other finder follows a link out of the package
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         init = place / "__init__.py"
         file = place if place.suffix == ".py" and not place.is_dir() else init
         if "." not in fullname or (file is init and not init.is_file()):
-            return ModuleSpec(fullname, None, is_package=True)  # a folder, of which nothing is run
+            return ModuleSpec(fullname, None, is_package=True)  # a folder without code
         loader = _SourceLoader(fullname, file, modules)
         return spec_from_file_location(
             fullname, file, loader=loader, submodule_search_locations=[] if file is init else None
@@ -60,9 +52,9 @@ class ModuleFinder(MetaPathFinder):
 
 
 class _SourceLoader(SourceFileLoader):
-    """Never from __pycache__: it knows a source by size and whole second, and an edit may keep both."""
+    """Loads sources, never __pycache__: an edit may keep a file's size and second."""
 
-    def __init__(self, name: str, file: Path, modules: ModuleSources) -> None:
+    def __init__(self, name: str, file: Path, modules: "PackageModules") -> None:
         super().__init__(name, str(file))
         self._modules = modules
 

@@ -1,11 +1,12 @@
-"""Tool modules: a package's Python files, loaded so that they find each other and nobody else finds them.
+"""Package modules: a package's Python files, which only find each other.
 
-The folder that holds the package becomes a Python package of a name that is used once, `unattended_package_…`, with
-the package and `_shared` in it and every file as a module: relative imports, circles and threads are Python's own
-business, and two versions live side by side. An absolute import of a neighbour is turned into such a name by an
-`__import__` that only these modules see, so that `sys.modules` gets no plain names and imports inside of functions
-work. It also serves some modules of another runtime, by ours in `workflows.compat`. Whatever a file imports is read
-when the file is, so that a later import finds the same version.
+The folder that holds the package becomes a Python package with a unique name, `unattended_package_…`. The package and
+`_shared` are in it, and every file is a module, so Python itself handles relative imports, circles and threads, and two
+versions live side by side.
+
+These modules get their own `__import__`. It turns an absolute import of a neighbour into such a name, so `sys.modules`
+gets no plain names and imports inside functions work. It also serves some modules of another runtime from
+`workflows.compat`. Imported files are read together with the importing file, so a later import finds the same version.
 """
 
 import builtins
@@ -44,24 +45,27 @@ _load_numbers = itertools.count(1)
 
 
 class PackageModules:
-    """Loads each file of a package once, however many tools, hooks and steps are in it."""
+    """Loads each file of a package once for all its tools, hooks and steps."""
 
     def __init__(self, package: Package, databases: Databases = NO_DATABASES) -> None:
-        """`databases`: what the package's tools get of MongoDB, where they ask as in the other runtime."""
+        """Prepares to load one package.
+
+        `databases` are the MongoDB databases for tools that use the other runtime's interface."""
         self._root = package.folder.resolve()
         self._top_name = f"{_module_prefix(package)}{next(_load_numbers)}"
         self._paths = {self._top_name: self._root.parent}  # of modules, by their names
-        self._own_names: dict[tuple[str, str], str | None] = {}  # what the files mean by absolute names
+        self._own_names: dict[tuple[str, str], str | None] = {}  # resolved absolute names, by name and importing file
         self._sources: dict[Path, bytes] = {}
         self._served = ServedModules(databases)
-        self._installed: dict[str, bool] = {}  # whether Python has a module of its own by that name
+        self._installed: dict[str, bool] = {}  # whether Python has its own module of that name
+        # Kept, so that a module that was removed from sys.modules is not executed twice.
         self.executed: dict[str, ModuleType] = {}
-        self.incidents: list[Incident] = []  # while files were loaded
+        self.incidents: list[Incident] = []  # found while files were loaded
         self.builtins = {**vars(builtins), "__import__": self._import}
         _finder.add(self._top_name, self)
 
     def load_function(self, file: Path, name: str) -> Callable[..., Any]:
-        """PackageDefect when the file cannot be loaded, or has no such function."""
+        """Loads a function. PackageDefect when the file fails to load or lacks it."""
         function = getattr(self.load_module(file), name, None)
         if not callable(function):
             raise PackageDefect(f"{file.name} has no function {name}")
@@ -75,7 +79,7 @@ class PackageModules:
         pid, visit = os.getpid(), WORKING_DIRECTORY.enter()
         try:
             return importlib.import_module(self._module_name(resolved))
-        except BaseException as error:  # a KeyboardInterrupt that a file raises would end the loop of all runs
+        except BaseException as error:  # a KeyboardInterrupt raised by a file would end the loop of all runs
             self.forget()
             reason = error_text(error).replace(f"{self._top_name}.", "").replace(self._top_name, "the package")
             words = append_own_line(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}", error)
@@ -91,11 +95,11 @@ class PackageModules:
         return bool(self.executed)
 
     def forget(self) -> None:
-        """Of a loading that nobody will use."""
+        """Removes the modules of a loading that is not used."""
         _forget_modules(self._top_name)
 
     def find(self, name: str) -> Path | None:
-        """The file or the folder that is the module; Python has imported the one above before it asks."""
+        """Returns the module's file or folder. Python has imported its parent by then."""
         if name not in self._paths:
             above, _, last = name.rpartition(".")
             place = find_module(self._paths[above] / last, self._root) if above in self._paths else None
@@ -105,15 +109,15 @@ class PackageModules:
         return self._paths[name]
 
     def read_source(self, file: Path) -> bytes:
-        """As it was when the first of those who import it was loaded."""
+        """Reads a file once, with every file it imports, as of its first import."""
         if file not in self._sources:
             self._sources[file] = file.read_bytes()
-            for each in read_code(file).imports:
-                if each.is_relative:
-                    found = resolve_relative(each.module, file, self._root)
+            for statement in read_code(file).imports:
+                if statement.is_relative:
+                    found = resolve_relative(statement.module, file, self._root)
                     needed = None if found is None else found.file
                 else:
-                    name = self._find_own_name(each.module, str(file))
+                    name = self._find_own_name(statement.module, str(file))
                     needed = None if name is None else self._module_file(name)
                 if needed is not None:
                     self.read_source(needed)
@@ -134,7 +138,9 @@ class PackageModules:
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
     def _find_imported(self, name: str, file: str, names: Sequence[str]) -> ModuleType | None:
-        """What the statement binds, or takes `names` from; None for what is neither the package's nor served to it."""
+        """Returns the module to bind, or to take `names` from.
+
+        None for a module that is neither the package's nor served to it."""
         if name in (OWN_ROOT, FOREIGN_WORKFLOWS):
             return self._bind_own_modules(name, file, names)
         own = self._find_own_name(name, file)
@@ -149,7 +155,7 @@ class PackageModules:
         return _bind_workflows(own, rest) if first == OWN_ROOT else sys.modules[own.rsplit(".", len(rest))[0]]
 
     def _bind_own_modules(self, folder: str, file: str, names: Sequence[str]) -> ModuleType | None:
-        """For `from workflows import _shared, tools`: a module that has the package's own beside ours."""
+        """Serves `from workflows import _shared, tools`: own modules beside ours."""
         own = {name: module for name in names if (module := self._find_own_name(f"{folder}.{name}", file)) is not None}
         if not own or (folder == FOREIGN_WORKFLOWS and len(own) < len(names)):
             return None
@@ -159,14 +165,14 @@ class PackageModules:
         return found
 
     def _find_served_module(self, name: str, names: Sequence[str]) -> ModuleType | None:
-        """Of the other runtime. What is installed under the name is never shadowed."""
+        """Serves a module of the other runtime, unless one of that name is installed."""
         root = name.partition(".")[0]
         if root in ROOTS and root not in self._installed:
             self._installed[root] = is_installed(root, self._root)
         return None if self._installed.get(root, True) else self._served.import_module(name, names)
 
     def _find_own_name(self, name: str, file: str) -> str | None:
-        """None for what is none of the package's files."""
+        """Resolves an absolute name to one of the package's files, or None."""
         if (name, file) not in self._own_names:
             found = resolve_absolute(name, Path(file), self._root)
             own = found is not None and not is_installed(name, self._root)
@@ -179,7 +185,7 @@ class PackageModules:
         return ".".join((self._module_name(place), *parts))
 
     def _module_name(self, path: Path) -> str:
-        """Of the module that this file or folder is."""
+        """Names the module of a file or folder."""
         if path.name == "__init__.py":
             path = path.parent
         name, place = self._top_name, self._root.parent
@@ -190,7 +196,7 @@ class PackageModules:
         return name
 
     def _module_file(self, name: str) -> Path | None:
-        """Of a module that was not imported yet."""
+        """Returns the file of a module that may not be imported yet."""
         place: Path | None = None
         above, *parts = name.removeprefix(self._top_name).split(".")
         for part in parts:
@@ -203,12 +209,14 @@ class PackageModules:
 
 
 def forget_package_modules(package: Package) -> None:
-    """Runs that still hold functions of this version keep them; whoever builds it again loads them again."""
+    """Removes a version's modules.
+
+    Runs with functions of this version keep them; the next build loads them again."""
     _forget_modules(_module_prefix(package))
 
 
 def _forget_modules(prefix: str) -> None:
-    for name in [each for each in sys.modules.copy() if each.startswith(prefix)]:
+    for name in [name for name in sys.modules.copy() if name.startswith(prefix)]:
         sys.modules.pop(name, None)
 
 
@@ -218,7 +226,9 @@ def _module_prefix(package: Package) -> str:
 
 
 def _to_identifier(part: str) -> str:
-    """Files may have names that no import statement could say, and dots would mean another module."""
+    """Makes an identifier of a file name.
+
+    Some file names fit no import statement, and a dot would mean another module."""
     if part.isidentifier():
         return part
     mark = zlib.crc32(part.encode(errors="surrogateescape"))
@@ -226,12 +236,14 @@ def _to_identifier(part: str) -> str:
 
 
 def _bind_workflows(own: str, parts: Sequence[str]) -> ModuleType:
-    """Our `workflows` with the package's module, which Python has as `own`, under these parts of its name."""
+    """Adds the package's module `own` to our `workflows`, below these parts."""
     return _with_attribute(sys.modules[OWN_ROOT], parts[0], sys.modules[own.rsplit(".", len(parts) - 1)[0]])
 
 
 def _with_attribute(module: ModuleType, name: str, value: ModuleType) -> ModuleType:
-    """`import workflows._shared.x` gives its module a `workflows` that has this, and nobody else's."""
+    """Copies a module and adds one attribute.
+
+    `import workflows._shared.x` gives its module a `workflows` with the attribute, and no other module."""
     stand_in = ModuleType(module.__name__)
     vars(stand_in).update({**vars(module), name: value})
     return stand_in

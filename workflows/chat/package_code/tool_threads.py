@@ -1,8 +1,8 @@
-"""Tool threads: daemon threads for a package's plain functions, which may hang, and must hold up nobody then.
+"""Tool threads: daemon threads for a package's plain functions, which may hang.
 
-A function that takes too long is told to stop by an exception that is raised in its thread. One that cannot hear it,
-since it waits in C code, is abandoned: its thread ends when the call returns, and until then another one takes its
-place, so that a few calls that hang for ever do not use up the pool. The process exits without waiting for them.
+A function that takes too long gets an exception in its thread. If it waits in C code, the exception cannot arrive: the
+thread is abandoned and ends when the call returns. Another thread replaces it, so a few calls that hang for ever do not
+use up the pool. The process exits without waiting for any of them.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 IDLE_TIMEOUT_S = 30.0
 STOP_GRACE_S = 1.0
 STOP_INTERVAL_S = 0.02
-ABANDONED_INTERVAL_S = 0.5  # of one that could not be told yet
+ABANDONED_INTERVAL_S = 0.5  # for a call that could not be interrupted yet
 
 
 class NoThreadFreeError(Exception):
-    """Every thread was busy for as long as the function may take; it was not begun."""
+    """Every thread was busy for the call's whole timeout; the call was not started."""
 
 
 class ToolThreads:
-    """At most `size` calls at once; those that hang come on top, as many again."""
+    """Runs at most `size` calls at once, and as many again while others hang."""
 
     def __init__(self, size: int, *, name: str = "tools", idle_s: float = IDLE_TIMEOUT_S) -> None:
         self._size = size
@@ -51,7 +51,7 @@ class ToolThreads:
         return self._abandoned_count
 
     def close(self) -> None:
-        """What waits is never begun; what runs is left to itself."""
+        """Drops waiting calls and leaves running ones alone."""
         with self._changed:
             self._closed = True
             dropped, self._queue = list(self._queue), deque()
@@ -60,8 +60,10 @@ class ToolThreads:
             job.call_on_loop(job.fail, RuntimeError("the tool threads are closed"))
 
     async def run(self, function: Callable[[], Any], *, name: str, timeout_s: float) -> Any:
-        """What `function` returns; it must not raise. TimeoutError after `timeout_s` of work: waiting for a thread
-        counts apart, and NoThreadFreeError ends it after as long."""
+        """Returns the result of `function`, which must not raise.
+
+        Raises TimeoutError after `timeout_s` of work. Waiting for a thread counts apart and ends with NoThreadFreeError
+        after the same time."""
         job = ThreadJob(function, name, asyncio.get_running_loop())
         timer = _Timer(job, timeout_s)
         try:
@@ -91,7 +93,7 @@ class ToolThreads:
         self._thread_count += 1
         try:
             thread.start()
-        except RuntimeError:  # the system gives no more: those there are must do
+        except RuntimeError:  # the system starts no more threads: the existing ones must do
             self._thread_count -= 1
             log.warning("tool_thread_not_started", extra={"threads": self._thread_count})
 
@@ -102,10 +104,10 @@ class ToolThreads:
                 job.call_on_loop(job.deliver, value)
                 return
             job.call_on_loop(job.deliver, value)
-            del job, value  # an idle thread holds on to nothing
+            del job, value  # an idle thread keeps no references
 
     def _next_job(self) -> ThreadJob | None:
-        """None when this thread has been idle for long enough."""
+        """Returns the next job, or None after the idle time."""
         with self._changed:
             self._idle_count += 1
             while not self._queue:
@@ -119,13 +121,13 @@ class ToolThreads:
             return job
 
     def _finish_job(self, job: ThreadJob) -> bool:
-        """Whether another thread has taken this one's place."""
+        """Ends a job. Returns whether another thread has replaced this one."""
         with self._changed:
             job.is_over = True
             if job.is_abandoned:
                 self._abandoned_count -= 1
                 self._thread_count -= 1
-                if self._queue:  # for so many that hang that none of them could be replaced
+                if self._queue:  # calls wait when more threads hang than could be replaced
                     self._start_thread()
             return job.is_abandoned
 
@@ -159,7 +161,7 @@ class ToolThreads:
 
 
 class _Timer:
-    """One for waiting and working: whether a thread has begun is looked at when the time is over."""
+    """One timer for waiting and working: it checks at the end whether a thread began."""
 
     def __init__(self, job: ThreadJob, timeout_s: float) -> None:
         self._job = job
@@ -171,9 +173,9 @@ class _Timer:
 
     def _check_timeout(self) -> None:
         job = self._job
-        left_s = 0.0 if job.started_at is None else job.started_at + self._timeout_s - time.monotonic()
-        if left_s > 0:
-            self._handle = job.loop.call_later(left_s, self._check_timeout)
+        remaining_s = 0.0 if job.started_at is None else job.started_at + self._timeout_s - time.monotonic()
+        if remaining_s > 0:
+            self._handle = job.loop.call_later(remaining_s, self._check_timeout)
         elif job.started_at is None:
             job.fail(NoThreadFreeError(f"no thread was free for {self._timeout_s:g} s"))
         else:

@@ -1,7 +1,7 @@
-"""The working directory: one of the whole process, so no package may move it for good.
+"""The working directory: restored after package code, since all runs share it.
 
-Paths of ours are absolute, but a package's are not, and what it opens by a relative name is meant to be where the
-process was started. Where it stands is compared before and after each call of a package's code, and put back.
+Our paths are absolute. A package's relative paths mean the directory in which the process was started, so the directory
+is compared and restored before and after each call of package code.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class DirectoryVisit:
-    """One call of a package's code. `moved` says what became of the working directory meanwhile."""
+    """One call of package code, with the changes of the directory during it."""
 
     changes: list[str] = field(default_factory=list)
 
@@ -35,10 +35,12 @@ class WorkingDirectory:
         self._visits: set[DirectoryVisit] = set()
 
     def enter(self) -> DirectoryVisit:
-        """Put back at both ends of a call: calls overlap, and each of those under way may be the one that moved it."""
+        """Restores the directory and begins a visit.
+
+        It is restored at both ends: calls overlap, and any of those under way may have changed it."""
         visit = DirectoryVisit()
         with self._lock:
-            if not self._pinned and not self._visits:  # outside of a worker it may move in between, as in tests
+            if not self._pinned and not self._visits:  # outside of a worker it may change between calls, as in tests
                 self._home = _current_directory()
             self._restore()
             self._visits.add(visit)
@@ -60,13 +62,13 @@ class WorkingDirectory:
             return
         log.warning("working_directory_put_back", extra={"from": here, "to": self._home, "calls": len(self._visits)})
         alone = len(self._visits) == 1
-        # The path may come from the call of another app, which this run's owner must not see.
-        words = f"it changed the working directory to {here}" if alone else "it, or a call beside it, changed it"
-        for each in self._visits:
-            each.changes.append(f"{words}; it was put back to {self._home}")
+        # Another app's call may have chosen the path, which this run's owner must not see.
+        change = f"it changed the working directory to {here}" if alone else "it, or a call beside it, changed it"
+        for visit in self._visits:
+            visit.changes.append(f"{change}; it was restored to {self._home}")
 
     def pin(self) -> None:
-        """From now on home is where the process stands, before any code of a package has run."""
+        """Fixes the process's current directory as home, before any package code runs."""
         with self._lock:
             self._home, self._pinned = _current_directory(), True
 

@@ -33,7 +33,8 @@ def open_model(spec: AnthropicModel, key: str | None) -> OpenModel:
 
 
 def explain(error: Exception) -> ModelError | None:
-    if isinstance(error, APIStatusError):  # also of an error in the middle of a stream, with the status it began with
+    # Also for an error in the middle of a stream, with the status of its beginning.
+    if isinstance(error, APIStatusError):
         return status_error(NAME, error.status_code, error.body, error.response.headers)
     if isinstance(error, APIConnectionError):
         reason = TimeoutError() if isinstance(error, APITimeoutError) else error.__cause__ or ConnectionError()

@@ -30,10 +30,11 @@ def open_model(spec: BedrockModel, key: str | None) -> OpenModel:
     if key is not None:
         options = {"signature_version": "bearer"}
         session.register_component("token_provider", _BearerToken(key))
-        session.set_credentials("none", "none")  # else it looks for some, for seconds, and does not use them
+        # Otherwise botocore searches for credentials for seconds, and does not use them.
+        session.set_credentials("none", "none")
     timeout_s = answer_timeout_s(spec)
     one_client = SharedClientSession(session)
-    config = BedrockConfig(  # type: ignore[abstract]  # AG2 keeps no files with Bedrock, and says so when asked
+    config = BedrockConfig(  # type: ignore[abstract]  # AG2 stores no files with Bedrock and raises when asked to
         model=spec.model,
         region_name=spec.region,
         endpoint_url=spec.base_url,
@@ -46,7 +47,7 @@ def open_model(spec: BedrockModel, key: str | None) -> OpenModel:
             read_timeout=timeout_s,
             max_pool_connections=MAX_CONNECTIONS,
             retries={"total_max_attempts": 1},
-            warm_up_loader_caches=True,  # in a thread: the descriptions of AWS's services take 200 ms to read
+            warm_up_loader_caches=True,  # in a thread: reading the descriptions of AWS's services takes 200 ms
             **options,
         ),
     )
@@ -54,7 +55,9 @@ def open_model(spec: BedrockModel, key: str | None) -> OpenModel:
 
 
 class SharedClientSession:
-    """A session as AG2 sees it. AG2 makes a client for each call, and with it a connection; it gets the same one."""
+    """A session for AG2 with one shared client.
+
+    AG2 asks for a client per call, each with a connection of its own; here all calls share one."""
 
     def __init__(self, session: AioSession) -> None:
         self._session = session
@@ -80,7 +83,9 @@ class SharedClientSession:
 
 
 class SharedClientCall:
-    """A stream that nobody reads to its end would keep its connection."""
+    """One call of the shared client.
+
+    Closing it closes a stream that was not read to its end, which would keep its connection."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -100,7 +105,7 @@ class SharedClientCall:
 
 
 class _BearerToken:
-    """A key of Bedrock's own, where botocore looks for tokens."""
+    """Gives Bedrock's own key to botocore, which looks for tokens."""
 
     def __init__(self, key: str) -> None:
         self._token = FrozenAuthToken(key)
@@ -110,15 +115,15 @@ class _BearerToken:
 
 
 def explain(error: Exception) -> ModelError | None:
-    if isinstance(error, aws.ClientError):  # also of an error in the middle of a stream, which has no status
+    if isinstance(error, aws.ClientError):  # also for an error in the middle of a stream, which has no status
         meta = error.response.get("ResponseMetadata", {})
         return status_error(
             NAME, meta.get("HTTPStatusCode", 200), error.response.get("Error"), meta.get("HTTPHeaders", {})
         )
     if isinstance(error, aws.NoCredentialsError | aws.PartialCredentialsError):
-        return ModelError(f"{NAME} cannot be asked: there is no api_key and no AWS identity here", transient=False)
+        return ModelError(f"{NAME} cannot be called: there is no api_key and no AWS identity here", transient=False)
     if isinstance(error, aws.CredentialRetrievalError | aws.TokenRetrievalError):
-        return ModelError(f"{NAME} cannot be asked: AWS gave no credentials ({type(error).__name__})", transient=True)
+        return ModelError(f"{NAME} cannot be called: AWS gave no credentials ({type(error).__name__})", transient=True)
     return explain_transport(NAME, _translate_error(error))
 
 

@@ -1,8 +1,8 @@
-"""Connections to model servers: an HTTP client that spreads its requests over small pools.
+"""Connections to model servers: an HTTP client with many small pools.
 
-httpcore looks at every connection of a pool for each request, so one large pool costs more per call the more runs
-there are, and a pool of 100 holds up the 101st call. Here a call goes to the first pool with room: few calls share
-few warm connections, a thousand fill 63 pools, and a pool that nobody has used for a while is closed.
+httpcore looks at every connection of a pool for each request, so a large pool costs more per call the more runs there
+are, and a pool of 100 blocks the 101st call. Here a call goes to the first pool with room: few calls share few warm
+connections, a thousand fill 63 pools, and idle pools are closed.
 """
 
 import asyncio
@@ -16,19 +16,21 @@ from urllib.request import getproxies
 
 import httpx2
 
-POOL_SIZE = 16  # for each request, the idle ones are asked by a system call whether they are still open
+POOL_SIZE = 16  # for each request, a system call checks whether each idle connection is still open
 MAX_POOLS = 128
-MAX_IDLE_CONNECTIONS = 100  # where one pool must serve all
-IDLE_TIMEOUT_S = 20.0  # below the keep-alive of common servers: what they have closed cannot be used again
+MAX_IDLE_CONNECTIONS = 100  # of the one pool behind a proxy
+IDLE_TIMEOUT_S = 20.0  # below the keep-alive of common servers: a connection that they closed cannot be used again
 CONNECT_TIMEOUT_S = 10.0
 
 
 def pooled_client(timeout_s: float) -> httpx2.AsyncClient:
-    """One per model and process, on the loop that uses it; `aclose()` leaves no socket open. `timeout_s` bounds each
-    read and write, not the whole call. An SDK that has its own timeout must be given `client.timeout`."""
+    """Makes a client for one model and process, on the loop that uses it.
+
+    `aclose()` leaves no socket open. `timeout_s` bounds each read and write, not the whole call. An SDK with a timeout
+    of its own must be given `client.timeout`."""
     timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
     if {"http", "https", "all"} & getproxies().keys():
-        # A transport of our own would go past the proxy that the machine prescribes; httpx knows how to find it.
+        # A transport of our own would bypass the machine's proxy; httpx finds it.
         limits = _limits(POOL_SIZE * MAX_POOLS, MAX_IDLE_CONNECTIONS, IDLE_TIMEOUT_S)
         return httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True)
     return httpx2.AsyncClient(transport=SmallPoolsTransport(), timeout=timeout, follow_redirects=True)
@@ -40,7 +42,7 @@ def _limits(connections: int, max_idle: int, idle_s: float) -> httpx2.Limits:
 
 @lru_cache(maxsize=1)
 def _tls_context() -> ssl.SSLContext:
-    """Reading the certificates of this machine takes 16 ms."""
+    """Makes the context once: reading this machine's certificates takes 16 ms."""
     return httpx2.create_ssl_context()
 
 
@@ -71,7 +73,7 @@ class SmallPoolsTransport(httpx2.AsyncBaseTransport):
         pool.busy += 1
         try:
             response = await pool.transport.handle_async_request(request)
-        except BaseException:  # also when cancelled: the place is free again
+        except BaseException:  # also when cancelled: the slot is free again
             pool.release()
             raise
         response.stream = _ReleasingStream(cast(httpx2.AsyncByteStream, response.stream), pool)
@@ -91,7 +93,7 @@ class SmallPoolsTransport(httpx2.AsyncBaseTransport):
             if pool.busy < self._pool_size:
                 return pool
         if len(self._pools) == self._max_pools:
-            return min(self._pools, key=lambda pool: pool.busy)  # it waits there for a connection
+            return min(self._pools, key=lambda pool: pool.busy)  # the call waits there for a connection
         limits = _limits(self._pool_size, self._pool_size, self._idle_s)
         pool = _Pool(httpx2.AsyncHTTPTransport(verify=_tls_context(), limits=limits))
         self._pools.append(pool)
@@ -114,7 +116,7 @@ class SmallPoolsTransport(httpx2.AsyncBaseTransport):
 
 
 class _ReleasingStream(httpx2.AsyncByteStream):
-    """An answer's body; its place in the pool is taken until it is closed."""
+    """An answer's body. It occupies a slot of the pool until it is closed."""
 
     def __init__(self, body: httpx2.AsyncByteStream, pool: _Pool) -> None:
         self._body = body

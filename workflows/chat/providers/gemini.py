@@ -29,7 +29,9 @@ def open_model(spec: GeminiModel, key: str | None) -> OpenModel:
 
 
 class GeminiHttpClient(httpx.AsyncClient):
-    """Google's library asks for no time limit, and AG2 cannot tell it another address: both are put right here."""
+    """A client for Google's library with a timeout and another address.
+
+    The library asks for no timeout, and AG2 cannot pass it an address."""
 
     def __init__(self, gateway: str | None, **options: Any) -> None:
         super().__init__(**options)

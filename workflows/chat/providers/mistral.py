@@ -27,7 +27,7 @@ def open_model(spec: MistralModel, key: str | None) -> OpenModel:
     client = pooled_client(answer_timeout_s(spec))
     config = MistralConfig(
         model=spec.model,
-        api_key=key or "none",  # without one, the library would take what the environment has
+        api_key=key or "none",  # without one, the library would read the environment
         server_url=spec.base_url,
         temperature=spec.temperature,
         max_tokens=spec.max_tokens,
@@ -45,8 +45,12 @@ def open_model(spec: MistralModel, key: str | None) -> OpenModel:
 
 def explain(error: Exception) -> ModelError | None:
     if isinstance(error, ResponseValidationError):
-        said = _stream_error(error)
-        return status_error(NAME, 200, said, {}) if server_message(said) else unreadable_answer_error(NAME, error)
+        stream_error = _stream_error(error)
+        return (
+            status_error(NAME, 200, stream_error, {})
+            if server_message(stream_error)
+            else unreadable_answer_error(NAME, error)
+        )
     if isinstance(error, MistralError):
         return status_error(NAME, error.status_code, _error_body(error), error.headers)
     if isinstance(error, NoResponseError):
@@ -55,7 +59,7 @@ def explain(error: Exception) -> ModelError | None:
 
 
 def _stream_error(error: ResponseValidationError) -> Any:
-    """The library takes it for a part of the answer, and finds that it is none."""
+    """Returns the error event that the library took for a part of the answer."""
     body = _error_body(error)
     return body.get("data") if isinstance(body, Mapping) else None
 

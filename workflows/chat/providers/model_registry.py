@@ -1,4 +1,4 @@
-"""Models: aliases of the models file to metered AG2 configurations, built once per process, closed with it."""
+"""Models: AG2 configurations by alias, built once per process, closed with it."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ class ModelRegistry:
         self._specs = specs
         self._resolve_secret = resolve_secret
         self._built: dict[str, ChatModelConfig] = {}
-        self._build_lock = threading.Lock()  # packages are built in threads: two clients would be one too many to close
+        self._build_lock = threading.Lock()  # packages are built in threads: of two clients, one would never be closed
 
     def get(self, alias: str) -> ChatModelConfig:
         with self._build_lock:
@@ -33,7 +33,7 @@ class ModelRegistry:
             return self._built[alias]
 
     async def close(self) -> None:
-        """On the loop that asked them. Who is still asking is cut off."""
+        """Closes the models on the loop that used them; open calls are cut off."""
         with self._build_lock:
             built, self._built = self._built, {}
         await asyncio.gather(*(model.close() for model in built.values()), return_exceptions=True)
@@ -56,25 +56,31 @@ class ModelRegistry:
             return None
         try:
             return self._resolve_secret(spec.api_key)
-        except ValueError as error:  # how a secret is resolved is our caller's; that it could not be is said here
+        except ValueError as error:  # the caller resolves secrets; the failure becomes a defect here
             raise PackageDefect(f"the models file: {error}") from None
 
 
 def scripted_models(path: Path) -> ModelRegistry:
-    """Every alias is answered from this file: a package can be tried without a model, a key or a models file."""
+    """Answers every alias from this file.
+
+    A package can be tried without a model, a key or a models file."""
     spec = ScriptModel(provider="script", file=path)
     return ModelRegistry(defaultdict(lambda: spec), str)
 
 
 def _redact_key(key: str, explain: ExplainError) -> ExplainError:
-    """A server may repeat the key that it refuses."""
+    """Removes the key from errors: a server may repeat a key that it refuses."""
     redactor = Redactor((key,))
 
     def explain_redacted(error: Exception) -> ModelError | None:
-        said = explain(error)
-        if said is None:
+        model_error = explain(error)
+        if model_error is None:
             return None
-        return ModelError(redactor.redact_text(str(said)), transient=said.transient, retry_after_s=said.retry_after_s)
+        return ModelError(
+            redactor.redact_text(str(model_error)),
+            transient=model_error.transient,
+            retry_after_s=model_error.retry_after_s,
+        )
 
     return explain_redacted
 
@@ -85,6 +91,6 @@ def _load_provider(alias: str, name: str) -> Provider:
         raise PackageDefect(f"models.{alias}: {problem}")
     try:
         provider: Provider = import_module(f"workflows.chat.providers.{name}").PROVIDER
-    except ImportError as error:  # there, and broken, or of a version that AG2 does not know
+    except ImportError as error:  # installed but broken, or of a version that AG2 does not support
         raise PackageDefect(f"models.{alias}: the library of provider {name} cannot be loaded: {error}") from None
     return provider

@@ -16,7 +16,7 @@ DEFAULT_ADDRESS = "http://127.0.0.1:11434"
 
 def open_model(spec: OllamaModel, key: str | None) -> OpenModel:
     client = httpx.AsyncClient(**httpx_options(spec))
-    config = OllamaConfig(  # type: ignore[abstract]  # AG2 keeps no files with Ollama, and says so when asked
+    config = OllamaConfig(  # type: ignore[abstract]  # AG2 stores no files with Ollama and raises when asked to
         model=spec.model,
         host=spec.base_url or DEFAULT_ADDRESS,
         api_key=key,
@@ -30,10 +30,10 @@ def open_model(spec: OllamaModel, key: str | None) -> OpenModel:
 
 def explain(error: Exception) -> ModelError | None:
     if isinstance(error, ResponseError):
-        # In the middle of a stream there is no status: the library says -1.
+        # In the middle of a stream there is no status: the library reports -1.
         return status_error(NAME, error.status_code, error.error, {})
     return explain_transport(NAME, error)
 
 
-# An older server does not say why its answer ended; AG2 learns the model's name from the last part of a stream.
+# An older server sends no finish reason; AG2 reads the model's name from the last part of a stream.
 PROVIDER = Provider(open_model, explain, NORMALIZERS[NAME], is_whole=lambda answer: answer.model is not None)

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, and every server that speaks the same."""
+"""OpenAI's chat completions, and every server with the same protocol."""
 
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from workflows.chat.providers.provider import OpenModel, Provider, answer_timeou
 from workflows.chat.providers.provider_errors import explain_transport, status_error, unreadable_answer_error
 from workflows.models_file import HostedModel, OpenAIModel, XAIModel
 
-PLACEHOLDER_KEY = "none"  # a local server needs no key, but the library insists on one
+PLACEHOLDER_KEY = "none"  # a local server needs no key, but the library requires one
 
 
 def open_model(
@@ -24,12 +24,14 @@ def open_model(
     address: str | None = None,
     cache_option: CacheOption = cache_key_parameter,
 ) -> OpenModel:
-    """`address` is where the provider itself is, for others who speak OpenAI's protocol."""
+    """Opens a model.
+
+    `address` is the default address of another provider with OpenAI's protocol."""
     client = pooled_client(answer_timeout_s(spec))
     options = client_options(spec, key)
     options["base_url"] = spec.base_url or address
     if spec.max_tokens is not None:
-        # OpenAI's newer models refuse the old name, and servers that speak the same often know no other.
+        # OpenAI's newer models refuse the old name, and other servers of the protocol often know only the old one.
         options["max_completion_tokens" if spec.base_url is None else "max_tokens"] = spec.max_tokens
     config = ChatConfig(http_client=client, timeout=client.timeout, **options)
     return OpenModel(
@@ -45,7 +47,7 @@ def client_options(spec: HostedModel, key: str | None) -> dict[str, Any]:
         "api_key": key or PLACEHOLDER_KEY,
         "base_url": spec.base_url,
         "streaming": spec.stream,
-        "max_retries": 0,  # retries are ours, and each of them is a row in the ledger
+        "max_retries": 0,  # we retry, and each retry is a row in the ledger
     }
 
 

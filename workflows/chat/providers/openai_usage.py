@@ -1,8 +1,8 @@
-"""OpenAI's clients of AG2, with usage read here.
+"""AG2's OpenAI clients, with the usage read here.
 
-AG2 1.2 leaves out the tokens written to a cache, which cost more than others from GPT-5.6 on, and a streamed response
-that was cut short, which was paid for like any other. And it fails on usage without the details that OpenAI sends:
-the answer of a server that only speaks the same protocol would be paid for and thrown away.
+AG2 1.2 drops the tokens written to a cache, which cost more than others from GPT-5.6 on, and the usage of a streamed
+response that was cut short, which costs as much as any other. It also fails on usage without OpenAI's details, so the
+paid answer of a server that only shares the protocol would be lost.
 """
 
 from collections.abc import AsyncIterator
@@ -83,10 +83,10 @@ class _ResponsesClient(OpenAIResponsesClient):
 
 
 def _change_class(kind: type[Client], client: object) -> Client:
-    """AG2's configurations name the class of their client; only its methods are ours."""
-    mine = kind.__new__(kind)
-    vars(mine).update(vars(client))
-    return mine
+    """Changes the class of a client: AG2's configurations allow no other one."""
+    changed = kind.__new__(kind)
+    vars(changed).update(vars(client))
+    return changed
 
 
 def _chat_usage(reported: object) -> Usage:
@@ -98,7 +98,7 @@ def _responses_usage(reported: object) -> Usage:
 
 
 def _read_usage(reported: object, prompt: str, completion: str) -> Usage:
-    """What a server sent, whatever it is: `accounting.token_normalization` makes numbers of it."""
+    """Copies the server's numbers unchecked; `token_normalization` validates them."""
     of_prompt, of_completion = (getattr(reported, f"{name}_details", None) for name in (prompt, completion))
     return Usage(
         prompt_tokens=getattr(reported, prompt, None),

@@ -1,7 +1,7 @@
-"""Prompt cache keys: each request names its conversation, so that a provider finds the cache of its prompt.
+"""Prompt cache keys: each request names its conversation for the provider's cache.
 
-One client serves all runs of a process, and its options stand for all of them. The key is of the run whose turn asks,
-so it is added when the options are read.
+One client with one set of options serves all runs of a process. The key belongs to the run of the current turn, so it
+is added when the options are read.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from ag2.config import LLMClient
 from workflows.chat.chat_state import live_turn
 
 CacheOption = Callable[[str], Mapping[str, Any]]
-"""The option of a request that carries this key."""
+"""Returns the request option that carries this key."""
 
 
 def cache_key_parameter(key: str) -> Mapping[str, Any]:
@@ -20,7 +20,7 @@ def cache_key_parameter(key: str) -> Mapping[str, Any]:
 
 
 def add_cache_key(client: LLMClient, option: CacheOption) -> LLMClient:
-    """AG2's clients have no option of a single request."""
+    """Adds the key by replacing the options, since AG2 has none for a single request."""
     vars(client)["_create_options"] = _OptionsWithCacheKey(vars(client)["_create_options"], option)
     return client
 
@@ -34,7 +34,7 @@ class _OptionsWithCacheKey(Mapping[str, Any]):
         return self._options if key is None else {**self._options, **self._option(key)}
 
     def copy(self) -> dict[str, Any]:
-        """Returns the options of one request, as the client of the Responses API takes them."""
+        """Returns the options of one request for the client of the Responses API."""
         return dict(self._current_options())
 
     def __getitem__(self, name: str) -> Any:
@@ -48,7 +48,7 @@ class _OptionsWithCacheKey(Mapping[str, Any]):
 
 
 def _cache_key() -> str | None:
-    """None outside of a run, as when a model is tried by itself."""
+    """Returns None outside of a run, as when a model is tried by itself."""
     try:
         seed = live_turn().chat.fixed_values.get("cache_seed")
     except LookupError:

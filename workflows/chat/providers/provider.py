@@ -1,4 +1,4 @@
-"""A provider: how a model of it is opened, and what its errors, its answers and its numbers mean."""
+"""A provider: opens a model and reads its errors, answers and numbers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,14 +16,16 @@ from workflows.chat.providers.connections import CONNECT_TIMEOUT_S, IDLE_TIMEOUT
 from workflows.chat.providers.prompt_cache import CacheOption
 from workflows.models_file import HostedModel
 
-MAX_CONNECTIONS = 1000  # the run's concurrency is the limit; httpx alone would stop at 100
-ANSWER_TIMEOUT_S = 120.0  # the libraries' own defaults are ten minutes three times, or for ever
+MAX_CONNECTIONS = 1000  # the concurrency of runs is the limit; httpx's default would be 100
+ANSWER_TIMEOUT_S = 120.0  # the libraries' defaults are three times ten minutes, or no timeout
 
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
-    """One model in this process. `config` makes AG2's client, once; `close` gives back its sockets. `cache_option`: how
-    a request carries the key of the provider's prompt cache."""
+    """One model in this process.
+
+    `config` makes AG2's client, once; `close` closes its sockets. `cache_option` adds the key of the provider's prompt
+    cache to a request."""
 
     config: ModelConfig
     close: Callable[[], Awaitable[None]]
@@ -34,8 +36,10 @@ class OpenModel:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """`explain` says None of an error that is not the model's doing; `is_whole` is asked of streamed answers only.
-    `is_paid`: what does not say what it took was not free, and is estimated."""
+    """A provider's functions.
+
+    `explain` returns None for an error that is not the model's. `is_whole` checks streamed answers only. `is_paid`: an
+    answer without usage costs something, so its usage is estimated."""
 
     open: Callable[[Any, str | None], OpenModel]
     explain: Callable[[Exception], ModelError | None]
@@ -45,7 +49,9 @@ class Provider:
 
 
 class DeadlineClient(LLMClient):
-    """The whole answer in time, or none: the libraries bound each read, and a server may send a byte a minute."""
+    """Bounds the whole answer: libraries bound each read only.
+
+    A server may send one byte a minute."""
 
     def __init__(self, inner: LLMClient, *, provider: str, timeout_s: float) -> None:
         self._inner = inner
@@ -60,8 +66,8 @@ class DeadlineClient(LLMClient):
                 return await self._inner(messages, context, **request)
         except TimeoutError:
             if not limit.expired():
-                raise  # of the library, which knows what it waited for
-            message = f"{self._provider} gave no whole answer within {self._timeout_s:g} s"
+                raise  # the library's own, with a more precise text
+            message = f"{self._provider} sent no complete answer within {self._timeout_s:g} s"
             raise ModelError(message, transient=True) from None
 
 
@@ -70,7 +76,7 @@ def answer_timeout_s(spec: HostedModel) -> float:
 
 
 def httpx_options(spec: HostedModel) -> dict[str, Any]:
-    """For the libraries that are not on the pooled client's httpx2."""
+    """Returns options for libraries that do not use the pooled client's httpx2."""
     timeout_s = answer_timeout_s(spec)
     return {
         "timeout": httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),

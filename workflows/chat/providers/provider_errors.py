@@ -1,7 +1,7 @@
-"""What goes wrong between a request and a readable answer, in the words of the server where it has some.
+"""Errors between a request and a readable answer, with the server's message.
 
-A status, a lost connection, silence and an answer that cannot be read are told apart; all but most 4xx are worth
-another attempt. No text of ours holds a key: headers are never shown, and a server's words are cut short.
+A status, a lost connection, silence and an unreadable answer are distinguished; all but most 4xx allow another attempt.
+No text of ours holds a key: headers are never shown, and a server's message is shortened.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,9 @@ import httpx2
 from ag2.events import ModelResponse
 from ag2.exceptions import AG2Error
 
-from accounting.infra.retry_after import parse_retry_after as asked_s
+from accounting.infra.retry_after import parse_retry_after
 from workflows.chat.chat_errors import ModelError
+from workflows.context.values.value_text import shorten
 
 MAX_MESSAGE_CHARACTERS = 300
 MAX_BODY_DEPTH = 8  # a body may be nested without end
@@ -22,10 +23,10 @@ MAX_RETRY_AFTER_S = 3600.0
 _TRANSIENT_STATUSES = frozenset({408, 409, 424, 425, 429})
 _TIMEOUT_ERRORS = (TimeoutError, httpx.TimeoutException, httpx2.TimeoutException)
 _CONNECTION_ERRORS = (OSError, httpx.TransportError, httpx2.TransportError)
-# What the libraries raise of an answer that is not what they expect, such as the page of a proxy. Raised of a request,
-# before anything is sent, they cost nothing.
+# Raised by libraries for an unexpected answer, such as the page of a proxy. Raised for a request before anything is
+# sent, they cost nothing.
 _PARSE_ERRORS = (ValueError, TypeError, AttributeError, LookupError, AssertionError, httpx.HTTPError, httpx2.HTTPError)
-# Reasons to stop that are the provider's judgement of the content: the same question gets the same answer.
+# Finish reasons by which the provider judges the content: the same question gets the same answer.
 _REFUSAL_REASONS = frozenset(
     {
         *("content_filter", "refusal"),
@@ -36,24 +37,24 @@ _REFUSAL_REASONS = frozenset(
 
 
 def status_error(provider: str, status: object, body: Any, headers: Mapping[str, str]) -> ModelError:
-    """A status, or an error in the middle of an answer that began with a good one."""
+    """Makes the error of a status, also of one that followed a good start."""
     status = status if isinstance(status, int) else 0
-    words = server_message(body)
-    said = f"{provider} answered {status}" if status >= 400 else f"{provider} broke off its answer"
+    message = server_message(body)
+    summary = f"{provider} answered {status}" if status >= 400 else f"{provider} broke off its answer"
     return ModelError(
-        f"{said}: {words}" if words else said,
+        f"{summary}: {message}" if message else summary,
         transient=is_transient(status),
         retry_after_s=read_retry_after_s(headers, body, now=datetime.now(UTC)),
     )
 
 
 def is_transient(status: int) -> bool:
-    """Below 400: a good answer that brought an error later."""
+    """Decides about retries. Below 400: a good answer that broke off later."""
     return status in _TRANSIENT_STATUSES or status >= 500 or status < 400
 
 
 def explain_transport(provider: str, error: BaseException) -> ModelError | None:
-    """What every library lets through in some place: None for what is none of it."""
+    """Explains errors that any library may raise; None for other errors."""
     name = type(error).__name__
     if isinstance(error, _TIMEOUT_ERRORS):
         return ModelError(f"{provider} did not answer in time: {name}", transient=True)
@@ -76,11 +77,11 @@ def refusal_error(provider: str, answer: ModelResponse) -> ModelError | None:
 
 
 def truncated_stream_error(provider: str) -> ModelError:
-    return ModelError(f"the stream of {provider} ended before its answer did", transient=True)
+    return ModelError(f"the stream of {provider} ended before the answer was complete", transient=True)
 
 
 def server_message(body: Any) -> str:
-    """The message in an error's body, in one line; nothing of a body that is not the API's own, such as a page."""
+    """Returns the message of an error body in one line; empty for a page."""
     for _ in range(MAX_BODY_DEPTH):
         if isinstance(body, list) and body:
             body = body[0]
@@ -90,14 +91,14 @@ def server_message(body: Any) -> str:
             )
     if not isinstance(body, str) or body.lstrip().startswith("<"):
         return ""
-    words = " ".join(body[: MAX_MESSAGE_CHARACTERS * 4].split())
-    return words if len(words) <= MAX_MESSAGE_CHARACTERS else f"{words[: MAX_MESSAGE_CHARACTERS - 1]}…"
+    text = " ".join(body[: MAX_MESSAGE_CHARACTERS * 4].split())
+    return shorten(text, MAX_MESSAGE_CHARACTERS, counts_mark=True)
 
 
 def read_retry_after_s(headers: Mapping[str, str], body: Any, *, now: datetime) -> float | None:
-    """Seconds, or a date, or the field of Google's errors; never more than an hour, and nothing that is over."""
-    said = headers.get("retry-after", "").strip() or _google_delay(body)
-    seconds = asked_s(said, now=now)
+    """Reads seconds, a date or Google's field: at most an hour, nothing in the past."""
+    text = headers.get("retry-after", "").strip() or _google_delay(body)
+    seconds = parse_retry_after(text, now=now)
     return None if seconds is None else min(seconds, MAX_RETRY_AFTER_S)
 
 

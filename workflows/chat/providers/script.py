@@ -1,4 +1,4 @@
-"""The script: answers from a file, without a server."""
+"""The script provider: answers from a file, without a server."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ async def _close_nothing() -> None:
 
 
 def explain(error: Exception) -> ModelError | None:
-    """A script's own errors are `ModelError`s already."""
+    """Explains nothing: a script's own errors are `ModelError`s already."""
     del error
     return None
 
@@ -51,7 +51,9 @@ class Script:
     default: ScriptAnswer | None
 
     def next_answer(self, agent: str, *, answered: int, failed: int) -> ScriptAnswer:
-        """The first entry that is used up neither by an answer nor, being a failure, by a failed call."""
+        """Returns the first unused entry.
+
+        An answer uses up an entry; a failed call uses up an entry that fails."""
         entries = self.answers.get(agent, ())
         for entry in entries:
             fails = _is_failure(entry)
@@ -59,7 +61,7 @@ class Script:
                 return entry
             answered, failed = (answered, failed - 1) if fails else (answered - 1, failed)
         if self.default is None:
-            message = f"{self.source} has {len(entries)} answers for {agent} and no default; it was asked once more"
+            message = f"{self.source} has {len(entries)} answers for {agent} and no default, but one more was needed"
             raise ModelError(message, transient=False)
         return self.default
 
@@ -69,7 +71,7 @@ def _is_failure(entry: ScriptAnswer) -> bool:
 
 
 def _is_empty(entry: ScriptAnswer) -> bool:
-    """Of a model that says nothing at all; the turn is taken again, and then this entry is used up."""
+    """Checks for an entry without text and calls: a failure, so the repeat skips it."""
     return not str(entry.get("text") or "").strip() and not entry.get("tool_calls")
 
 
@@ -81,14 +83,14 @@ def read_script(path: Path) -> Script:
     except OSError as error:
         raise PackageDefect(f"the answers file {path} cannot be read: {error.strerror}") from None
     answers = raw.get("answers", {}) if isinstance(raw, Mapping) else None
-    if not isinstance(answers, Mapping) or not all(isinstance(each, list) for each in answers.values()):
+    if not isinstance(answers, Mapping) or not all(isinstance(entries, list) for entries in answers.values()):
         raise PackageDefect(f"{path}: write answers: as a mapping from agent to a list of entries")
     unknown = [str(key) for key in raw if key not in _KNOWN_KEYS]
     if unknown:
-        raise PackageDefect(f"{path}: {', '.join(unknown)} means nothing here; write answers: and default:")
+        raise PackageDefect(f"{path}: {', '.join(unknown)} is not a known key; write answers: and default:")
     checked = {
-        agent: [_check_entry(entry, f"{path}: answers.{agent}[{index}]") for index, entry in enumerate(each)]
-        for agent, each in answers.items()
+        agent: [_check_entry(entry, f"{path}: answers.{agent}[{index}]") for index, entry in enumerate(entries)]
+        for agent, entries in answers.items()
     }
     default = raw.get("default")
     return Script(str(path.name), checked, None if default is None else _check_entry(default, f"{path}: default"))
@@ -133,7 +135,7 @@ class _ScriptEntry(_ScriptModel):
 
 _PART_MODELS: Mapping[str, type[_ScriptModel]] = {"tool_calls": _ScriptCall, "usage": _ScriptUsage, "error": _Error}
 _ERROR_TEXTS = {
-    "extra_forbidden": "means nothing here",
+    "extra_forbidden": "is not a known field",
     "model_type": "must be a mapping",
     "dict_type": "must be a mapping",
     "list_type": "must be a list",
@@ -145,13 +147,13 @@ def _check_entry(entry: Any, location: str) -> ScriptAnswer:
         valid = _ScriptEntry.model_validate(entry)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        steps = [step for step in first["loc"] if step not in ("_Error", "int")]  # which of `error`'s two forms
+        steps = [step for step in first["loc"] if step not in ("_Error", "int")]  # the two forms of `error`
         where = location + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
         fields = _PART_MODELS.get(str(steps[0]) if steps else "", _ScriptEntry).model_fields
         message = _ERROR_TEXTS.get(first["type"], first["msg"])
         raise PackageDefect(f"{where}: {message}; its fields are {', '.join(fields)}") from None
     if all(entry.get(name) is None for name in ("text", "tool_calls", "error")):
-        raise PackageDefect(f"{location} says nothing; give text, tool_calls or error")
+        raise PackageDefect(f"{location} is empty; give text, tool_calls or error")
     return valid.model_dump(exclude_unset=True)
 
 
@@ -162,11 +164,11 @@ class ScriptClient(LLMClient):
     async def __call__(
         self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
     ) -> ModelResponse:
-        del messages, request  # the script says what comes next
+        del messages, request  # the script decides what comes next
         live = live_turn()
         used = live.chat.counters
-        given = used.answered.get(live.asker, 0) + live.answer_counts[live.asker]
-        entry = self._script.next_answer(live.asker, answered=given, failed=used.failed.get(live.asker, 0))
+        answered = used.answered.get(live.asker, 0) + live.answer_counts[live.asker]
+        entry = self._script.next_answer(live.asker, answered=answered, failed=used.failed.get(live.asker, 0))
         await asyncio.sleep(float(entry.get("delay_s", 0)))
         _raise_error(entry.get("error"))
         if _is_empty(entry):
@@ -177,7 +179,7 @@ class ScriptClient(LLMClient):
             await context.send(message)
         return ModelResponse(
             message=message,
-            tool_calls=ToolCallsEvent(_to_tool_calls(entry, given)),
+            tool_calls=ToolCallsEvent(_to_tool_calls(entry, answered)),
             usage=_to_usage(entry.get("usage")),
             model="script",
             provider="script",
@@ -207,7 +209,7 @@ def _to_tool_calls(entry: ScriptAnswer, answer_number: int) -> list[ToolCallEven
 
 
 def _to_usage(raw: Mapping[str, int] | None) -> Usage:
-    """The file's names are normalised ones: input includes cached, output includes reasoning."""
+    """Reads usage under normalized names: input includes cached, output reasoning."""
     if not raw:
         return Usage()
     return Usage(
@@ -225,7 +227,7 @@ class ScriptConfig(ModelConfig):
 
     @property
     def provider(self) -> ModelProvider:
-        return ModelProvider.OPENAI  # AG2's list is closed; ours is `script`, which the meter records
+        return ModelProvider.OPENAI  # AG2's list is closed; the meter records `script`
 
     @property
     def model(self) -> str:

@@ -1,7 +1,7 @@
 """xAI's chat completions: OpenAI's protocol and library.
 
-xAI's own library speaks gRPC. It wants versions of other packages that are older than those we pin, and AG2 cannot tell
-it another address.
+xAI's own library uses gRPC. It needs older versions of packages than those we pin, and AG2 cannot pass it another
+address.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ DEFAULT_ADDRESS = "https://api.x.ai/v1"
 
 
 def cache_key_header(key: str) -> Mapping[str, Any]:
-    """Of chat completions, which have no parameter for it."""
+    """Returns the key as a header: chat completions have no parameter for it."""
     return {"extra_headers": {"x-grok-conv-id": key}}
 
 

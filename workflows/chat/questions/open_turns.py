@@ -1,4 +1,4 @@
-"""Open turns: how a turn comes to rest with questions, and how it is taken up again."""
+"""Open turns: how a turn rests with questions, and how it is resumed."""
 
 import logging
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def begin_turn(chat: Conversation, agent: str) -> LiveTurn:
-    """A new turn, or the open one with what is recorded of it."""
+    """Begins a new turn, or resumes the open one with its record."""
     live, resumed = LiveTurn(chat, agent, len(chat.turns) + 1), chat.open_turn
     chat.open_turn = None
     if resumed is not None:
@@ -22,37 +22,42 @@ def begin_turn(chat: Conversation, agent: str) -> LiveTurn:
 
 
 async def save_resting_turn(live: LiveTurn) -> None:
-    """Keeps the turn as it stands, and notes what it asks, in the order in which the model wrote the calls."""
+    """Saves a turn that waits for a person.
+
+    Notes its questions in the order in which the model wrote the calls."""
     chat = live.chat
-    recorded = {each for step in live.journal.steps if isinstance(step, CallStep) for each in step.incidents}
+    recorded = {incident for step in live.journal.steps if isinstance(step, CallStep) for incident in step.incidents}
     await chat.save_open_turn(live.as_open_turn())
-    chat.incidents.extend(each for each in live.incidents if each not in recorded)  # the others are kept with the turn
+    # The others are stored with the turn.
+    chat.incidents.extend(incident for incident in live.incidents if incident not in recorded)
     chat.questions = sorted(live.questions, key=_sort_key)
     chat.is_resting = True
 
 
 def _sort_key(question: Question) -> tuple[int, ...]:
-    """Steps that no model called come first: they stand before the turn's calls, or alone."""
+    """Sorts questions by position; steps that no model called come first.
+
+    Such steps precede the turn's calls, or stand alone."""
     parts = (question.position or "").split(".")
     return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
 
 
 def resumed_speaker(chat: Conversation) -> str | None:
-    """Whose open turn goes on: that was decided when it began. None when no turn is open, or it has to begin anew.
+    """Returns the agent whose open turn continues.
 
-    PackageDefect when the package has lost what the turn consists of, and a call of it was made.
-    """
+    None when no turn is open, or it has to begin anew. PackageDefect when the package has lost a part of the turn, and
+    the turn has made a call."""
     turn = chat.open_turn
     if turn is None:
         return None
     lost = _find_lost(chat, turn)
     if lost is None:
         return turn.agent
-    made = [step.name for step in turn.steps if isinstance(step, CallStep) and not step.failed]
-    if made:
+    called = [step.name for step in turn.steps if isinstance(step, CallStep) and not step.failed]
+    if called:
         raise PackageDefect(
             f"the package has lost {lost} while turn {turn.number} waited for a person, and that turn has called"
-            f" {', '.join(made)} already; put it back and replay the run, or discard it"
+            f" {', '.join(called)} already; put it back and replay the run, or discard it"
         )
     extra = {"run_id": chat.fixed_values.get("run_id"), "turn": turn.number, "lost": lost}
     log.warning("journal_dropped", extra=extra)
@@ -71,7 +76,11 @@ def _find_lost(chat: Conversation, turn: OpenTurn) -> str | None:
 
 
 def _used_tools(chat: Conversation, turn: OpenTurn) -> Iterator[str]:
-    """Those that have finished, and those that wait for a person; steps that no model called are not offered."""
+    """Yields the finished tools and those that wait for a person.
+
+    Steps that no model called are not offered as tools."""
     yield from (step.name for step in turn.steps if isinstance(step, CallStep))
-    asked = (answer["question"] for answer in chat.tool_answers.values())
-    yield from (each["function"] for each in asked if each["turn"] == turn.number and each.get("function"))
+    questions = (answer["question"] for answer in chat.tool_answers.values())
+    yield from (
+        question["function"] for question in questions if question["turn"] == turn.number and question.get("function")
+    )

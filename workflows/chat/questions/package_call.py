@@ -1,8 +1,8 @@
-"""People: what a package's code asks of a person, and whose answer it gets.
+"""A call of package code: its questions to a person, and the answers it gets.
 
-No person is in the chat. Either the answer to this very question is there, by a standing answer of the trigger
-(`ui_responses`) or by a person since then, or the run rests as needs_human. That is noted beside what is raised, so
-that code which swallows everything ends the run all the same.
+No person is in the chat. Either the answer to this very question exists, from a standing answer of the trigger
+(`ui_responses`) or from a person since then, or the run rests as needs_human. That is noted beside the raised
+exception, so code that swallows everything ends the run all the same.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from workflows.chat.questions.question import (
     find_awaited_keys,
     keys_with_choice,
     matches_choices,
-    shorten,
+    shorten_storable,
 )
 from workflows.chat.questions.question import make_question_id as bound_id
 from workflows.context.state.standing_answers import find_standing_answer
 
 log = logging.getLogger(__name__)
 
-MAX_SHOWN_NAME = 100  # of the name that the package's code asks with
+MAX_SHOWN_NAME = 100  # of the name that package code asks with
 MAX_QUESTIONS = 20  # of one turn
-MAX_WORDINGS = 2  # of one question: a call that words it differently each time would be asked about for ever
+MAX_WORDINGS = 2  # of one question: a call with a new wording each time would ask for ever
 
 
 class UIToolError(Exception):
-    """What tools catch around `use_ui_tool`: there is no run that could ask anybody, or what is asked is malformed."""
+    """Raised outside of a run or for a malformed question; tools catch it."""
 
 
 class PersonNeeded(BaseException):
@@ -48,10 +48,12 @@ class PersonNeeded(BaseException):
 
 @dataclass(slots=True)
 class PackageCall:
-    """One call of a package's function. `position`: where it stands in its turn. `arguments`: as the model sent them.
-    `for_people`: of a user interface, which makes no sense unless a person answers. `chat`: where there is no turn.
-    `over`: it has returned, or was given up; what it has begun may go on. `waits` is why the chat must not go on,
-    `answers` what this call was answered, `used` the ids of those questions."""
+    """One call of a package's function.
+
+    `position` is its place in its turn, `arguments` are those the model sent. `needs_answer`: of a user interface,
+    which is useless without a person's answer. `chat` is set where there is no turn. `is_over`: it has returned or was
+    given up; what it has begun may continue. `stop_error` is why the chat must end. `answers` are those given to this
+    call, `used_question_ids` their questions."""
 
     function: str = ""
     position: str = ""
@@ -71,9 +73,11 @@ class PackageCall:
     def ask(
         self, tool_id: str, payload: Any = None, *, title: str | None = None, choices: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """The answer to this question. PersonNeeded when there is none yet."""
-        if self.is_over:  # it is recorded, and not made again: an answer would reach nothing
-            message = f"{self.function or 'a step of the package'} is over, and what it left running asks a person"
+        """Returns the answer to this question. PersonNeeded when there is none yet."""
+        if self.is_over:  # the call is recorded and never repeated: an answer would reach nothing
+            message = (
+                f"{self.function or 'a step of the package'} has ended, and code that it left running asks a person"
+            )
             raise self._stop(PackageDefect(f"{message}; await it before you return"), _turn_or_none())
         self.has_asked = True
         chat, live = self._current_chat(), _turn_or_none()
@@ -92,7 +96,7 @@ class PackageCall:
         return copy.deepcopy(dict(response))
 
     def ask_with_result(self, result: Any) -> None:
-        """A function for people that asked nothing has shown its result, and no person has seen it."""
+        """Asks about the result of a function for people that asked no question itself."""
         if self.needs_answer and not self.has_asked:
             try:
                 self.ask(self.function, result)
@@ -100,7 +104,7 @@ class PackageCall:
                 return
 
     def note_directory_change(self, visit: DirectoryVisit, *, where: str) -> None:
-        """In the turn, else in the run: what this call did to the working directory."""
+        """Notes a change of the working directory, in the turn or else in the run."""
         live = _turn_or_none()
         if live is not None:
             incident = visit.incident(where=where, agent=live.agent, turn=live.number)
@@ -111,8 +115,9 @@ class PackageCall:
             self.chat.note_incident(incident)
 
     async def record_standing_answers(self) -> PersonNeeded | None:
-        """Keeps each use of a standing answer, before what it allows is done; what is to be raised when that fails.
-        Works from any event loop."""
+        """Records each use of a standing answer, before the allowed action is done.
+
+        Returns the exception to raise when that fails. Works from any event loop."""
         chat, entries = self._current_chat(), self._unrecorded_answers
         self._unrecorded_answers = []
         if chat is None:
@@ -120,7 +125,7 @@ class PackageCall:
         try:
             for entry in entries:
                 await self._record_on_own_loop(chat, entry)
-        except Exception as error:  # noqa: BLE001 -- whatever the store raises ends the chat, through `waits`
+        except Exception as error:  # noqa: BLE001 -- any error of the store ends the chat, through `stop_error`
             return self._stop(error, _turn_or_none())
         return None
 
@@ -134,10 +139,10 @@ class PackageCall:
     def _find_response(
         self, chat: Conversation, question: Question, tool_id: str, payload: Any
     ) -> Mapping[str, Any] | None:
-        given = chat.tool_answers.get(question.id)
+        answer = chat.tool_answers.get(question.id)
         names = [name for name in (tool_id, question.tool, self.function) if name]
-        if given is not None:
-            responses = given.get("responses") or {}
+        if answer is not None:
+            responses = answer.get("responses") or {}
             return next((responses[name] for name in names if name in responses), None)
         standing = find_standing_answer(
             chat.ui_responses, names, arguments=self.arguments, payload=payload, context=chat.context
@@ -160,25 +165,25 @@ class PackageCall:
 
     def _add_question(self, chat: Conversation, live: LiveTurn | None, question: Question) -> PersonNeeded:
         asked_before = [
-            each["question"]
-            for each in chat.tool_answers.values()
-            if (each["question"].get("position"), each["question"].get("turn")) == (self.position, question.turn)
+            answer["question"]
+            for answer in chat.tool_answers.values()
+            if (answer["question"].get("position"), answer["question"].get("turn")) == (self.position, question.turn)
         ]
-        worded = [
-            each
-            for each in asked_before
-            if each.get("tool") == question.tool
-            and each["digests"]["arguments"] == question.digests["arguments"]
-            and each["id"] not in self.used_question_ids
+        earlier_wordings = [
+            question_asked
+            for question_asked in asked_before
+            if question_asked.get("tool") == question.tool
+            and question_asked["digests"]["arguments"] == question.digests["arguments"]
+            and question_asked["id"] not in self.used_question_ids
         ]
-        if len(worded) >= MAX_WORDINGS:
+        if len(earlier_wordings) >= MAX_WORDINGS:
             message = (
                 f"{self.function or 'a step of the package'} asks with {question.tool} for the third time, with equal"
                 " arguments and another payload each time; leave times and random values out of the payload"
             )
             return self._stop(UnstableQuestion(message), live)
         questions = chat.questions if live is None else live.questions
-        if len(questions) < MAX_QUESTIONS and all(each.id != question.id for each in questions):
+        if len(questions) < MAX_QUESTIONS and all(earlier.id != question.id for earlier in questions):
             questions.append(question)
         return self._stop(NeedsHuman(self._describe_wait(str(question.tool))), live)
 
@@ -208,7 +213,7 @@ class PackageCall:
             turn=turn,
             text=f"{self.function or 'a step of the package'} waits for a person",
             id=bound_id(*call, tool, digests["payload"], nth),
-            tool=shorten(tool, MAX_NAME_CHARACTERS),
+            tool=shorten_storable(tool, MAX_NAME_CHARACTERS),
             function=self.function or None,
             arguments=content.arguments,
             payload=content.payload,
@@ -225,10 +230,14 @@ class PackageCall:
 
 
 def check_choices(choices: Any) -> tuple[str, ...]:
-    """UIToolError when they are no list of texts."""
+    """Checks that choices are a list of different short texts, else UIToolError."""
     if choices is None:
         return ()
-    if isinstance(choices, str) or not isinstance(choices, Sequence) or not all(isinstance(c, str) for c in choices):
+    if (
+        isinstance(choices, str)
+        or not isinstance(choices, Sequence)
+        or not all(isinstance(choice, str) for choice in choices)
+    ):
         raise UIToolError("choices: give a list of texts, such as ['yes', 'no']")
     if (
         len(set(choices)) != len(choices)
@@ -242,23 +251,25 @@ def check_choices(choices: Any) -> tuple[str, ...]:
 
 
 def _is_valid_choice(text: str) -> bool:
-    """A form rewrites line ends and the store lone surrogates, so those would come back as none of the choices."""
-    return bool(text.strip()) and text == shorten(text, MAX_NAME_CHARACTERS) and text.splitlines() == [text]
+    """Checks that a choice survives a form and the store.
+
+    A form rewrites line ends and the store lone surrogates, so such a choice would come back as another text."""
+    return bool(text.strip()) and text == shorten_storable(text, MAX_NAME_CHARACTERS) and text.splitlines() == [text]
 
 
 _current_call: ContextVar[PackageCall] = ContextVar("unattended_call")
 
 
 def current_call(function: str = "use_ui_tool") -> PackageCall:
-    """The call that the package's function runs in; `function` asks for it. UIToolError outside of a run."""
+    """Returns the current call, for `function`. UIToolError outside of a run."""
     try:
         return _current_call.get()
     except LookupError:
-        raise UIToolError(f"{function} works in a run only: there is no chat here that could ask anybody") from None
+        raise UIToolError(f"{function} works in a run only: there is no chat here") from None
 
 
 def context_for_call(call: PackageCall) -> Context:
-    """What the function runs in: a copy, which nobody has to put back."""
+    """Returns the context of the function: a copy, so nothing has to be restored."""
     call._loop = asyncio.get_running_loop()
     context = copy_context()
     context.run(_current_call.set, call)

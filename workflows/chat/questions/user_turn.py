@@ -1,7 +1,7 @@
-"""Answers: what a person says becomes a turn of `user`, by whose rules the chat goes on.
+"""Answers to messages: a person's message becomes a turn of `user`.
 
-A turn like any other: with a number and a checkpoint of its own, so that whoever resumes after a crash finds either
-the answer still waiting or a turn that says it. What is answered for tools needs no turn: see `people`.
+It has a number and a checkpoint of its own, so a worker that resumes after a crash finds either the waiting answer or a
+turn that contains it. Answers to tools need no turn: see `package_call`.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from workflows.package.normal_form.package_model import USER
 
 
 async def commit_user_turn(chat: Conversation, router: Router, save_turn: SaveTurn) -> None:
-    """The turn of the person who has answered, if somebody has: derived from, routed on and made durable."""
+    """Takes the turn of `user`, if there is a message: derives, routes and commits."""
     if chat.user_message is None:
         return
     reapply_handoffs(chat, router)
@@ -36,26 +36,26 @@ async def commit_user_turn(chat: Conversation, router: Router, save_turn: SaveTu
 
 
 def _decide_after_user(chat: Conversation, router: Router) -> SpeakerDecision:
-    rule, asked = user_rule(chat, router), _asking_agent(chat)
-    if rule is None and asked is not None:
-        return SpeakerDecision(None, asked, asked)
+    rule, asking_agent = user_rule(chat, router), _asking_agent(chat)
+    if rule is None and asking_agent is not None:
+        return SpeakerDecision(None, asking_agent, asking_agent)
     ended = end_outcome(rule, chat.package, USER, chat.turns)
     target = None if rule is None else rule.target
     return SpeakerDecision(ended, None if ended is not None else target, target)
 
 
 def _asking_agent(chat: Conversation) -> str | None:
-    """The agent whose turn it would have been, when it handed over before it spoke; else the one that spoke last."""
+    """Returns the agent that handed over before it spoke, else the last speaker."""
     return chat.next_agent or next((turn.agent for turn in reversed(chat.turns) if turn.agent != USER), None)
 
 
 def open_questions(chat: Conversation, outcome: Outcome) -> Sequence[Question]:
-    """What a chat asks that has come to rest with this outcome."""
+    """Returns the questions of a chat that rests with this outcome."""
     if outcome.kind is not OutcomeKind.NEEDS_HUMAN:
         return ()
     if chat.questions:
         return chat.questions
-    said = next((turn.text for turn in reversed(chat.turns) if turn.text.strip()), chat.opening_message)
-    text, turn = chat.redactor.redact_text(said), len(chat.turns)
+    last_text = next((turn.text for turn in reversed(chat.turns) if turn.text.strip()), chat.opening_message)
+    text, turn = chat.redactor.redact_text(last_text), len(chat.turns)
     bound = make_question_id(chat.fixed_values.get("run_id", ""), turn, "message", digest(text))
     return (Question("message", agent=_asking_agent(chat), turn=turn, text=text, id=bound),)

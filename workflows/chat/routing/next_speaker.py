@@ -1,4 +1,4 @@
-"""Speakers: who is next after a turn, by the package's rules first and by its pattern where none applies."""
+"""The next speaker after a turn: by the package's rules, else by its pattern."""
 
 import random
 from collections.abc import Sequence
@@ -14,7 +14,9 @@ from workflows.package.normal_form.package_model import TERMINATE
 
 @dataclass(frozen=True, slots=True)
 class SpeakerDecision:
-    """Either the chat ends or somebody is next. `handoff` is what the transcript says of it."""
+    """Either the chat ends or another agent is next.
+
+    `handoff` is the hand-off in the transcript."""
 
     end_outcome: Outcome | None
     next_agent: str | None
@@ -22,7 +24,9 @@ class SpeakerDecision:
 
 
 async def decide_speaker(live: LiveTurn, router: Router, text: str) -> SpeakerDecision:
-    """`said`: the text of this turn, which is not among the chat's turns yet."""
+    """Decides after a turn.
+
+    `text` is the text of this turn, which is not among the chat's turns yet."""
     chat = live.chat
     rule = live.transfer or router.rule_after(live.agent, chat.context)
     if rule is None:
@@ -56,7 +60,7 @@ async def _decide_by_manager(live: LiveTurn, text: str) -> SpeakerDecision:
         return _end_with(f"{live.agent} is the only agent")
     chosen = await ask_manager(manager, live, text)
     return (
-        SpeakerDecision(_completed("the manager ends the chat"), None, TERMINATE)
+        SpeakerDecision(_completed_outcome("the manager ends the chat"), None, TERMINATE)
         if chosen == TERMINATE
         else _continue_with(chosen)
     )
@@ -67,9 +71,9 @@ def _agent_after(names: Sequence[str], agent: str) -> str | None:
 
 
 def _draw_agent(chat: Conversation, live: LiveTurn, names: Sequence[str]) -> str:
-    """Nobody twice in a row while there are others. The same again when the turn is taken again."""
+    """Draws another agent than the last, the same one when the turn is repeated."""
     seed = cache_seed(*(str(chat.context.get(name, "")) for name in ("app_id", "chat_id")))
-    draw = random.Random(f"{seed}:{live.number}")  # noqa: S311 -- it decides on a speaker, not on a secret
+    draw = random.Random(f"{seed}:{live.number}")  # noqa: S311 -- it draws a speaker, not a secret
     return draw.choice([name for name in names if name != live.agent] or names)
 
 
@@ -78,8 +82,8 @@ def _continue_with(agent: str) -> SpeakerDecision:
 
 
 def _end_with(reason: str) -> SpeakerDecision:
-    return SpeakerDecision(_completed(reason), None, None)
+    return SpeakerDecision(_completed_outcome(reason), None, None)
 
 
-def _completed(reason: str) -> Outcome:
+def _completed_outcome(reason: str) -> Outcome:
     return Outcome(OutcomeKind.COMPLETED, reason)

@@ -1,9 +1,8 @@
-"""Routing: who speaks next, by the package's rules, in the order AG2's users know.
+"""Routing: the next speaker by the package's rules, in the order AG2's users know.
 
-Before an agent replies its pre-scope rules are asked; a match skips the reply. After the reply the other
-conditions are asked in file order, then the last rule without one. An `ag2_network` package asks all of its
-rules in strict file order. A condition judged by a model is offered to it during the reply: see
-`workflows.chat.routing.transfers`.
+Before an agent replies, its pre-scope rules are evaluated; a match skips the reply. After the reply come the other
+conditions in file order, then the last rule without one. An `ag2_network` package evaluates all of its rules in strict
+file order. A condition judged by a model is offered to it during the reply: see `workflows.chat.routing.transfers`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ MAX_CACHED_VERSIONS = 128
 
 @dataclass(frozen=True, slots=True)
 class _SourceRules:
-    """The rules of one source in the order in which they are asked; without a condition a rule always holds."""
+    """The rules of one source in evaluation order; without a condition a rule holds."""
 
     before: tuple[tuple[Rule, Condition | None], ...]
     after: tuple[tuple[Rule, Condition | None], ...]
@@ -31,7 +30,7 @@ _NO_RULES = _SourceRules((), ())
 
 
 class Router:
-    """Made for every chat, so what it looks up is made once for all chats of a version."""
+    """Evaluates rules. Made for every chat, so its tables are cached per version."""
 
     def __init__(self, package: Package, suppressed: frozenset[str]) -> None:
         self._routes = _rules_by_source(package.rules, package.orchestrator.pattern == "ag2_network")
@@ -44,7 +43,7 @@ class Router:
         return self._first_match(self._routes.get(agent, _NO_RULES).after, values)
 
     def has_rules(self, agent: str) -> bool:
-        """Whether the package says anything of who follows this agent, also what a model judges."""
+        """Returns whether the package has any rule of this agent, also a judged one."""
         return agent in self._routes
 
     def _first_match(self, rules: Sequence[tuple[Rule, Condition | None]], values: Mapping[str, Any]) -> Rule | None:
@@ -68,7 +67,7 @@ def _order_rules(rules: Sequence[Rule], *, strict: bool) -> _SourceRules:
     if not strict:
         fallbacks = [rule for rule in after if rule.condition is None]
         after = [*(rule for rule in after if rule.condition is not None), *fallbacks[-1:]]
-    return _SourceRules(*(_compile_rules(each) for each in ([rule for rule in plain if rule.scope == "pre"], after)))
+    return _SourceRules(*(_compile_rules(group) for group in ([rule for rule in plain if rule.scope == "pre"], after)))
 
 
 def _compile_rules(rules: Sequence[Rule]) -> tuple[tuple[Rule, Condition | None], ...]:
@@ -76,10 +75,12 @@ def _compile_rules(rules: Sequence[Rule]) -> tuple[tuple[Rule, Condition | None]
 
 
 def end_outcome(rule: Rule | None, package: Package, agent: str, turns: Sequence[Turn] = ()) -> Outcome | None:
-    """The outcome this rule means, or None when it hands over to another agent. `turns`: the earlier ones."""
+    """Returns the outcome that this rule means; None for a hand-off to an agent.
+
+    `turns` are the earlier ones."""
     if rule is None:
         if not package.rules:
-            return Outcome(OutcomeKind.COMPLETED, "the package has no routing; one turn is the whole chat")
+            return Outcome(OutcomeKind.COMPLETED, "finished after one turn; no hand-off rules")
         return _no_rule_outcome(package, agent, turns)
     if rule.target == TERMINATE:
         if rule.termination_reason == OutcomeKind.WORKFLOW_FAILED.value:
@@ -88,7 +89,7 @@ def end_outcome(rule: Rule | None, package: Package, agent: str, turns: Sequence
     if rule.target == USER:
         if package.orchestrator.human_in_the_loop:
             return Outcome(OutcomeKind.NEEDS_HUMAN, f"{agent} hands over to a person")
-        return Outcome(OutcomeKind.COMPLETED, f"{agent} hands over to a user, and nobody is in the chat")
+        return Outcome(OutcomeKind.COMPLETED, f"{agent} hands over to a user, and no person is in the chat")
     return None
 
 
@@ -101,7 +102,7 @@ def _no_rule_outcome(package: Package, agent: str, turns: Sequence[Turn]) -> Out
 
 
 def _was_taken(own: Sequence[Rule], first: str, turns: Sequence[Turn]) -> bool:
-    """Whether a turn of the run took one of these rules, which are all of one agent."""
+    """Returns whether a turn took one of these rules, which are all of one agent."""
     agent, targets = own[0].source, {rule.target for rule in own}
     if any(turn.agent == agent and turn.handoff in targets for turn in turns):
         return True

@@ -1,4 +1,4 @@
-"""The manager of an AutoPattern: a model that is asked who speaks next, where no rule says so."""
+"""The manager of an AutoPattern: a model that chooses speakers without a rule."""
 
 import json
 import re
@@ -14,6 +14,7 @@ from workflows.chat.chat_state import LiveTurn
 from workflows.chat.model_call.fast_stream import FastStream
 from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.context.values.storable_values import storable_text
+from workflows.context.values.value_text import shorten
 from workflows.package.normal_form.package_model import DEFAULT_MODEL, MANAGER, TERMINATE, USER, Package
 from workflows.package.normal_form.package_model import Agent as AgentSpec
 from workflows.package.normal_form.structured_outputs import InlineModel, LiteralOf, OutputField, OutputModel
@@ -22,14 +23,14 @@ MAX_SHOWN_CONVERSATION = 20_000  # characters, the newest ones
 MAX_TURN_TEXT = 4_000  # of one turn
 MAX_DESCRIPTION = 400
 MAX_ANSWER = 2_000
-SCHEMA_REFUSED_STATUSES = frozenset({400, 422})  # as servers answer that know no schemas of answers
+SCHEMA_REFUSED_STATUSES = frozenset({400, 422})  # of servers that do not support schemas of answers
 _ANSWER = "next_speaker"
 _QUOTES = " \t\r\n\"'`*.:[]"
 
 
 @dataclass(frozen=True, slots=True)
 class SpeakerManager:
-    """`choices` are the agents in file order, and the end of the chat."""
+    """The manager. `choices` are the agents in file order, and the end of the chat."""
 
     agent: Agent
     prompt: str
@@ -38,7 +39,9 @@ class SpeakerManager:
 
 
 def build_manager(package: Package, models: ModelRegistry) -> SpeakerManager | None:
-    """None where nobody is to be chosen: in another pattern, or from a single agent."""
+    """Builds the manager.
+
+    None where there is no choice: in another pattern, or with a single agent."""
     if package.orchestrator.pattern != "AutoPattern" or len(package.agents) < 2:
         return None
     choices, config = (*package.agents, TERMINATE), models.get(DEFAULT_MODEL)
@@ -58,12 +61,14 @@ def _build_prompt(package: Package) -> str:
 
 
 def _describe_agent(spec: AgentSpec) -> str:
-    words = " ".join((spec.description or spec.system_message).split())
-    return words if len(words) <= MAX_DESCRIPTION else f"{words[:MAX_DESCRIPTION]}…"
+    description = " ".join((spec.description or spec.system_message).split())
+    return shorten(description, MAX_DESCRIPTION)
 
 
 async def ask_manager(manager: SpeakerManager, live: LiveTurn, text: str) -> str:
-    """An agent's name or `terminate`. ModelError when the answer names neither, also when asked again."""
+    """Returns an agent's name or `terminate`.
+
+    ModelError when neither of two answers names one."""
     question = _build_question(live, text)
     answer = await _ask_with_fallback(manager, live, question)
     chosen = find_choice(answer, manager.choices)
@@ -78,7 +83,7 @@ async def ask_manager(manager: SpeakerManager, live: LiveTurn, text: str) -> str
 
 
 async def _ask_with_fallback(manager: SpeakerManager, live: LiveTurn, question: str) -> str:
-    """Of a model that is held to the names; one that cannot be is asked in words alone."""
+    """Asks with a schema of the names; without it if the server refuses schemas."""
     try:
         return await _ask(manager, live, question, manager.schema)
     except ModelError as error:
@@ -89,7 +94,7 @@ async def _ask_with_fallback(manager: SpeakerManager, live: LiveTurn, question: 
 
 async def _ask(manager: SpeakerManager, live: LiveTurn, question: str, schema: OutputSchema | None) -> str:
     redact = live.chat.redactor.redact_text
-    live.asker_override = MANAGER  # until the turn ends: nobody else is asked in it any more
+    live.asker_override = MANAGER  # until the turn ends: no other model is called in it any more
     reply = await manager.agent.ask(
         redact(question), stream=FastStream(), prompt=(redact(manager.prompt),), response_schema=schema
     )
@@ -103,11 +108,11 @@ def _build_question(live: LiveTurn, turn_text: str) -> str:
         (live.agent, turn_text),
     ]
     lines: list[str] = []
-    left = MAX_SHOWN_CONVERSATION
+    remaining = MAX_SHOWN_CONVERSATION
     for name, text in reversed(spoken):
         line = f"[{name}]: {text[:MAX_TURN_TEXT]}"
-        left -= len(line)
-        if left < 0:
+        remaining -= len(line)
+        if remaining < 0:
             lines.append("[…]")
             break
         if text.strip():
@@ -116,9 +121,9 @@ def _build_question(live: LiveTurn, turn_text: str) -> str:
 
 
 def find_choice(answer: str, choices: Sequence[str]) -> str | None:
-    """The one choice that an answer names: by itself, in JSON, or as the only one in a sentence."""
-    said = [answer, *_json_strings(answer)]
-    for text in said:
+    """Finds the one choice that an answer names: alone, in JSON, or in a sentence."""
+    texts = [answer, *_json_strings(answer)]
+    for text in texts:
         for choice in choices:
             if text.strip(_QUOTES).lower() == choice.lower():
                 return choice
@@ -133,4 +138,4 @@ def _json_strings(answer: str) -> Iterable[str]:
     except (ValueError, RecursionError):
         return ()
     values = list(value.values()) if isinstance(value, Mapping) else [value]
-    return [each for each in values if isinstance(each, str)]
+    return [text for text in values if isinstance(text, str)]

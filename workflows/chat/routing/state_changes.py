@@ -1,4 +1,4 @@
-"""State changes beside those of a finished turn: at moments of the life cycle, and when a hand-off is taken."""
+"""State changes outside of finished turns: at life cycle moments and on hand-offs."""
 
 from workflows.chat.chat_state import Conversation
 from workflows.chat.context_sanitizer import sanitize_context
@@ -10,20 +10,22 @@ from workflows.package.normal_form.variable_sources import StateSource
 
 
 def apply_moment(chat: Conversation, moment: Moment, *, agent: str | None = None) -> None:
-    """Applies what waits for this moment; its steps are over."""
+    """Applies the states that wait for this moment, after its steps."""
     if _has_trigger_type(chat.package, "lifecycle"):
         sanitize_context(chat, source=agent or moment)
         _apply_observation(chat, TurnObservation("", "", moment=LifecycleEvent(moment, agent)))
 
 
 def apply_handoff(chat: Conversation, source: str, target: str | None) -> None:
-    """Applies what waits for this hand-off. None: nothing was handed over."""
+    """Applies the states that wait for this hand-off. None: no hand-off."""
     if target is not None and _has_trigger_type(chat.package, "handoff"):
         _apply_observation(chat, TurnObservation("", "", handoff=HandoffEvent(source, target)))
 
 
 def apply_handoff_between_turns(chat: Conversation, source: str, target: str) -> None:
-    """The same where no turn commits the change: it belongs to the next turn, or to the end of the chat."""
+    """Applies a hand-off between two turns.
+
+    The change belongs to the next turn, or to the end of the chat."""
     if _has_trigger_type(chat.package, "handoff"):
         chat.committed_snapshot = (
             take_snapshot(chat.context) if chat.committed_snapshot is None else chat.committed_snapshot
@@ -38,11 +40,13 @@ def _apply_observation(chat: Conversation, observation: TurnObservation) -> None
 
 
 def _has_trigger_type(package: Package, trigger_type: str) -> bool:
-    """Whether any state waits for events of this type. Without it the context stays untouched."""
+    """Checks whether any state waits for events of this type.
+
+    Without one the context stays untouched."""
     sources = (variable.source for variable in package.variables.values())
     return any(
-        each.trigger.type == trigger_type
+        transition.trigger.type == trigger_type
         for source in sources
         if isinstance(source, StateSource)
-        for each in source.transitions
+        for transition in source.transitions
     )

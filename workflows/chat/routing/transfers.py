@@ -1,7 +1,7 @@
-"""Transfers: hand-offs that a model judges, offered to it as tools; calling one ends the turn.
+"""Transfers: hand-offs judged by a model, offered as tools; a call ends the turn.
 
-A tool's description is made once in a turn, as the prompt is: `${name}` in a rule is filled if the agent sees it.
-A rule that names a suppressed variable is not offered, as an expression over one does not hold.
+A tool's description is made once in a turn, as the prompt is: `${name}` in a rule is filled if the agent sees it. A
+rule that names a suppressed variable is not offered, as an expression over one does not hold.
 """
 
 import re
@@ -19,18 +19,21 @@ from typing_extensions import override
 
 from workflows.chat.chat_state import LiveTurn, OfferedTransfer, live_turn
 from workflows.context.expressions.prompt_templates import fill_judged
+from workflows.context.values.value_text import shorten
 from workflows.package.normal_form.judged_rules import find_mentioned_names
 from workflows.package.normal_form.package_model import Package, Rule
 
 TRANSFER_PREFIX = "transfer_to_"
-MAX_NAME_CHARACTERS = 64  # of a tool, where models are served
+MAX_NAME_CHARACTERS = 64  # of a tool, as model servers allow
 MAX_DESCRIPTION_CHARACTERS = 1_000
 MAX_FILLED_CHARACTERS = 200  # of one value in a rule
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class TransferTool(AG2Tool):
-    """Only shown to the model. Its call is taken out of the answer, so that nothing ever runs."""
+    """A tool that is only shown to the model.
+
+    Its call is removed from the answer, so it is never executed."""
 
     def __init__(self, name: str, rules: Sequence[Rule]) -> None:
         self.name = name
@@ -54,13 +57,14 @@ def _tool_schema(name: str, description: str) -> FunctionToolSchema:
 
 
 def offer_transfers(live: LiveTurn) -> dict[str, OfferedTransfer]:
-    """What the model may choose in this turn, by the names of the tools, as the context is now."""
+    """Returns this turn's transfers by their tools' names, for the current context."""
     chat = live.chat
     tools = [tool for tool in chat.built_package.agents[live.agent].tools if isinstance(tool, TransferTool)]
     exposed = chat.package.exposures.get(live.agent, ())
     offered = describe_transfers(tools, exposed=exposed, values=chat.context, suppressed=chat.suppressed_names)
     return {
-        name: replace(each, description=chat.redactor.redact_text(each.description)) for name, each in offered.items()
+        name: replace(transfer, description=chat.redactor.redact_text(transfer.description))
+        for name, transfer in offered.items()
     }
 
 
@@ -76,12 +80,14 @@ def describe_transfers(
         rules = [rule for rule in tool.rules if not find_mentioned_names(rule.judgement or "", suppressed)]
         if rules:
             texts = (fill_judged(rule.judgement or "", exposed, values, limit=MAX_FILLED_CHARACTERS) for rule in rules)
-            offered[tool.name] = OfferedTransfer(rules[0], _shorten(" or ".join(dict.fromkeys(texts))))
+            offered[tool.name] = OfferedTransfer(
+                rules[0], shorten(" or ".join(dict.fromkeys(texts)), MAX_DESCRIPTION_CHARACTERS, counts_mark=True)
+            )
     return offered
 
 
 def build_transfer_tools(package: Package, agent: str) -> Sequence[TransferTool]:
-    """One tool for each end that rules of the agent leave to the model: a target, and why the chat ends there."""
+    """Builds one tool for each target and reason that the agent's judged rules have."""
     rules_to: dict[tuple[str, str | None], list[Rule]] = {}
     for rule in package.rules:
         if rule.source == agent and rule.judgement is not None:
@@ -96,11 +102,11 @@ def build_transfer_tools(package: Package, agent: str) -> Sequence[TransferTool]
 
 
 def take_transfer(live: LiveTurn, response: ModelResponse) -> ModelResponse:
-    """The answer without its transfer; the rule that was chosen is noted in the turn. Of several the first one is."""
+    """Removes transfers from an answer and notes the rule of the first one."""
     calls = response.tool_calls.calls
     if live.asker_override is not None or not any(call.name.startswith(TRANSFER_PREFIX) for call in calls):
         return response
-    rules = {name: each.rule for name, each in live.transfers.items()}
+    rules = {name: transfer.rule for name, transfer in live.transfers.items()}
     chosen = next((rules[call.name] for call in calls if call.name in rules), None)
     if chosen is None:
         return response
@@ -121,7 +127,3 @@ def _free_name(target: str, taken: set[str]) -> str:
         ending = f"_{number}"
         free = f"{name[: MAX_NAME_CHARACTERS - len(ending)]}{ending}"
     return free
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_DESCRIPTION_CHARACTERS else f"{text[: MAX_DESCRIPTION_CHARACTERS - 1]}…"

@@ -1,8 +1,8 @@
-"""Turn order: where a chat begins or goes on, and which rules of scope `pre` pass the turn on before it is taken.
+"""Turn order: where a chat begins or resumes, and how `pre` rules pass a turn on.
 
-Between two turns nothing is committed. So the hand-offs that are taken here are taken again when the chat is resumed,
-on the context of the last committed turn; what they change is committed with the next turn, or with the chat's end.
-An open turn has those that led to it in its record, since the rules may hold differently by now.
+Nothing is committed between two turns. So the hand-offs taken here are taken again when the chat is resumed, on the
+context of the last committed turn; their changes are committed with the next turn, or with the chat's end. An open turn
+records the hand-offs that led to it, since the rules may hold differently by now.
 """
 
 from workflows.chat.chat_state import Conversation
@@ -15,8 +15,9 @@ from workflows.package.normal_form.package_model import USER, Rule
 
 
 def first_or_next_agent(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
-    """Returns the next agent: at the start the initial one, or the target of a rule of `user`. Or the end, when the
-    last turn was one and its worker was lost before it wrote that."""
+    """Returns the next agent: at the start the initial one or a `user` rule's target.
+
+    Returns the outcome instead if the last turn was the end and its worker was lost before writing it."""
     first = chat.package.orchestrator.initial_agent
     if chat.final_outcome is not None:
         return chat.final_outcome, first
@@ -33,7 +34,7 @@ def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Out
     seen = {agent}
     while (rule := router.rule_before(agent, chat.context)) is not None:
         if rule.target == agent or (rule.target == USER and user_spoke_last(chat)):
-            return agent  # it keeps the turn; so does one that hands over to the user and has the answer already
+            return agent  # the agent keeps the turn, also if it hands over to the user and already has the answer
         apply_handoff_between_turns(chat, agent, rule.target)
         end = end_outcome(rule, chat.package, agent)
         if end is not None:
@@ -41,14 +42,16 @@ def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Out
         agent = rule.target
         if agent in seen:
             number = len(chat.turns) + 1
-            reason = f"rules of scope pre hand over in a circle at {agent}, so that nobody takes turn {number}"
+            reason = f"rules of scope pre hand over in a circle at {agent}, so no agent takes turn {number}"
             return guards.limit_outcome(OutcomeKind.LOOP_DETECTED, reason, agent=agent, turn=number)
         seen.add(agent)
     return agent
 
 
 def resume_open_turn(chat: Conversation) -> str | None:
-    """The agent whose open turn goes on, after the hand-offs that led to it. PackageDefect as `resumed_speaker`."""
+    """Returns the agent of the open turn, after the hand-offs that led to it.
+
+    PackageDefect as in `resumed_speaker`."""
     speaker, turn = resumed_speaker(chat), chat.open_turn
     for source, target in turn.handoffs if speaker is not None and turn is not None else ():
         apply_handoff_between_turns(chat, source, target)
@@ -56,7 +59,9 @@ def resume_open_turn(chat: Conversation) -> str | None:
 
 
 def reapply_handoffs(chat: Conversation, router: Router) -> None:
-    """Takes the hand-offs again that led to a person: the context was kept as the last turn left it."""
+    """Repeats the hand-offs that led to a person.
+
+    The context was stored as the last turn left it."""
     end, agent = first_or_next_agent(chat, router)
     if end is None:
         skip_to_speaker(router, agent, chat)

@@ -1,7 +1,7 @@
-"""Automatic tools: those of an agent that are called with what its structured reply says.
+"""Automatic tools: called with the fields of an agent's structured reply.
 
-They have finished, and have written their variables, before anybody routes on this turn. No model is there to hear
-that one of them failed, so then the chat ends.
+They finish and write their variables before the turn is routed. No model sees their failures, so a failure ends the
+chat.
 """
 
 import copy
@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from workflows.chat.chat_errors import StepFailed
+from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, StepFailed
 from workflows.chat.chat_state import LiveTurn
 from workflows.chat.history.journal import CallStep
 from workflows.chat.limits import guards
@@ -23,7 +23,6 @@ from workflows.chat.package_code.package_modules import PackageModules
 from workflows.chat.questions.package_call import PackageCall
 from workflows.chat.tools.tool_call_record import measure_call, note_replayed_call, record_call
 from workflows.chat.tools.tool_functions import (
-    MAX_REASON_CHARACTERS,
     ToolFunction,
     ToolRefused,
     load_tool_function,
@@ -36,13 +35,13 @@ from workflows.context.values.storable_values import storable_text
 from workflows.package.normal_form.automatic_tools import automatic_tools
 from workflows.package.normal_form.package_model import Package, Tool
 
-OUTPUT_NAME = "structured_output"  # under which a tool finds the whole reply among the context variables
+OUTPUT_NAME = "structured_output"  # the name of the whole reply among the tool's context variables
 
 
 def load_auto_tools(
     package: Package, modules: PackageModules, functions_by_tool: Mapping[Tool, ToolFunction]
 ) -> dict[str, tuple[ToolFunction, ...]]:
-    """By agent, in the order of the file. PackageDefect when one cannot be loaded."""
+    """Loads them by agent, in file order. PackageDefect when one cannot be loaded."""
     functions = dict(functions_by_tool)
     found: dict[str, tuple[ToolFunction, ...]] = {}
     for agent in package.agents:
@@ -54,20 +53,24 @@ def load_auto_tools(
 
 
 def _with_untyped_arguments(tool: ToolFunction) -> ToolFunction:
-    """A model is told to send text for a parameter without a type. A reply has types of its own."""
-    written = inspect.signature(tool.function).parameters
+    """Drops the `str` type of parameters without annotation.
+
+    A model is asked for text there; a reply has types of its own."""
+    signature = inspect.signature(tool.function).parameters
     known = tool.parameters.arguments
     fields: dict[str, Any] = {
-        name: (Any, Field(alias=each.alias))
-        for name, each in known.model_fields.items()
-        if each.is_required() and written[str(each.alias)].annotation is inspect.Parameter.empty
+        name: (Any, Field(alias=field.alias))
+        for name, field in known.model_fields.items()
+        if field.is_required() and signature[str(field.alias)].annotation is inspect.Parameter.empty
     }
     arguments = create_model(known.__name__, __base__=known, **fields) if fields else known
     return replace(tool, parameters=replace(tool.parameters, arguments=arguments))
 
 
 async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, Any]]:
-    """What they add to the turn's events, shaped like tools that a model called. StepFailed when one fails."""
+    """Calls the agent's tools. StepFailed when one fails.
+
+    Returns their turn events, in the shape of tools that a model called."""
     tools = live.chat.built_package.auto_tools.get(live.agent, ())
     if output is None or not tools:
         return ()
@@ -77,7 +80,8 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
         call = {"id": f"auto_{live.number}_{index}", "name": tool.name}
         arguments = bind_reply(tool, output, agent=live.agent)
         calls.append({**call, "arguments": json.dumps(arguments, ensure_ascii=False)})
-        position = f"auto.{tool.name}"  # an edited package may have them in another order when the turn goes on
+        # Stable: an edited package may list the tools in another order before the turn is resumed.
+        position = f"auto.{tool.name}"
         step = live.journal.recorded_call(position)
         if step is None:
             step = await _call_recorded(live, tool.new_call(position, arguments), tool, output)
@@ -92,46 +96,51 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
 
 
 def bind_reply(tool: ToolFunction, output: Any, *, agent: str) -> dict[str, Any]:
-    """What the reply says, by the parameters' names. StepFailed when it lacks one that is needed."""
+    """Reads the parameters from a reply. StepFailed when a required one is missing."""
     fields = tool.parameters.arguments.model_fields.values()
-    needed = {str(each.alias): each.is_required() for each in fields}
-    said = output if isinstance(output, Mapping) else {}
-    given = _match_fields(needed, said)
-    wrapper = _find_wrapper(given, said)
+    needed = {str(field.alias): field.is_required() for field in fields}
+    fields_of_reply = output if isinstance(output, Mapping) else {}
+    arguments = _match_fields(needed, fields_of_reply)
+    wrapper = _find_wrapper(arguments, fields_of_reply)
     if wrapper is not None:
-        given = {**_match_fields(needed, wrapper), **given}
-    lacking = [name for name, is_needed in needed.items() if is_needed and name not in given]
+        arguments = {**_match_fields(needed, wrapper), **arguments}
+    lacking = [name for name, is_needed in needed.items() if is_needed and name not in arguments]
     if lacking:
-        has = ", ".join(list(map(str, said))[:20]) or "no fields"
-        message = f"the automatic tool {tool.name} needs {', '.join(lacking)}, and the reply of {agent} has {has}"
+        present = ", ".join(list(map(str, fields_of_reply))[:20]) or "no fields"
+        message = f"the automatic tool {tool.name} needs {', '.join(lacking)}, and the reply of {agent} has {present}"
         raise StepFailed(f"{message}; name the parameter like a field of the model, or give it a default")
-    # A field that may be null says nothing then, and a parameter with a default stands for that.
-    return {name: value for name, value in given.items() if value is not None or needed[name]}
+    # A null field counts as missing where the parameter has a default.
+    return {name: value for name, value in arguments.items() if value is not None or needed[name]}
 
 
 def _find_wrapper(arguments: Mapping[str, Any], reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The one object around what is meant, as in {"Verdict": {"refund": true}, "agent_message": "done"}. Of several
-    that no parameter asks for, none is guessed."""
+    """Finds the object around the fields, as in {"Verdict": {"paid": true}, "a": 1}.
+
+    None if there are several such objects: none is guessed."""
     taken = {_normalize_name(name) for name in arguments}
-    left = [value for key, value in reply.items() if isinstance(value, Mapping) and _normalize_name(key) not in taken]
-    return left[0] if len(left) == 1 else None
+    wrappers = [
+        value for key, value in reply.items() if isinstance(value, Mapping) and _normalize_name(key) not in taken
+    ]
+    return wrappers[0] if len(wrappers) == 1 else None
 
 
 def _match_fields(parameters: Mapping[str, bool], reply: Mapping[str, Any]) -> dict[str, Any]:
-    """`PhasePlan`, `phase_plan` and `phasePlan` are one word."""
-    by_word: dict[str, str] = {
-        _normalize_name(key): key for key in reversed(list(reply))
-    }  # of two that read alike, the first
+    """Matches names by letters: `PhasePlan`, `phase_plan`, `phasePlan` are equal."""
+    # Of two equal ones, the first.
+    by_word: dict[str, str] = {_normalize_name(key): key for key in reversed(list(reply))}
     keys = {name: name if name in reply else by_word.get(_normalize_name(name)) for name in parameters}
     return {name: reply[key] for name, key in keys.items() if key is not None}
 
 
 def _normalize_name(name: str) -> str:
-    return "".join(each for each in name.casefold() if each.isalnum()) or name
+    return "".join(character for character in name.casefold() if character.isalnum()) or name
 
 
 async def _call_recorded(live: LiveTurn, call: PackageCall, tool: ToolFunction, output: Any) -> CallStep:
-    """The tool sees the whole reply under `structured_output`; what an author keeps under that name stays as it is."""
+    """Calls the tool and records the call.
+
+    The tool finds the whole reply under `structured_output`; the package's own variable of that name stays unchanged.
+    """
     view = CallContext({**live.chat.context.to_dict(), OUTPUT_NAME: copy.deepcopy(output)})
     written = json.dumps(call.arguments, ensure_ascii=False)
     try:
@@ -148,7 +157,7 @@ async def _call_recorded(live: LiveTurn, call: PackageCall, tool: ToolFunction, 
 
 
 def _note_step_failure(live: LiveTurn, tool: ToolFunction, error: BaseException, reason: str) -> StepFailed:
-    """What is raised, after it is noted."""
+    """Notes the failure and returns the error to raise."""
     note_failure(live, tool.name, error)
     message = f"the automatic tool {tool.name} of agent {live.agent} failed in turn {live.number}: {reason}"
     return StepFailed(storable_text(live.chat.redactor.redact_text(message))[:MAX_REASON_CHARACTERS], tool=tool.name)

@@ -1,7 +1,7 @@
-"""Package tools: AG2's Tool interface over a package's functions, with errors the model can act on.
+"""Package tools: AG2's Tool interface over package functions; readable errors.
 
-AG2 would publish `context_variables` to the model, hand it tracebacks with file paths, and run every
-synchronous function in a thread pool it shares with its own plumbing. So the tool is ours.
+AG2's own tool would publish `context_variables` to the model, pass it tracebacks with file paths, and run synchronous
+functions in a thread pool that AG2 shares with its own plumbing.
 """
 
 from collections.abc import Iterable
@@ -42,18 +42,17 @@ class PackageTool(AG2Tool):
         self.name = tool.name
         self._tool = tool
         self._definition = {"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}
-        # Made once: an agent may have dozens of tools, and all of them are shown and subscribed in every turn.
+        # Made once: an agent may have dozens of tools, all shown and subscribed in every turn.
         self._schema = FunctionToolSchema.from_dict({"function": self._definition})
-        self._call_condition = cast(
-            "Condition", ToolCallEvent.name == self.name
-        )  # AG2's event fields compare to conditions
+        # AG2's event fields compare to conditions.
+        self._call_condition = cast("Condition", ToolCallEvent.name == self.name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PackageTool":
         return self  # AG2 copies tools per agent; ours hold no state of a run
 
     @override
     async def schemas(self, context: ConversationContext) -> Iterable[ToolSchema]:
-        # A default or a docstring is the package's code too, and may hold what that code read.
+        # A default or a docstring is package code too, and may hold a hidden value.
         shown = live_turn().chat.redactor.redact_data(self._definition)
         return [self._schema if shown is self._definition else FunctionToolSchema.from_dict({"function": shown})]
 
@@ -71,7 +70,9 @@ class PackageTool(AG2Tool):
         stack.enter_context(context.stream.where(self._call_condition).sub_scope(execute))
 
     async def _run_or_replay(self, event: ToolCallEvent, live: LiveTurn) -> ToolResult:
-        """Text for the model, whatever the tool does. What this turn has recorded before is not done again."""
+        """Returns text for the model, whatever the tool does.
+
+        A call that the journal holds is not made again."""
         position = live.journal.find_position(event)
         step = live.journal.recorded_call(position)
         if step is None:
@@ -79,22 +80,22 @@ class PackageTool(AG2Tool):
             log_dropped_arguments(live, self._tool, event.serialized_arguments)
             try:
                 step = await self._call_and_record(event, live, call)
-            # AG2 would tell the model that a call failed which was made and only could not be recorded. The next model
-            # call ends the chat instead; calls beside this one come to their end.
-            except Exception as stop:  # noqa: BLE001 -- whatever the store raises is raised again there
+            # AG2 would report a failed call to the model, though the call was made and only could not be recorded. The
+            # next model call ends the chat instead; calls beside this one finish.
+            except Exception as stop:  # noqa: BLE001 -- any error of the store is raised again there
                 live.stop_error = live.stop_error or stop
                 return ToolResult(str(stop), metadata={FAILED_KEY: True})
         else:
             note_replayed_call(live, self._tool, event.arguments, step)
-            failure = next((each for each in step.incidents if each.is_failure), None)
-            if failure is not None and self._tool.on_error == "fail":  # it was recorded before its worker was lost
+            failure = next((incident for incident in step.incidents if incident.is_failure), None)
+            if failure is not None and self._tool.on_error == "fail":  # recorded before its worker was lost
                 end_run(live, self._tool, failure.summary)
-        # Said beside the text: what a tool returns may read like a failure, and be none.
+        # Stored beside the text: a successful result may read like a failure.
         failed = {FAILED_KEY: True} if step.failed else {}
         return ToolResult(step.text, metadata=failed if self._tool.has_effects else {**failed, NO_EFFECTS_KEY: True})
 
     async def _call_and_record(self, event: ToolCallEvent, live: LiveTurn, call: PackageCall) -> CallStep:
-        """The call, made and recorded: an error is one sentence, the traceback goes to the record."""
+        """Makes and records a call: a sentence for the model, a traceback for the record."""
         redact, view = live.chat.redactor.redact_text, CallContext(live.reply_context)
         failure: BaseException | None = None
         try:

@@ -1,7 +1,7 @@
-"""Tool calls as they are told: each once, with its time and whether it failed, whoever made it.
+"""The record of tool calls: each once, with its time and result.
 
-Those that may have changed something are noted in their turn as well: if the turn is not finished, the note is all
-that is left of them.
+Calls that may have changed something are noted in their turn too. If the turn is not finished, the note is all that
+remains of them.
 """
 
 import time
@@ -22,13 +22,15 @@ from workflows.spans import ToolSpan
 
 @contextmanager
 def measure_call(live: LiveTurn, tool: ToolFunction, arguments: str = "{}") -> Iterator[ToolSpan]:
-    """Around one call. One that its run cut off says nothing about the tool; to wait for a person is no failure."""
-    began = time.monotonic()
+    """Measures one call.
+
+    A call that its run cut off does not count for the tool, and waiting for a person is no failure."""
+    started = time.monotonic()
     noted = live.begin_call(tool.name, arguments) if tool.has_effects else NotedToolCall(tool.name)
 
     def note_answer(*, failed: bool) -> None:
         noted.state = "failed" if failed else "done"
-        live.chat.on_tool_call(tool.name, time.monotonic() - began, failed)
+        live.chat.on_tool_call(tool.name, time.monotonic() - started, failed)
 
     with live.chat.spans.tool_call(tool.name, arguments) as span:
         try:
@@ -45,7 +47,7 @@ def measure_call(live: LiveTurn, tool: ToolFunction, arguments: str = "{}") -> I
 
 
 def note_replayed_call(live: LiveTurn, tool: ToolFunction, arguments: str, step: CallStep) -> None:
-    """Of a call that another taking of this turn has made, and that is not made again."""
+    """Notes a call that an earlier attempt at this turn has made."""
     if tool.has_effects:
         live.begin_call(tool.name, arguments).state = "failed" if step.failed else "done"
 
@@ -59,7 +61,10 @@ async def record_call(
     failure: BaseException | None = None,
     private_names: Collection[str] = (),
 ) -> CallStep:
-    """`failure`: what the tool raised, or why it was not called. `unseen`: names that only this call was shown."""
+    """Applies and records a finished call.
+
+    `failure` is what the tool raised, or why it was not called. `private_names` are names that only this call was
+    shown."""
     changes = _without_names(view.changes(), private_names)
     live.apply_changes(changes)
     live.add_answers(call.answers)
@@ -72,9 +77,7 @@ async def record_call(
         text,
         failed=failure is not None,
         changes=changes.values,
-        removed=tuple(
-            map(storable_key, changes.removed_names)
-        ),  # a package may name variables by anything, numbers too
+        removed=tuple(map(storable_key, changes.removed_names)),  # variables may be named by anything, numbers too
         written=tuple(sorted(map(storable_key, changes.written_names))),
         answers=tuple(call.answers),
         incidents=(*call.incidents, *noted),

@@ -1,15 +1,15 @@
-"""Tool functions: a package's plain Python functions, callable with what a model sends and what the run knows.
+"""Tool functions: package functions that take a model's and the run's arguments.
 
-Whoever calls one, for a model or for a structured reply, does it so:
+Every caller, for a model or for a structured reply, does:
 
-    call, view = tool.new_call(position, arguments), CallContext(live.found)
-    result = await tool.call(call, runtime_of(live, view), threads)
-    text = as_answer(live, result)
-    live.apply(view.changes())
+    call, view = tool.new_call(position, arguments), CallContext(live.reply_context)
+    result = await tool.call(call, runtime_arguments(live, view), threads)
+    text = result_text(live, result)
+    live.apply_changes(view.changes())
 
-`arguments` are by the names in `tool.parameters.published`; ToolRefused says in a sentence what does not fit.
-`runtime` is everything the run fills in by itself; what `arguments` have in its place is dropped. RaisedError says what
-the function raised, NeedsHuman ends the run: it waits for a person.
+`arguments` use the names in `tool.parameters.published_names`; ToolRefused names in a sentence what does not fit. The
+runtime arguments are everything that the run fills in itself; arguments of the same names are dropped. PackageCodeError
+holds what the function raised. NeedsHuman ends the run, which waits for a person.
 """
 
 import copy
@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workflows.chat.chat_errors import NeedsHuman, ToolFailed
+from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, NeedsHuman, ToolFailed
 from workflows.chat.chat_state import LiveTurn
 from workflows.chat.package_code.argument_binding import CONTEXT_PARAMETER
 from workflows.chat.package_code.incidents import Incident, make_incident
@@ -32,17 +32,16 @@ from workflows.chat.questions.package_call import PackageCall
 from workflows.chat.tools.tool_parameters import ToolParameters, describe_errors, read_parameters
 from workflows.context.context_variables import ContextVariables
 from workflows.context.values.storable_values import storable_text
-from workflows.context.values.value_text import to_text
+from workflows.context.values.value_text import shorten, to_text
 from workflows.package.normal_form.package_model import OnError, Package, Tool
 
 log = logging.getLogger(__name__)
 
 MAX_RESULT_CHARACTERS = 100_000
-MAX_REASON_CHARACTERS = 1_000
 
 
 class ToolRefused(Exception):  # noqa: N818 -- a sentence for the model, not a fault of this program
-    """The model's arguments do not fit; the text tells the model what to send."""
+    """The model's arguments do not fit; the text asks the model for the right ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,14 @@ class ToolFunction:
     parameters: ToolParameters
     timeout_s: float = TOOL_TIMEOUT_S
     has_effects: bool = True
-    needs_answer: bool = False  # of a user interface: it does nothing useful unless somebody answers
+    needs_answer: bool = False  # of a user interface: useless without a person's answer
     on_error: OnError = "tell"
 
     def json_schema(self) -> dict[str, Any]:
         return self.parameters.json_schema()
 
     def new_call(self, position: str, arguments: Mapping[str, Any]) -> PackageCall:
-        """A call bound to its position and its arguments, without those whose value the run gives."""
+        """Makes a call with its position, without arguments that the run supplies."""
         dropped = self.parameters.find_injected(arguments)
         if dropped:
             arguments = {name: value for name, value in arguments.items() if name not in dropped}
@@ -71,7 +70,7 @@ class ToolFunction:
             positional, keywords = self.parameters.bind(copy.deepcopy(dict(call.arguments)), runtime)
         except ValidationError as error:
             raise ToolRefused(describe_errors(error)) from None
-        except BaseException as error:  # noqa: BLE001 -- a validator of the package's own, in whose words it is told
+        except BaseException as error:  # noqa: BLE001 -- a validator of the package, which may raise anything
             raise PackageCodeError(error) from None
         return await invoke(
             self.function, *positional, keywords=keywords, threads=threads, timeout_s=self.timeout_s, call=call
@@ -79,7 +78,7 @@ class ToolFunction:
 
 
 def runtime_arguments(live: LiveTurn, context: ContextVariables) -> dict[str, Any]:
-    """What a tool of this turn may ask for by the name of a parameter, and what `**runtime` receives."""
+    """Returns the values that a tool may request by parameter name, or as `**runtime`."""
     fixed = live.chat.fixed_values
     app_id = fixed.get("app_id")
     return {
@@ -96,19 +95,21 @@ def runtime_arguments(live: LiveTurn, context: ContextVariables) -> dict[str, An
 
 
 def result_text(live: LiveTurn, result: Any) -> str:
-    """What a tool returned, as text for a model and for the transcript. RaisedError when it refuses to be text."""
+    """Returns a result as text for a model and the transcript.
+
+    PackageCodeError when the object cannot be written as text."""
     try:
         text = to_text(result)
-    except BaseException as error:  # noqa: BLE001 -- an object of the package's own writes itself
+    except BaseException as error:  # noqa: BLE001 -- the package's object makes its own text
         raise PackageCodeError(error) from None
-    text = storable_text(live.chat.redactor.redact_text(text))  # before it is cut: half a value is not found
-    return (
-        text if len(text) <= MAX_RESULT_CHARACTERS else f"{text[:MAX_RESULT_CHARACTERS]}… (cut, {len(text)} characters)"
-    )
+    text = storable_text(live.chat.redactor.redact_text(text))  # redacted before it is cut: half a value is not found
+    return shorten(text, MAX_RESULT_CHARACTERS, f"… (cut, {len(text)} characters)")
 
 
 def log_dropped_arguments(live: LiveTurn, tool: ToolFunction, arguments: Any) -> None:
-    """Logs the names of arguments that a model sent in place of the run. Their values may be anything."""
+    """Logs the names of arguments that a model sent in place of the run.
+
+    Their values are not logged, since they may be anything."""
     names = tool.parameters.find_injected(arguments)
     if names:
         extra = {
@@ -121,7 +122,7 @@ def log_dropped_arguments(live: LiveTurn, tool: ToolFunction, arguments: Any) ->
 
 
 def note_failure(live: LiveTurn, tool: str, error: BaseException) -> tuple[Incident, ...]:
-    """The incident as it is kept; none where the turn has too many."""
+    """Notes an incident. Returns it as stored, or nothing where the turn has too many."""
     known = len(live.incidents)
     live.note_incident(make_incident(error, where=f"tool {tool}", agent=live.agent, turn=live.number))
     extra = {
@@ -135,7 +136,9 @@ def note_failure(live: LiveTurn, tool: str, error: BaseException) -> tuple[Incid
 
 
 def end_run(live: LiveTurn, tool: ToolFunction, reason: str) -> None:
-    """For `on_error: fail`. Goes before a question of the same turn: a run that is to fail asks no person."""
+    """Ends the run, for `on_error: fail`.
+
+    This precedes a question of the same turn: a run that is to fail asks no person."""
     if live.stop_error is None or isinstance(live.stop_error, NeedsHuman):
         message = f"the tool {tool.name} of agent {live.agent} failed in turn {live.number}: {reason}"
         live.stop_error = ToolFailed(

@@ -1,4 +1,4 @@
-"""Tool parameters: what a function's signature publishes to a model, and what a run fills in by itself."""
+"""Tool parameters: those published to a model, and those that the run fills in."""
 
 import inspect
 import json
@@ -31,14 +31,16 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass(frozen=True, slots=True)
 class ToolParameters:
-    """`published`: what a caller gives, by the author's names. `filled_in`: parameters by what the run gives them.
-    `takes_all`: everything else the run knows goes into `**runtime`. `injected`: names whose value is the run's to
-    give, whether or not this function takes it, and that no parameter publishes."""
+    """A function's parameters.
+
+    `published_names` are the caller's, by the author's names. `injected_parameters` maps parameters to the run's names
+    for them. `takes_keywords`: all else of the run goes into `**runtime`. `injected_names` are names whose value the
+    run supplies, whether or not the function takes it, and that no parameter publishes."""
 
     arguments: type[BaseModel]
     published_names: tuple[str, ...]
     injected_parameters: Mapping[str, str]
-    positional_names: tuple[str, ...]  # those that cannot be given by name, in order
+    positional_names: tuple[str, ...]  # positional-only ones, in order
     takes_keywords: bool
     injected_names: frozenset[str]
 
@@ -48,40 +50,44 @@ class ToolParameters:
         return {"properties": {}, **schema}
 
     def find_injected(self, arguments: Any) -> tuple[str, ...]:
-        """Names in a model's arguments whose value the run gives."""
+        """Returns names in a model's arguments whose value the run supplies."""
         return (
             tuple(name for name in arguments if name in self.injected_names) if isinstance(arguments, Mapping) else ()
         )
 
     def bind(self, arguments: Mapping[str, Any], runtime: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """What the function is called with. ValidationError when the arguments do not fit."""
+        """Returns the function's arguments. ValidationError when a model's do not fit."""
         valid = self.arguments.model_validate(dict(arguments))
-        # Attributes, not a dump: nested models stay what the function's annotations promise.
+        # Attributes, not a dump: nested models keep the types of the function's annotations.
         fields = type(valid).model_fields
-        given: dict[str, Any] = {field.alias or name: getattr(valid, name) for name, field in fields.items()}
-        given |= {parameter: runtime.get(name) for parameter, name in self.injected_parameters.items()}
+        values: dict[str, Any] = {field.alias or name: getattr(valid, name) for name, field in fields.items()}
+        values |= {parameter: runtime.get(name) for parameter, name in self.injected_parameters.items()}
         if self.takes_keywords:
-            given |= {name: value for name, value in runtime.items() if name not in given}
-        return [given.pop(name) for name in self.positional_names], given
+            values |= {name: value for name, value in runtime.items() if name not in values}
+        return [values.pop(name) for name in self.positional_names], values
 
 
 def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> ToolParameters:
-    """PackageDefect when a model could not be told what to send."""
+    """Reads a signature. PackageDefect when no JSON schema can describe it to a model."""
     try:
         parameters = inspect.signature(function).parameters
-        hints = {each.name: _parameter_hint(each, function) for each in parameters.values()}
+        hints = {parameter.name: _parameter_hint(parameter, function) for parameter in parameters.values()}
     except ANNOTATION_ERRORS as error:
         raise PackageDefect(f"{file}: the annotations of {name} cannot be read: {error}") from None
-    plain = [each for each in parameters.values() if each.kind not in _VARIADIC]
-    filled_in = {each.name: CONTEXT_PARAMETER if is_context_hint(hints[each.name]) else each.name for each in plain}
+    plain = [parameter for parameter in parameters.values() if parameter.kind not in _VARIADIC]
+    filled_in = {
+        parameter.name: CONTEXT_PARAMETER if is_context_hint(hints[parameter.name]) else parameter.name
+        for parameter in plain
+    }
     filled_in = {parameter: source for parameter, source in filled_in.items() if source in INJECTED_NAMES}
-    published = [each for each in plain if each.name not in filled_in]
-    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    published = [parameter for parameter in plain if parameter.name not in filled_in]
+    takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     injected = {*filled_in, *filled_in.values(), *RUNTIME_NAMES}
     try:
-        # Under names of our own: pydantic has rules for a field's name, and the author's is only its alias.
+        # Under names of our own: pydantic restricts field names, so the author's is only an alias.
         fields: dict[str, Any] = {
-            f"argument_{index}": _model_field(each, hints[each.name]) for index, each in enumerate(published)
+            f"argument_{index}": _model_field(parameter, hints[parameter.name])
+            for index, parameter in enumerate(published)
         }
         arguments = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
         arguments.model_json_schema()
@@ -90,23 +96,27 @@ def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> To
         raise PackageDefect(f"{file}: the parameters of {name} have no JSON schema: {reason}") from None
     return ToolParameters(
         arguments,
-        tuple(each.name for each in published),
+        tuple(parameter.name for parameter in published),
         filled_in,
-        tuple(each.name for each in plain if each.kind is inspect.Parameter.POSITIONAL_ONLY),
+        tuple(parameter.name for parameter in plain if parameter.kind is inspect.Parameter.POSITIONAL_ONLY),
         takes_all,
-        frozenset(injected.difference(each.name for each in published)),
+        frozenset(injected.difference(parameter.name for parameter in published)),
     )
 
 
 def describe_errors(error: ValidationError) -> str:
-    problems = [f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in error.errors()[:5]]
+    problems = [
+        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in error.errors()[:5]
+    ]
     return f"The arguments do not fit: {'; '.join(problems)}."
 
 
 def _parameter_hint(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
-    """One at a time: an annotation that only a type checker can read must not matter where nothing depends on it."""
-    written = parameter.annotation
-    if written is parameter.empty or parameter.kind in _VARIADIC or parameter.name in INJECTED_NAMES:
+    """Evaluates one annotation at a time.
+
+    One that only a type checker can read must not matter where nothing depends on it."""
+    annotation = parameter.annotation
+    if annotation is parameter.empty or parameter.kind in _VARIADIC or parameter.name in INJECTED_NAMES:
         return None
     return resolve_hint(parameter, function)
 
@@ -117,13 +127,15 @@ def _model_field(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
         hint = str if required else Any
     kind, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     # `Annotated[str, "what it is"]` is how authors describe parameters.
-    described = [Field(description=each) if isinstance(each, str) else each for each in extras]
+    described = [Field(description=extra) if isinstance(extra, str) else extra for extra in extras]
     default = ... if required else _json_default(parameter.default)
     return Annotated[(_portable_hint(kind), *described, Field(alias=parameter.name))], default
 
 
 def _json_default(value: Any) -> Any:
-    """What JSON cannot say is kept as it is: a copy of `_MISSING = object()` would be another object."""
+    """Returns a parameter's default for pydantic.
+
+    A value outside of JSON is kept as it is: a copy of `_MISSING = object()` would be another object."""
     if isinstance(value, FieldInfo):
         return value
     try:
@@ -134,7 +146,7 @@ def _json_default(value: Any) -> Any:
 
 
 def _portable_hint(hint: Any) -> Any:
-    """Before Python 3.12 pydantic reads the TypedDict of typing_extensions only."""
+    """Replaces typing's TypedDict, which pydantic reads only from Python 3.12 on."""
     if typing.is_typeddict(hint):
         return _portable_dict(hint)
     origin, inner = get_origin(hint), get_args(hint)
@@ -146,8 +158,8 @@ def _portable_hint(hint: Any) -> Any:
 
 def _portable_dict(hint: Any) -> Any:
     fields = {}
-    for name, written in typing.get_type_hints(hint, include_extras=True).items():
-        kind = get_args(written)[0] if get_origin(written) in (Required, NotRequired) else written
+    for name, annotation in typing.get_type_hints(hint, include_extras=True).items():
+        kind = get_args(annotation)[0] if get_origin(annotation) in (Required, NotRequired) else annotation
         mark = Required if name in hint.__required_keys__ else NotRequired
         fields[name] = mark[_portable_hint(kind)]
-    return TypedDict(hint.__name__, fields)  # type: ignore[operator]  # made of what its author wrote
+    return TypedDict(hint.__name__, fields)  # type: ignore[operator]  # made from the author's fields

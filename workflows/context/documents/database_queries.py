@@ -1,5 +1,4 @@
-"""Queries: run facts and declared inputs enter a MongoDB query as scalars, never as operators, and every query is
-kept within the documents of its own app."""
+"""Queries: run facts enter as scalars, never as operators; each stays in its app."""
 
 import re
 from collections.abc import Mapping
@@ -12,21 +11,21 @@ _NAME = r"\s*(?:runtime\.)?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*"
 PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\$\{{{_NAME}\}}", re.ASCII)
 TENANT_NAMES = frozenset({"app_id", "enterprise_id"})
 _OBJECT_ID_FIELDS = TENANT_NAMES | {"_id"}
-# Absent or null. A list may hold null beside an owner, and `None` alone would find it there.
+# Absent or null. A list may hold null beside an owner, and `None` alone would match it.
 _NO_OWNER: Mapping[str, Any] = {"$eq": None, "$not": {"$type": "array"}}
 _SERVER_DATABASES = frozenset({"admin", "local", "config"})
-# JavaScript that would run on the database server, with its rights and its time.
+# JavaScript that would run on the database server, with its rights.
 SERVER_CODE = frozenset({"$where", "$function", "$accumulator"})
-# What stands under these is an expression, a pattern or a schema: a text such as "$card" is not data there.
+# Below these stands an expression, a pattern or a schema: a text such as "$card" is not data there.
 _NON_DATA_OPERATORS = SERVER_CODE | {"$expr", "$regex", "$options", "$jsonSchema"}
 
 
 class QueryError(ValueError):
-    """A template that this run cannot fill; the text names the placeholder."""
+    """A run cannot fill a template; the text names the placeholder."""
 
 
 def find_placeholders(template: Any) -> set[str]:
-    """The facts that a template needs: of `{{order.id}}` it is order, whose key id is taken."""
+    """Returns the facts that a template needs: for `{{order.id}}` it is order."""
     if isinstance(template, str):
         return {(match[1] or match[2]).partition(".")[0] for match in PLACEHOLDER.finditer(template)}
     if isinstance(template, Mapping):
@@ -44,12 +43,12 @@ def fill_query(template: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[st
 
 
 def fill_value(template: Any, facts: Mapping[str, Any]) -> Any:
-    """One value of a query, as plain data. QueryError when this run cannot fill it."""
+    """Fills one value of a query, as plain data. QueryError when that is impossible."""
     return _fill(template, facts)
 
 
 def _fill(value: Any, facts: Mapping[str, Any], *, operator: str | None = None) -> Any:
-    """`within` is the operator above that does not take data."""
+    """Fills a value. `operator` is the one above that does not take data."""
     if isinstance(value, str):
         return _fill_text(value, facts, operator=operator)
     if isinstance(value, Mapping):
@@ -63,7 +62,7 @@ def _fill(value: Any, facts: Mapping[str, Any], *, operator: str | None = None) 
 
 
 def _check_key(key: Any) -> Any:
-    """A filled key could be an operator."""
+    """Refuses a placeholder in a key: a filled key could be an operator."""
     if find_placeholders(key):
         raise QueryError(f"the key {key!r} holds a placeholder; only values are filled")
     return key
@@ -76,13 +75,13 @@ def _fill_text(text: str, facts: Mapping[str, Any], *, operator: str | None) -> 
             "compare a field with it instead"
         )
     whole = PLACEHOLDER.fullmatch(text)
-    if whole:  # the value keeps its type
+    if whole:  # a lone placeholder keeps the fact's type
         return _scalar_fact(whole[1] or whole[2], facts)
     return PLACEHOLDER.sub(lambda match: str(_scalar_fact(match[1] or match[2], facts)), text)
 
 
 def look_up_fact(name: str, facts: Mapping[str, Any]) -> Any:
-    """`order.id` is the key id of the mapping order; None where there is none."""
+    """Follows `order.id` to the key id of the mapping order; None if missing."""
     value: Any = facts
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -100,7 +99,7 @@ def _scalar_fact(name: str, facts: Mapping[str, Any]) -> Any:
 
 
 def id_condition(value: Any) -> Any:
-    """Payloads carry object ids as text: match the text and the id it may stand for."""
+    """Matches a text id and the object id it may stand for, as payloads carry text."""
     if not isinstance(value, str):
         return value
     both = _text_and_id(value)
@@ -115,25 +114,27 @@ def _text_and_id(text: str) -> list[Any]:
 
 
 def tenant_scope(app_id: str) -> dict[str, Any]:
-    """What this app may read: its own documents, and those that say no owner. `app_id` decides, and where a
-    document has none, its older name `enterprise_id`."""
+    """Selects what this app may read: its own documents, and those without an owner.
+
+    `app_id` decides, and where a document has none, its older name `enterprise_id`."""
     return {"$or": [*owner_scope(app_id)["$or"], {"app_id": _NO_OWNER, "enterprise_id": _NO_OWNER}]}
 
 
 def owner_scope(app_id: str) -> dict[str, Any]:
-    """What this app may write: its own documents only. One that says no owner is everybody's to read, so that a
-    write by one app would be seen by all others."""
+    """Selects what this app may write: its own documents only.
+
+    All apps may read a document without an owner, so all would see a write to it."""
     own = _text_and_id(app_id)
     return {"$or": [{"app_id": {"$in": own}}, {"app_id": _NO_OWNER, "enterprise_id": {"$in": own}}]}
 
 
 def is_system_collection(database: str, collection: str) -> bool:
-    """What the database server keeps for itself: accounts, the oplog, the layout of a cluster."""
+    """Detects the server's own data: accounts, the oplog, the cluster's layout."""
     return database.lower() in _SERVER_DATABASES or collection.startswith("system.")
 
 
 def find_server_code(query: Any) -> str | None:
-    """The first operator in a query that would run code on the server."""
+    """Returns the first operator in a query that would run code on the server."""
     if isinstance(query, Mapping):
         named = next((key for key in query if key in SERVER_CODE), None)
         return named or next(filter(None, map(find_server_code, query.values())), None)

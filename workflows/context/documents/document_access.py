@@ -1,4 +1,4 @@
-"""Documents a context reads and writes: what is asked of the database, by whom, for which tenant."""
+"""Document access: the reads and writes of a context, each for one tenant."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -6,21 +6,26 @@ from typing import Any
 
 
 class ReadRefusedError(Exception):
-    """The database refused this read, and would refuse it again; the text says why."""
+    """The database refused a read permanently; the text gives the reason."""
 
 
 class WriteRefusedError(Exception):
-    """This write is not allowed, or the database refused it and would again; the text names variable and place."""
+    """A write is not allowed or was refused permanently.
+
+    The text names the variable and the place."""
 
 
 class WriteTooSlowError(Exception):
-    """The database did not get this write done in time. Another attempt may find it faster; the text names variable
-    and place."""
+    """A write timed out, and another attempt may succeed.
+
+    The text names the variable and the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentRead:
-    """The newest document that matches `query` and does not belong to another app, projected to `fields`."""
+    """A read of the newest document that matches and belongs to no other app.
+
+    The document is projected to `fields`."""
 
     app_id: str
     database: str
@@ -31,7 +36,7 @@ class DocumentRead:
 
 @dataclass(frozen=True, slots=True)
 class DocumentWrite:
-    """Sets `values` in this app's document whose `key` field is `key_value`; inserts it when there is none."""
+    """Sets `values` in this app's document by `key`, or inserts the document."""
 
     variable: str
     app_id: str
@@ -53,7 +58,7 @@ class DocumentWrite:
 
 @dataclass(frozen=True, slots=True)
 class DocumentTarget:
-    """Where a variable is to be written: the document of this app whose `key` field is `key_value`."""
+    """The document that a variable is written to, by `key` and app."""
 
     variable: str
     app_id: str
@@ -64,6 +69,6 @@ class DocumentTarget:
 
 
 CheckWritable = Callable[[DocumentTarget], Awaitable[None]]
-"""WriteRefusedError when a write there would be refused, or would make a second document beside the one meant."""
+"""WriteRefusedError when a write would be refused or make a second document."""
 
 ReadDocument = Callable[[DocumentRead], Awaitable[Mapping[str, Any] | None]]

@@ -1,7 +1,7 @@
-"""Writes a run owes: which variables go back to the database after a turn, and which when the run succeeds.
+"""Document writes: variables written back after a turn, or when the run succeeds.
 
-Pure: what is owed follows from the package, what changed, and the run's own facts. A write is keyed by a fact of
-the run (its app, its user, a declared input), never by a value that a tool or a model may have changed.
+Pure: the writes follow from the package, the changes, and the run's own facts. A write is keyed by a fact of the run
+(its app, its user, a declared input), never by a value that a tool or a model may have changed.
 """
 
 import copy
@@ -28,20 +28,23 @@ def turn_writes(
     *,
     is_first_turn: bool = False,
 ) -> tuple[DocumentWrite, ...]:
-    """`immediate` ones that this turn changed; its first turn also owes what was computed before it."""
+    """Returns the `immediate` writes of a turn.
+
+    The first turn also has those of values computed before it."""
     return tuple(_pending_writes(package, "immediate", changed_names, context, facts, include_computed=is_first_turn))
 
 
 def success_writes(
     package: Package, changed_names: Collection[str], context: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> tuple[DocumentWrite, ...]:
-    """`on_success` ones that the run changed, and every computed one: its value is the run's own, also when no
-    turn changed it."""
+    """Returns the `on_success` writes: of changed values, and of all computed ones.
+
+    A computed value is the run's own, also if no turn changed it."""
     return tuple(_pending_writes(package, "on_success", changed_names, context, facts, include_computed=True))
 
 
 def key_facts(package: Package, payload: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """What a key may name: what was supplied when the run was accepted, never what a tool made of it since."""
+    """Returns the values for keys, as supplied when the run was accepted."""
     inputs, _ = read_inputs(package, payload)  # a run without a required one did not begin
     return query_facts(package, payload, inputs, base)
 
@@ -80,7 +83,7 @@ def _build_write(variable: Variable, target: WriteTarget, value: Any, facts: Map
     place = _failure_text(variable, target)
     items = _fields_to_write(variable, target, value, place)
     key_value = _key_value(target, facts, place)
-    own = {name: facts.get("app_id") for name in TENANT_NAMES} | {target.search_by: key_value}
+    fixed_fields = {name: facts.get("app_id") for name in TENANT_NAMES} | {target.search_by: key_value}
     return DocumentWrite(
         variable=variable.name,
         app_id=str(facts["app_id"]),
@@ -88,14 +91,15 @@ def _build_write(variable: Variable, target: WriteTarget, value: Any, facts: Map
         collection=target.collection,
         key=target.search_by,
         key_value=key_value,
-        values=_drop_hidden(variable.name, _copy_values(dict(_check_fields(items, own, place)), place)),
+        values=_drop_hidden(variable.name, _copy_values(dict(_check_fields(items, fixed_fields, place)), place)),
     )
 
 
 def write_targets(variables: Iterable[Variable], facts: Mapping[str, Any]) -> Iterator[DocumentTarget]:
-    """Where these variables would be written, entities first, since they are called like their documents.
-    WriteRefusedError where nothing says which document it is."""
-    for variable in sorted(variables, key=lambda each: not isinstance(each.source, EntitySource)):
+    """Yields the documents that these variables would be written to, entities first.
+
+    Entities bear the names of their documents. WriteRefusedError where the document is not determined."""
+    for variable in sorted(variables, key=lambda variable: not isinstance(variable.source, EntitySource)):
         if (target := _write_target(variable)) is not None:
             key_value = _key_value(target, facts, _failure_text(variable, target))
             place = (target.database, target.collection, target.search_by, key_value)
@@ -120,7 +124,7 @@ def _key_value(target: WriteTarget, facts: Mapping[str, Any], place: str) -> str
 
 
 def _drop_hidden(variable: str, values: dict[str, Any]) -> dict[str, Any]:
-    """What was hidden from the run stays in the document as it is: a placeholder must not take its place."""
+    """Leaves out hidden values, so that no placeholder overwrites the stored ones."""
     hidden = [name for name, value in values.items() if HIDDEN in to_text(value)]
     if hidden:
         log.warning("hidden_value_not_written", extra={"variable": variable, "fields": hidden})
@@ -130,33 +134,35 @@ def _drop_hidden(variable: str, values: dict[str, Any]) -> dict[str, Any]:
 def _fields_to_write(variable: Variable, target: WriteTarget, value: Any, place: str) -> Mapping[Any, Any]:
     if target.field is not None:
         return {target.field: value}
-    if value is None:  # nothing was found or computed: there is nothing to set field by field
+    if value is None:  # nothing was found or computed, so there are no fields to set
         return {}
     if not isinstance(value, Mapping):
-        raise WriteRefusedError(f"{place}: it is no object whose fields can be set; name the one field it stands for")
+        raise WriteRefusedError(f"{place}: it is not an object with fields; name the field to write")
     declared = variable.source.fields if isinstance(variable.source, EntitySource) else None
     unknown = [str(key) for key in value if declared is not None and key not in declared]
     if unknown:
         raise WriteRefusedError(
-            f"{place}: it has the key {unknown[0][:40]!r}, which is none of its fields; declare it or leave it out"
+            f"{place}: it has the key {unknown[0][:40]!r}, which is not one of its fields; declare it or leave it out"
         )
     return value
 
 
 def _check_fields(items: Mapping[Any, Any], own: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
-    """Without what names the document and its owner: these are as the run says, or the write is refused."""
+    """Leaves out id and owner fields.
+
+    A write that would change them is refused."""
     for key, value in items.items():
         if not isinstance(key, str) or not key or key.startswith("$") or "." in key or "\x00" in key:
             raise WriteRefusedError(f"{place}: the key {str(key)[:40]!r} is not the name of a field")
         if key not in own and key != "_id":
             yield key, value
         elif value is not None and (key not in own or value != own[key]):
-            raise WriteRefusedError(f"{place}: {key} says which document this is and whose, and cannot be set")
+            raise WriteRefusedError(f"{place}: {key} identifies the document or its owner, and cannot be set")
 
 
 def _copy_values(values: dict[str, Any], place: str) -> dict[str, Any]:
-    """A tool's thread may still hold the live ones and change them while they are written."""
+    """Copies values, since a tool's thread may change the live ones during the write."""
     try:
         return copy.deepcopy(values)
-    except Exception as error:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be copied
-        raise WriteRefusedError(f"{place}: it holds what is not data ({type(error).__name__})") from None
+    except Exception as error:  # noqa: BLE001 -- a context may hold any object of a tool, and copying it may raise anything
+        raise WriteRefusedError(f"{place}: it holds an object that is not data ({type(error).__name__})") from None

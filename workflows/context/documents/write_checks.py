@@ -1,4 +1,4 @@
-"""Checks before anything is spent: whether each document that a run may have to write can be written at all."""
+"""Write checks before anything is spent: whether each document can be written."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -15,40 +15,42 @@ from workflows.package.normal_form.package_model import Variable
 
 
 async def allow_every_write(_target: DocumentTarget) -> None:
-    """Where nothing is written, nothing is refused."""
+    """Allows every write, where nothing is written."""
 
 
 async def check_writes(variables: Iterable[Variable], facts: Mapping[str, Any], check: CheckWritable) -> None:
-    """ContextError names every document that cannot be written; ContextUnavailableError when that is not known, and
-    WriteTooSlowError when a write would not find its document in time."""
+    """Raises ContextError with every document that cannot be written.
+
+    ContextUnavailableError when that is unknown, and WriteTooSlowError when a write would not find its document in
+    time."""
     try:
-        places = _distinct_targets(write_targets(variables, facts))
+        targets = _distinct_targets(write_targets(variables, facts))
     except WriteRefusedError as error:
         raise ContextError(str(error)) from None
-    if not places:
+    if not targets:
         return
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
-            results = await asyncio.gather(*map(check, places), return_exceptions=True)
+            results = await asyncio.gather(*map(check, targets), return_exceptions=True)
     except TimeoutError:
-        raise _unavailable_error(places, f"no answer within {READ_TIMEOUT_S:g} s") from None
-    refused = [str(each) for each in results if isinstance(each, WriteRefusedError)]
+        raise _unavailable_error(targets, f"no answer within {READ_TIMEOUT_S:g} s") from None
+    refused = [str(result) for result in results if isinstance(result, WriteRefusedError)]
     if refused:
         raise ContextError("; ".join(refused))
-    for each in filter(None, results):
-        if isinstance(each, PyMongoError) and is_unavailable(each):
-            raise _unavailable_error(places, f"the database: {type(each).__name__}")
-        raise each
+    for result in filter(None, results):
+        if isinstance(result, PyMongoError) and is_unavailable(result):
+            raise _unavailable_error(targets, f"the database: {type(result).__name__}")
+        raise result
 
 
 def _distinct_targets(targets: Iterable[DocumentTarget]) -> Collection[DocumentTarget]:
-    """Several variables may be written to one document: it is looked for once."""
+    """Removes duplicates: several variables may be written to one document."""
     found: dict[tuple[Any, ...], DocumentTarget] = {}
-    for place in targets:
-        found.setdefault((place.database, place.collection, place.key, place.key_value), place)
+    for target in targets:
+        found.setdefault((target.database, target.collection, target.key, target.key_value), target)
     return found.values()
 
 
 def _unavailable_error(targets: Iterable[DocumentTarget], reason: str) -> ContextUnavailableError:
-    names = ", ".join(each.variable for each in targets)
-    return ContextUnavailableError(f"whether {names} can be written back is not known: {reason}")
+    names = ", ".join(target.variable for target in targets)
+    return ContextUnavailableError(f"cannot check whether {names} can be written back: {reason}")

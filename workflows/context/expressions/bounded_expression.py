@@ -1,7 +1,7 @@
 """Bounded expressions: JMESPath that gives up when an event costs too much work.
 
-Each part of an expression can double what the one before has made: a line of text is enough to fill the memory, and
-whoever has the key of one app may write that line. So steps are counted, and what is put together is weighed.
+Each part of an expression can double the result of the part before it, so one line of text can fill the memory, and the
+key of one app is enough to write that line. So steps are counted, and composed values are weighed.
 """
 
 import time
@@ -17,8 +17,8 @@ from typing_extensions import override
 from workflows.context.expressions.quick_expression import compile_quick, materialize_event
 from workflows.context.values.value_sizes import count_values
 
-MAX_FREE_STEPS = 20_000  # for any event: some milliseconds, as a schedule may fire every second
-STEPS_PER_VALUE = 50  # that the event holds: several projections go through all of it
+MAX_FREE_STEPS = 20_000  # for any event: some milliseconds, since a schedule may fire every second
+STEPS_PER_VALUE = 50  # of the event: several projections may walk all of it
 MAX_STEPS = 1_000_000  # half a second
 _CHARACTERS_PER_STEP = 64
 _COPIES_PER_STEP = 16
@@ -34,10 +34,10 @@ class TooMuchWorkError(ValueError):
 
 
 class StepBudget:
-    """What may still be spent on an event. How much it holds is only looked at when what is free is used up.
+    """The steps that an expression may still take on an event.
 
-    `deadline`: of the thread's CPU clock. It is looked at whenever as many steps were taken as are free.
-    """
+    The size of the event is measured only when the free steps are used up. `deadline` is on the thread's CPU clock, and
+    is checked after every such portion of steps."""
 
     __slots__ = ("_deadline", "_event", "_reserve", "left")
 
@@ -65,9 +65,11 @@ class StepBudget:
             raise TooMuchWorkError
 
     def spend_on_value(self, value: Any) -> None:
-        """With all that is in it, and as often as it is in it: whatever goes through it later does so too."""
+        """Charges for a value and all of its contents, each as often as it occurs in it.
+
+        A later walk of the value visits them as often."""
         is_one = value is None or isinstance(value, int | float)
-        # What can be added is only known while the event was not looked at; more than is left is too much anyway.
+        # The reserve is only known once the event was measured; more than what is left is too much anyway.
         limit = MAX_STEPS if self._event is not None else max(self.left + self._reserve, 0)
         self.spend(1 if is_one else _count_steps(value, limit))
 
@@ -105,17 +107,18 @@ class BoundedInterpreter(TreeInterpreter):
         base = self.visit(node["children"][0], value)
         if not isinstance(base, list):
             return None
-        self._budget.spend(len(base) // _COPIES_PER_STEP)  # before it is walked through
+        self._budget.spend(len(base) // _COPIES_PER_STEP)  # charged before the walk
         merged: list[Any] = []
-        for each in base:
-            merged += each if isinstance(each, list) else (each,)
+        for item in base:
+            merged += item if isinstance(item, list) else (item,)
         return self._charge_value(merged)
 
     @override
     def visit_slice(self, node: Any, value: Any) -> Any:
-        made = super().visit_slice(node, value)
-        self._budget.spend(_length(made) // _COPIES_PER_STEP)  # copied in one go, but as often as somebody writes it
-        return made
+        part = super().visit_slice(node, value)
+        # Copied at once, but as often as the expression asks for it.
+        self._budget.spend(_length(part) // _COPIES_PER_STEP)
+        return part
 
     @override
     def visit_comparator(self, node: Any, value: Any) -> Any:
@@ -123,29 +126,32 @@ class BoundedInterpreter(TreeInterpreter):
             return super().visit_comparator(node, value)
         one, other = [self.visit(child, value) for child in node["children"]]
         if isinstance(one, list | Mapping) and isinstance(other, list | Mapping):
-            self._budget.spend_on_value(one)  # they are equal only if all that is in them is
+            self._budget.spend_on_value(one)  # comparing walks all of their contents
         return self.COMPARATOR_FUNC[node["value"]](one, other)
 
     @override
     def visit_function_expression(self, node: Any, value: Any) -> Any:
-        name, given = node["value"], [self.visit(child, value) for child in node["children"]]
-        for each in given:
+        name, arguments = node["value"], [self.visit(child, value) for child in node["children"]]
+        for argument in arguments:
             if name in _WALKING_FUNCTIONS:
-                self._budget.spend_on_value(each)
+                self._budget.spend_on_value(argument)
             else:
-                self._budget.spend(_length(each))
-        if name == "join" and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], list):
-            self._budget.spend(len(given[0]) * len(given[1]) // _CHARACTERS_PER_STEP)
-        return _FUNCTIONS.call_function(name, given)
+                self._budget.spend(_length(argument))
+        if name == "join" and len(arguments) == 2 and isinstance(arguments[0], str) and isinstance(arguments[1], list):
+            self._budget.spend(len(arguments[0]) * len(arguments[1]) // _CHARACTERS_PER_STEP)
+        return _FUNCTIONS.call_function(name, arguments)
 
-    def _charge_value(self, made: Any) -> Any:
-        self._budget.spend_on_value(made)
-        return made
+    def _charge_value(self, result: Any) -> Any:
+        self._budget.spend_on_value(result)
+        return result
 
 
-@lru_cache(maxsize=4_096)  # of specs, so there are as many as authors wrote; the library's own drops half of its 128
+# Expressions are those of specs, so their number is bounded; the library's own cache drops half of its 128.
+@lru_cache(maxsize=4_096)
 def compile_bounded(expression: str) -> Callable[[Any, StepBudget], Any]:
-    """Returns a function of an event and what it may cost. Raises what the library raises, and TooMuchWorkError."""
+    """Returns a function of an event and its budget.
+
+    The function raises the library's errors, and TooMuchWorkError."""
     tree = jmespath.compile(expression).parsed
     simple = compile_quick(tree)
     if simple is not None:

@@ -1,6 +1,6 @@
-"""Templates: `{name}`, `{{name}}` and `${name}` in a text for a model, filled with what its agent may see.
+"""Prompt templates: `{name}`, `{{name}}` and `${name}` with exposed variables.
 
-Values are data: one line each, and nothing in a value is looked up again. A brace around anything else stays.
+Values are data: one line each, and nothing in a value is looked up again. Braces around anything else stay.
 """
 
 import re
@@ -14,12 +14,14 @@ _PLACEHOLDER = re.compile(
     rf"\$\{{\s*+(?P<dollar>{_NAME})\s*+\}}|\{{\{{\s*+(?P<double>{_NAME})\s*+\}}\}}|\{{(?P<single>{_NAME})\}}", re.ASCII
 )
 _DOLLAR = re.compile(rf"\$\{{\s*+({_NAME})\s*+\}}", re.ASCII)
-# A line that begins with three backticks or tildes, whatever stands before it in a list; then a language.
+# A line that begins with three backticks or tildes, also inside a list item; then a language.
 _FENCE = re.compile(r"^[ \t]*+(?P<mark>`{3,}+(?=[^`\n]*+$)|~{3,}+)(?P<language>.*+)$", re.MULTILINE)
 
 
 def fill_prompt(prompt: str, names: Collection[str], values: Mapping[str, Any]) -> str:
-    """Fills the names that an agent sees, outside of fenced code. A name without a value leaves nothing behind."""
+    """Fills the names that an agent sees, outside of fenced code.
+
+    A name without a value becomes empty."""
     if "{" not in prompt or not names:
         return prompt
     parts = split_fenced(prompt)
@@ -27,7 +29,9 @@ def fill_prompt(prompt: str, names: Collection[str], values: Mapping[str, Any]) 
 
 
 def split_fenced(text: str) -> list[tuple[str, bool]]:
-    """Returns the parts of a text in order, and whether each is fenced code. A fence without an end goes to the end."""
+    """Splits a text into parts, each with whether it is fenced code.
+
+    A fence without an end reaches to the end of the text."""
     parts: list[tuple[str, bool]] = []
     opening, start = "", 0
     for fence in _FENCE.finditer(text):
@@ -42,7 +46,7 @@ def split_fenced(text: str) -> list[tuple[str, bool]]:
 
 
 def fill_judged(text: str, names: Collection[str], values: Mapping[str, Any], *, limit: int) -> str:
-    """Fills `${name}` in the text of a rule that a model judges. `limit`: of one value, in characters."""
+    """Fills `${name}` in a judged rule's text, each value up to `limit` characters."""
     return _DOLLAR.sub(lambda match: _fill_name(match[0], match[1], names, values, limit), text)
 
 

@@ -1,7 +1,8 @@
-"""Quick expressions: paths, comparisons with a constant, and `&&`, `||` and `!` between them, as functions of Python.
+"""Quick expressions: simple JMESPath compiled to Python functions.
 
-Most triggers have no others, and the library's walk through its tree costs ten times as much. No such expression costs
-more than its own length, so nothing has to be counted.
+They are paths, comparisons with a constant, and `&&`, `||` and `!` between them. Most triggers have no others, and the
+library's walk through its tree costs ten times as much. Such an expression costs no more than its own length, so no
+steps are counted.
 """
 
 import operator
@@ -18,8 +19,9 @@ _TEXT_COMPARATORS: Mapping[str, Callable[[Any, Any], Any]] = {"eq": operator.eq,
 
 
 class LazyEvent:
-    """An event that is put into its form when somebody asks: most expressions want one name of it. Not an abstract
-    class: asking whether something is one would take longer than the look."""
+    """An event that is materialized on demand: most expressions need one name of it.
+
+    It is no abstract class, since checking an instance against one would take longer than the lookup."""
 
     __slots__ = ()
 
@@ -35,7 +37,7 @@ def materialize_event(event: Any) -> Any:
 
 
 def compile_quick(node: Mapping[str, Any]) -> QuickFunction | None:
-    """Of a tree of the library; None for what is not that simple."""
+    """Compiles a tree of the library; None for one that is not simple enough."""
     path, kind = _read_path(node), node["type"]
     if path is not None:
         return lambda event: _select_path(path, event)
@@ -56,12 +58,12 @@ def compile_quick(node: Mapping[str, Any]) -> QuickFunction | None:
 
 
 def is_truthy(value: Any) -> bool:
-    """Truth as JMESPath has it: false, null, and empty text, lists and objects are false."""
+    """Evaluates truth as JMESPath does: false, null and empty values are false."""
     return value is not None and value is not False and value not in ("", [], {})
 
 
 def _read_path(node: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Of an expression such as `data.id`: its names."""
+    """Returns the names of a path such as `data.id`; None for another expression."""
     if node["type"] == "field":
         return (node["value"],)
     if node["type"] != "subexpression":
@@ -71,7 +73,7 @@ def _read_path(node: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _select_path(path: Sequence[str], event: Any) -> Any:
-    """As the library has it: what has no such name, or no names at all, is null."""
+    """Follows a path as the library does: null for a missing name."""
     if isinstance(event, LazyEvent):
         return event.select(path)
     for name in path:
@@ -82,7 +84,9 @@ def _select_path(path: Sequence[str], event: Any) -> Any:
 
 
 def _compile_comparison(node: Mapping[str, Any]) -> QuickFunction | None:
-    """Of a path with a constant: two of the event's own values may be as large as it is."""
+    """Compiles a comparison with a constant.
+
+    Two values of the event may both be as large as the event."""
     name = node["value"]
     left, right = (
         compile_quick(child) if _is_constant(child) or _read_path(child) else None for child in node["children"]
@@ -91,7 +95,7 @@ def _compile_comparison(node: Mapping[str, Any]) -> QuickFunction | None:
         return None
     compare = _COMPARE[name]
     if name in ("eq", "ne"):
-        # With numbers the library tells `true` from 1; of text it says what Python says, and takes longer.
+        # For numbers the library distinguishes `true` from 1; for text it gives Python's result, but slower.
         is_of_text = any(_is_constant(child) and isinstance(child["value"], str) for child in node["children"])
         compare = _TEXT_COMPARATORS[name] if is_of_text else compare
         return lambda event: compare(left(event), right(event))
@@ -113,7 +117,7 @@ def _has_order(value: Any) -> bool:
 def _compile_negation(part: QuickFunction) -> QuickFunction:
     def evaluate(event: Any) -> bool:
         value = part(event)
-        # Zero is true in the language.
+        # Zero is true in JMESPath.
         return not value and not _is_zero(value)
 
     return evaluate
@@ -124,7 +128,7 @@ def _is_zero(value: Any) -> bool:
 
 
 def _compile_either(first: QuickFunction, second: QuickFunction, *, continue_if: bool) -> QuickFunction:
-    """`first`, unless it is what makes the second one count."""
+    """Returns a function of `first`, and of `second` if the first does not decide."""
 
     def evaluate(event: Any) -> Any:
         value = first(event)

@@ -1,26 +1,20 @@
-"""Conditions: routing expressions, parsed once into a whitelisted tree and evaluated without `eval`.
+"""Conditions: routing expressions, parsed into a whitelisted tree, without `eval`.
 
-Two kinds of absent names. Suppressed ones (environment variables in production) make the whole condition
-false, whatever its form: `not ${flag}` must not route on a value that was meant to vanish. Unset ones are
-None: `==`, `!=` and truth work, orderings and `in` are false. Nothing raises at run time.
+Two kinds of names have no value. Suppressed ones (environment variables in production) make the whole condition false,
+whatever its form: `not ${flag}` must not route on a suppressed value. Unset ones are None: `==`, `!=` and truth work,
+orderings and `in` are false. Nothing raises at run time.
 """
 
 import ast
 import logging
+import operator
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.context.expressions.condition_operators import (
-    NO_LENGTH,
-    Comparator,
-    compare_order,
-    contains_item,
-    equals_strictly,
-    length_of,
-)
+from workflows.context.values.value_types import equals_strictly
 
 _NAME = r"[^\W\d]\w*(?:\.\w+)*"
 _VARIABLE = re.compile(rf"\$\{{\s*({_NAME})\s*\}}|\bcontext_variables\.({_NAME})")
@@ -35,7 +29,7 @@ _LITERAL_WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("null", "None", "none"), None),
 }
-_VARIABLE_ID = "$"  # begins the id of a variable's node: no identifier in a source text can
+_VARIABLE_ID = "$"  # prefix of a variable's node id, which no identifier in a source text can have
 MAX_LENGTH = 2_000
 MAX_NESTING = 100
 
@@ -43,15 +37,36 @@ log = logging.getLogger(__name__)
 
 Values = Mapping[str, Any]
 Node = Callable[[Values], Any]
+Comparator = Callable[[Any, Any], bool]
+
+_ORDERINGS: Mapping[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_ORDER_OPERATORS: Mapping[str, Comparator] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class _NoLength:
+    """The length of a value without one: false, and every comparison with it is false."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+_NO_LENGTH = _NoLength()
 
 
 class ConditionError(ValueError):
-    """An expression outside the grammar; the text says which part."""
+    """An expression outside of the grammar; the text names the part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`names` as they are written: any of a dotted one's `prefixes` may be the variable."""
+    """A compiled condition.
+
+    `names` are as written: the variable may be any of a dotted name's `prefixes`."""
 
     text: str
     names: frozenset[str]
@@ -64,20 +79,23 @@ class Condition:
             return bool(self._evaluate(values))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 -- a tool may put any object into a context, and comparing it may do anything
+        except BaseException as error:  # noqa: BLE001 -- a context may hold any object of a tool, and comparing it may raise anything
             log.warning("condition_not_evaluated", extra={"condition": self.text, "error": type(error).__name__})
             return False
 
 
 def name_prefixes(name: str) -> list[str]:
-    """`a.b.c` may be a name of its own, or `b.c` in `a.b`, or `c` in `b` in `a`."""
+    """Returns the ways to read a dotted name.
+
+    `a.b.c` may be a name of its own, or `b.c` in `a.b`, or `c` in `b` in `a`."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def look_up(name: str, values: Values) -> Any:
-    """The variable of just this name; else what the longest part of it that is one holds, by keys of mappings and
-    never by attributes."""
+    """Returns a variable's value, or the value at a path below it.
+
+    The longest prefix that is a variable wins. The path follows keys of mappings, never attributes."""
     for prefix in name_prefixes(name):
         if prefix in values:
             return _walk_path(values[prefix], name[len(prefix) + 1 :])
@@ -107,22 +125,24 @@ def compile_condition(text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class ConditionPart:
-    """One part of a condition. `equals`: the variable and the literal, where it is `${a} == 1`."""
+    """One part of a condition.
+
+    `equals` is the variable and the literal, where the part is like `${a} == 1`."""
 
     condition: Condition
     equals: tuple[str, Any] | None
 
 
 def split_alternatives(text: str) -> tuple[tuple[ConditionPart, ...], ...]:
-    """The ways in which a condition that compiles may hold: what `or` joins, each as the parts that `and` joins."""
+    """Splits a condition into the alternatives of `or`, each into the parts of `and`."""
     terms = _SourceTerms(text)
     tree = terms.restore_terms(_parse(terms.source))
     return tuple(tuple(map(_read_part, _split_operands(way, ast.And))) for way in _split_operands(tree, ast.Or))
 
 
-def _split_operands(tree: ast.expr, operator: type[ast.boolop]) -> list[ast.expr]:
-    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, operator):
-        return [part for value in tree.values for part in _split_operands(value, operator)]
+def _split_operands(tree: ast.expr, kind: type[ast.boolop]) -> list[ast.expr]:
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, kind):
+        return [part for value in tree.values for part in _split_operands(value, kind)]
     return [tree]
 
 
@@ -143,14 +163,16 @@ def _variables_in(tree: ast.expr) -> frozenset[str]:
 
 
 class _SourceTerms:
-    """Names and texts become identifiers before Python's parser sees anything: what stands in quotes and what a
-    variable holds is never source. `variables` and `texts` say what each identifier stands for."""
+    """Replaces names and texts by identifiers before Python's parser runs.
+
+    Quoted text and variables' values are never parsed as source. `variables` and `texts` map the identifiers back."""
 
     def __init__(self, text: str) -> None:
         self.variables: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self._stem = "v"
-        while self._stem in unicodedata.normalize("NFKC", text):  # as the parser reads names: none of theirs is ours
+        # Normalized as the parser does, so no name of the text equals one of ours.
+        while self._stem in unicodedata.normalize("NFKC", text):
             self._stem += "_"
         parts = _QUOTED_TEXT.split(text)
         self.source = "".join(
@@ -173,7 +195,7 @@ class _SourceTerms:
         return re.sub(r"\s", " ", _KEYWORD.sub(lambda match: match[0].lower(), part))
 
     def restore_terms(self, tree: ast.expr) -> ast.expr:
-        """The tree with the names and texts back in their places, where they are values and no longer source."""
+        """Puts names and texts back into the parsed tree, where they are only values."""
         named: ast.expr = _TermRestorer(self.variables, self.texts).visit(tree)
         return named
 
@@ -252,7 +274,7 @@ def _compile_term(tree: ast.expr) -> Node:
             return lambda context: [item(context) for item in items]
         case ast.Call(func=ast.Name(id="len"), args=[argument], keywords=[]):
             measured = _compile_node(argument)
-            return lambda context: length_of(measured(context))
+            return lambda context: _length_of(measured(context))
         case ast.Name() | ast.Attribute(value=ast.Name()):
             word = ast.unparse(tree)
             raise ConditionError(f"{word} stands alone: write '{word}' for a text, or ${{{word}}} for a variable")
@@ -263,7 +285,7 @@ def _compile_term(tree: ast.expr) -> Node:
 def _compile_comparison(compare: Comparator, left: Node, right: Node) -> Node:
     def evaluate(context: Values) -> bool:
         sides = left(context), right(context)
-        return not any(side is NO_LENGTH for side in sides) and compare(*sides)
+        return not any(side is _NO_LENGTH for side in sides) and compare(*sides)
 
     return evaluate
 
@@ -275,12 +297,34 @@ def _select_comparator(op: ast.cmpop, expression: str) -> Comparator:
         case ast.NotEq() | ast.IsNot():
             return lambda left, right: not equals_strictly(left, right)
         case ast.In():
-            return lambda item, container: item is not None and contains_item(item, container) is True
+            return lambda item, container: item is not None and _contains_item(item, container) is True
         case ast.NotIn():
-            return lambda item, container: contains_item(item, container) is False
+            return lambda item, container: _contains_item(item, container) is False
         case _:
             symbol = _ORDERINGS[type(op)]  # the grammar has no other comparison
-            return lambda left, right: compare_order(symbol, left, right, expression=expression)
+            return lambda left, right: _compare_order(symbol, left, right, expression=expression)
 
 
-_ORDERINGS: Mapping[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+def _length_of(value: Any) -> int | _NoLength:
+    return len(value) if isinstance(value, str | list | tuple | Mapping | set | frozenset) else _NO_LENGTH
+
+
+def _contains_item(item: Any, container: Any) -> bool | None:
+    """Searches a container, comparing strictly. None when it is not searchable."""
+    if isinstance(container, list | tuple | set | frozenset):
+        return any(equals_strictly(item, element) for element in container)
+    try:
+        return item in container
+    except TypeError:
+        return None
+
+
+def _compare_order(symbol: str, left: Any, right: Any, *, expression: str) -> bool:
+    if left is None or right is None:
+        return False
+    try:
+        return bool(_ORDER_OPERATORS[symbol](left, right))
+    except TypeError:
+        kinds = f"{type(left).__name__} {symbol} {type(right).__name__}"
+        log.info("condition_type_mismatch", extra={"condition": expression, "types": kinds})
+        return False

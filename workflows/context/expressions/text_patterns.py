@@ -1,12 +1,12 @@
-"""Patterns: regular expressions of authors, checked when they are read and bounded in time when they run."""
+"""Patterns: authors' regular expressions, checked when read and bounded when run."""
 
 import logging
 import re
 import warnings
 
-# The parsed form says what a pattern repeats; no public module does.
-from re import _constants as tokens  # type: ignore[attr-defined]  # -- typeshed does not know it
-from re import _parser as parser  # type: ignore[attr-defined]  # -- typeshed does not know it
+# Only the parsed form shows what a pattern repeats, and no public module gives it.
+from re import _constants as tokens  # type: ignore[attr-defined]  # -- missing in typeshed
+from re import _parser as parser  # type: ignore[attr-defined]  # -- missing in typeshed
 from typing import Any
 
 import regex
@@ -15,15 +15,17 @@ log = logging.getLogger(__name__)
 
 MATCH_TIMEOUT_S = 0.25
 MAX_PATTERN_LENGTH = 1_000
-MAX_MATCHED_LENGTH = 20_000  # a pattern sees at most this much of a text
+MAX_MATCHED_LENGTH = 20_000  # a pattern is matched against at most this much of a text
 
 
 class PatternError(ValueError):
-    """Not a regular expression; the text says why."""
+    """Not a regular expression; the text gives the reason."""
 
 
 def check_pattern(pattern: str) -> int:
-    """How many groups it has. It must be one for `re`, which authors know, and for `regex`, which runs it."""
+    """Checks a pattern and returns its number of groups.
+
+    It must be valid for `re`, which authors know, and for `regex`, which runs it."""
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise PatternError(f"is longer than {MAX_PATTERN_LENGTH} characters")
     try:
@@ -36,8 +38,9 @@ def check_pattern(pattern: str) -> int:
 
 
 def search_pattern(pattern: str, text: str) -> tuple[str, ...] | None:
-    """The groups of the first match, whatever their case. All runs of a process share one loop: a pattern that
-    backtracks without end must not stop it."""
+    """Returns the groups of the first match, ignoring case; None without a match.
+
+    All runs of a process share one loop, so a pattern that backtracks without end is cut off."""
     try:
         match = regex.search(pattern, text[:MAX_MATCHED_LENGTH], regex.IGNORECASE, timeout=MATCH_TIMEOUT_S)
     except TimeoutError:
@@ -47,7 +50,7 @@ def search_pattern(pattern: str, text: str) -> tuple[str, ...] | None:
 
 
 def is_exponential(pattern: str) -> bool:
-    """Surely exponential: a repetition without end of what is itself no more than one, as in `(a+)+`."""
+    """Detects a surely exponential pattern: an endless repetition of one: `(a+)+`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -63,7 +66,7 @@ def _has_nested_repetition(items: Any) -> bool:
 
 
 def _is_only_endless(items: Any) -> bool:
-    """One endless repetition and beside it nothing that must be there: two ways to read the same text."""
+    """Detects one endless repetition beside optional items: two readings of one text."""
     needed = [item for item in items if not _can_be_empty(item)]
     if len(needed) > 1:
         return False

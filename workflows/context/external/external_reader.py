@@ -1,7 +1,7 @@
-"""External values: an HTTP GET to a host that the operator allowed, by one pooled client per worker process.
+"""External values: HTTP GETs to allowed hosts, by one pooled client per worker.
 
-A package says what to ask, never where a secret goes by itself: redirects are not followed, cookies are not
-kept, and no proxy or password comes from the process environment.
+A package cannot send a secret elsewhere: redirects are not followed, cookies are not stored, and no proxy or password
+comes from the process environment.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from workflows.package.normal_form.variable_sources import Authorization, Extern
 MAX_CALL_S = 15.0
 INITIAL_BACKOFF_S = 0.1
 MAX_ATTEMPTS = 5
-# These say where a request ends, how it is packed, or who is asked.
+# These headers set a request's end, its encoding or its host.
 _RESERVED_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "expect", "te", "upgrade"}
 )
@@ -41,7 +41,9 @@ ResolveSecret = Callable[[str], str]
 
 
 class ExternalReader:
-    """`resolve_secret` raises ValueError, whose text names the reference and never the secret."""
+    """Reads external values.
+
+    `resolve_secret` raises ValueError with a text that names the reference and never the secret."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class ExternalReader:
         self._client: httpx.AsyncClient | None = None
 
     async def read(self, source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:
-        """The value as plain JSON, a copy for every run; or NoValueError."""
+        """Returns the value as plain JSON, a copy for every run; or NoValueError."""
         url = fill_url(source.url, facts, allowed_hosts=self._allowed_hosts)
         if source.cache_ttl_s <= 0:
             return json.loads(await self._call_with_retries(source, url))
@@ -71,10 +73,10 @@ class ExternalReader:
             await self._client.aclose()
 
     async def _call_with_retries(self, source: ExternalSource, url: str) -> str:
-        """All attempts, within one deadline."""
+        """Makes all attempts within one deadline."""
         headers, secrets = self._build_headers(source)
         deadline_s = min(source.timeout_s, MAX_CALL_S)
-        before = ""
+        earlier_error = ""
         try:
             async with asyncio.timeout(deadline_s):
                 for attempt in range(attempts := min(max(source.attempts, 1), MAX_ATTEMPTS)):
@@ -83,10 +85,10 @@ class ExternalReader:
                     except NoValueError as error:
                         if not error.is_transient or attempt + 1 == attempts:
                             raise
-                        before = f"; before that {error}"
+                        earlier_error = f"; before that {error}"
                     await asyncio.sleep(INITIAL_BACKOFF_S * 2**attempt)
         except TimeoutError:
-            raise NoValueError(f"no answer within {deadline_s:g} s{before}", is_transient=True) from None
+            raise NoValueError(f"no answer within {deadline_s:g} s{earlier_error}", is_transient=True) from None
         raise AssertionError("the last attempt returns or raises")
 
     async def _call_once(
@@ -94,30 +96,30 @@ class ExternalReader:
     ) -> str:
         try:
             request = self._http_client().build_request("GET", url, headers=headers)
-            if request.url.host != urlsplit(url).hostname:  # should two readers of addresses ever differ
+            if request.url.host != urlsplit(url).hostname:  # in case the two URL parsers disagree
                 raise NoValueError("the filled address leads to another host")
             response = await self._http_client().send(request, stream=True)
             try:
                 _check_status(response.status_code)
                 encoding = response.headers.get("content-encoding", "").strip().lower()
-                # Closed when it is left early: the garbage collector may come while the response is being closed.
+                # Closed explicitly: the garbage collector may run while the response is being closed.
                 async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as chunks:
                     body = await read_body(chunks, encoding=encoding)
             finally:
                 await response.aclose()
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            # By its type only: the text of such errors may quote headers, and with them a secret.
-            passing = isinstance(error, httpx.TransportError) and not isinstance(error, _PERMANENT_ERRORS)
-            raise NoValueError(f"the call failed ({type(error).__name__})", is_transient=passing) from None
-        # In a thread: a large answer would hold up every other run.
+            # Only the type: the text of such errors may quote headers, and with them a secret.
+            is_transient = isinstance(error, httpx.TransportError) and not isinstance(error, _PERMANENT_ERRORS)
+            raise NoValueError(f"the call failed ({type(error).__name__})", is_transient=is_transient) from None
+        # In a thread: a large answer would block every other run.
         return await asyncio.to_thread(_select_value, body, response.headers, source.select, secrets)
 
     def _http_client(self) -> httpx.AsyncClient:
-        if self._client is None:  # made on the loop that uses it, and only where somebody uses it
+        if self._client is None:  # on demand, on the loop that uses it
             self._client = httpx.AsyncClient(
                 follow_redirects=False,
                 trust_env=False,
-                timeout=None,  # noqa: S113 -- the deadline is over all attempts, around this
+                timeout=None,  # noqa: S113 -- one deadline bounds all attempts
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
                 headers={"user-agent": "unattended", "accept-encoding": "gzip"},
             )
@@ -128,10 +130,10 @@ class ExternalReader:
         secrets: tuple[str, ...] = ()
         if source.authorization is not None:
             name, value, secrets = _authorization_header(source.authorization, self._read_secret(source.authorization))
-            headers = {key: each for key, each in headers.items() if key.lower() != name.lower()} | {name: value}
+            headers = {key: text for key, text in headers.items() if key.lower() != name.lower()} | {name: value}
         for name, value in headers.items():
             if name.lower() in _RESERVED_HEADERS or not _HEADER.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-                raise NoValueError(f"the header {name[:40]!r} cannot be sent so")
+                raise NoValueError(f"the header {name[:40]!r} cannot be sent")
         return headers, secrets
 
     def _read_secret(self, authorization: Authorization) -> str:
@@ -151,18 +153,18 @@ _PERMANENT_ERRORS = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 
 
 def _authorization_header(authorization: Authorization, secret: str) -> tuple[str, str, tuple[str, ...]]:
-    """The header to send, and every form in which an answer could give the secret away."""
+    """Returns the header, and all forms in which an answer could reveal the secret."""
     if authorization.scheme == "basic":
         user, _, password = secret.partition(":")
-        sent = base64.b64encode(secret.encode()).decode()
-        hidden = [secret, password or user, sent]
+        credentials = base64.b64encode(secret.encode()).decode()
+        hidden = [secret, password or user, credentials]
     else:
-        sent, hidden = secret, [secret]
+        credentials, hidden = secret, [secret]
     prefix = {"bearer": "Bearer ", "basic": "Basic ", "header": ""}[authorization.scheme]
     return (
         authorization.header,
-        prefix + sent,
-        tuple({form for each in hidden for form in (each, quote(each, safe=""))}),
+        prefix + credentials,
+        tuple({form for text in hidden for form in (text, quote(text, safe=""))}),
     )
 
 
@@ -198,5 +200,5 @@ def _compile_selection(expression: str) -> Any:
     return jmespath.compile(expression)
 
 
-async def refuse_external_read(source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:  # noqa: ARG001 -- the shape of ExternalReader.read
+async def refuse_external_read(source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:  # noqa: ARG001 -- has the signature of ExternalReader.read
     raise NoValueError(f"no host is allowed here; the operator lists them in {HOSTS_SETTING}")

@@ -1,4 +1,4 @@
-"""Addresses of external values: run facts go into path and query as encoded scalars, never into the host."""
+"""External URLs: run facts enter path and query as encoded scalars, not the host."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -15,7 +15,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def fill_url(template: str, facts: Mapping[str, Any], *, allowed_hosts: Collection[str]) -> str:
-    """The address to call, or NoValueError. The host is the template's own, and one that the operator allowed."""
+    """Returns the URL to call, or NoValueError.
+
+    The host is the template's own, and one that the operator allowed."""
     parts = _split_url(template)
     _check_host(parts, allowed_hosts)
     path, query = _fill_path(parts.path, facts), _fill(parts.query, facts)
@@ -28,7 +30,9 @@ def fill_url(template: str, facts: Mapping[str, Any], *, allowed_hosts: Collecti
 
 
 def displayed_host(template: str) -> str:
-    """For messages: never the rest of an address, which may hold what only its reader may see."""
+    """Returns the host for messages.
+
+    The rest of a URL may be confidential."""
     try:
         return urlsplit(template).netloc.rpartition("@")[2] or "an address without a host"
     except ValueError:
@@ -51,12 +55,12 @@ def _split_url(template: str) -> SplitResult:
 
 
 def _check_host(parts: SplitResult, allowed_hosts: Collection[str]) -> None:
-    """A host without a port is allowed on the usual one only."""
+    """Checks the host. Without a port it is allowed on the default port only."""
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-    usual = _DEFAULT_PORTS[parts.scheme]
-    port = usual if parts.port is None else parts.port
-    if f"{host}:{port}" not in allowed_hosts and not (port == usual and host in allowed_hosts):
-        shown = host if port == usual else f"{host}:{port}"
+    default_port = _DEFAULT_PORTS[parts.scheme]
+    port = default_port if parts.port is None else parts.port
+    if f"{host}:{port}" not in allowed_hosts and not (port == default_port and host in allowed_hosts):
+        shown = host if port == default_port else f"{host}:{port}"
         raise NoValueError(f"{shown} is not an allowed host; the operator lists it in {HOSTS_SETTING}")
 
 
@@ -79,6 +83,6 @@ def _fact_text(name: str, facts: Mapping[str, Any]) -> str:
     if not isinstance(value, str | int | float | bool):
         raise NoValueError(f"{name} is not a scalar, and only scalars may enter an address")
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if _CONTROL.search(text) or any("\ud800" <= each <= "\udfff" for each in text):
+    if _CONTROL.search(text) or any("\ud800" <= character <= "\udfff" for character in text):
         raise NoValueError(f"{name} holds characters that have no place in an address")
     return text

@@ -1,4 +1,4 @@
-"""Bodies of external answers: read within a bound after decoding, free of the secret that asked for them."""
+"""Bodies of external answers: bounded when decoded, free of the request's secret."""
 
 import zlib
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -12,9 +12,9 @@ _TOO_LARGE_REASON = f"its answer is larger than {MAX_BODY_BYTES // 1024} KB"
 
 
 async def read_body(chunks: AsyncIterator[bytes], *, encoding: str) -> bytes:
-    """A few compressed bytes may stand for gigabytes: no more is unpacked than is accepted."""
+    """Reads a body within the limit: a few compressed bytes may hold gigabytes."""
     if encoding not in ("", "identity", "gzip", "deflate"):
-        raise NoValueError(f"its answer is encoded as {encoding[:20]!r}, which is not read")
+        raise NoValueError(f"its answer is encoded as {encoding[:20]!r}, which is not supported")
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "deflate") else None
     body = bytearray()
     try:
@@ -23,9 +23,9 @@ async def read_body(chunks: AsyncIterator[bytes], *, encoding: str) -> bytes:
             if len(body) > MAX_BODY_BYTES:
                 raise NoValueError(_TOO_LARGE_REASON)
             if unpacker is not None and unpacker.eof:
-                break  # whatever follows would only pile up
+                break  # further data would only use memory
     except zlib.error:
-        raise NoValueError("its answer is not encoded as it says") from None
+        raise NoValueError("its answer does not have the declared encoding") from None
     if unpacker is not None and not unpacker.eof:
         raise NoValueError("its answer ends too early", is_transient=True)
     return bytes(body)
@@ -44,18 +44,18 @@ def decode_body(body: bytes, headers: Mapping[str, str]) -> Any:
 
 
 def refuse_echo(body: bytes, value: Any, secrets: Collection[str]) -> None:
-    """An answer that quotes the request's secret would carry it into prompts and the store."""
-    if any(each.encode() in body for each in secrets) or _contains_secret(value, secrets):
-        raise NoValueError("its answer holds the secret that it was asked with")
+    """Refuses an answer that holds the request's secret, before a prompt or store."""
+    if any(secret.encode() in body for secret in secrets) or _contains_secret(value, secrets):
+        raise NoValueError("its answer holds the secret of the request")
 
 
 def _contains_secret(value: Any, secrets: Collection[str]) -> bool:
-    """Also where JSON writes the secret's characters in another way."""
+    """Finds a secret also where JSON writes its characters in another way."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):
-            if any(each in item for each in secrets):
+            if any(secret in item for secret in secrets):
                 return True
         elif isinstance(item, Mapping):
             waiting.extend([*item.keys(), *item.values()])

@@ -1,4 +1,4 @@
-"""Cache of external values: bounded, per process; runs that miss the same value at once share one call."""
+"""Cache of external values, bounded per process; concurrent misses share one call."""
 
 import asyncio
 from collections import OrderedDict
@@ -18,7 +18,9 @@ class _CachedValue:
 
 
 class ValueCache:
-    """Keys begin with the app: one never sees what was fetched for another. Values are text, so that none is shared."""
+    """Caches values as text, so each run parses its own copy.
+
+    Keys begin with the app, so no app reads another's values."""
 
     def __init__(
         self, clock: Callable[[], float], *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
@@ -39,7 +41,7 @@ class ValueCache:
         if call is None:
             call = self._calls[key] = asyncio.create_task(self._fetch(key, fetch))
             call.add_done_callback(lambda done: self._remove_call(key, done))
-        # Shielded: a run that is cancelled takes nothing away from the others that wait.
+        # Shielded: a cancelled run does not cancel the call for the others.
         return await asyncio.shield(call)
 
     async def close(self) -> None:
@@ -60,7 +62,7 @@ class ValueCache:
     def _remove_call(self, key: Hashable, call: asyncio.Task[str]) -> None:
         self._calls.pop(key, None)
         if not call.cancelled():
-            call.exception()  # seen, also when nobody waits any more
+            call.exception()  # marks the exception as retrieved, even without a waiting run
 
     def _forget(self, key: Hashable) -> None:
         entry = self._entries.pop(key, None)

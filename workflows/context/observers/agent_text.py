@@ -1,4 +1,4 @@
-"""`agent_text`: an agent's reply equals, contains or matches something."""
+"""The trigger `agent_text`: an agent's reply equals, contains or matches a text."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,9 @@ MATCH_WAYS = ("equals", "contains", "regex")
 
 @dataclass(frozen=True, slots=True)
 class AgentTextTrigger:
-    """Exactly one of the three is given. `groups` is how many `$1`, `$2` … its pattern captures."""
+    """Fires on a text.
+
+    Exactly one of the three is set. `groups` is the number of `$1`, `$2` … that its pattern captures."""
 
     agent: str
     equals: str | None = None
@@ -36,15 +38,15 @@ def read(section: Section) -> StateTrigger | None:
 
 
 def read_text_match(section: Section, agent: str) -> AgentTextTrigger | None:
-    section.get("ui_hidden")  # nobody looks at a headless chat
+    section.get("ui_hidden")  # without meaning in a headless chat
     match = section.child(section.get("match") or {}, "match")
-    given = {name: text for name in MATCH_WAYS if (text := match.text(name)) is not None}
+    ways = {name: text for name in MATCH_WAYS if (text := match.text(name)) is not None}
     match.report_unread()
-    if len(given) != 1 or not all(given.values()):
+    if len(ways) != 1 or not all(ways.values()):
         match.error("wrong_value", "", "give exactly one of equals, contains, regex, with a text")
         return None
-    groups = _count_groups(match, given["regex"]) if "regex" in given else 0
-    return None if groups is None else AgentTextTrigger(agent=agent, groups=groups, **given)
+    groups = _count_groups(match, ways["regex"]) if "regex" in ways else 0
+    return None if groups is None else AgentTextTrigger(agent=agent, groups=groups, **ways)
 
 
 def _count_groups(match: Section, pattern: str) -> int | None:
@@ -54,6 +56,6 @@ def _count_groups(match: Section, pattern: str) -> int | None:
         match.error("wrong_value", "regex", str(error))
         return None
     if is_exponential(pattern):
-        message = "repeats a repetition, and a text that almost matches takes it for ever; it is given up after 0.25 s"
+        message = "repeats a repetition, and a text that almost matches takes it for ever; matching stops after 0.25 s"
         match.warning("slow_pattern", "regex", f"{message}. Write (a+)+ as a+")
     return groups

@@ -1,4 +1,4 @@
-"""`agent_turn_count`: an agent has had that many turns, from then on."""
+"""The trigger `agent_turn_count`: an agent has taken that many turns or more."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""`handoff`: a hand-off was taken; `from` and `to` name agents, `user` or, as its target, `terminate`."""
+"""The trigger `handoff`: a hand-off between `from` and `to` was taken.
+
+Both name agents or `user`; `to` may be `terminate`.
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +16,7 @@ _TARGET = ("to", "target_agent")
 
 @dataclass(frozen=True, slots=True)
 class HandoffTrigger:
-    """`source` None: whichever agent hands over, or the user."""
+    """Fires on a hand-off. `source` None stands for any agent, or the user."""
 
     target: str
     source: str | None = None
@@ -26,7 +29,7 @@ class HandoffTrigger:
 
 
 def read(section: Section) -> StateTrigger | None:
-    """The fields have the names that rules give them."""
+    """Reads the fields, which have the same names as in rules."""
     target, source = read_optional_name(section, *_TARGET), read_optional_name(section, *_SOURCE)
     if target is None:
         section.error("missing_field", "to", "is needed: write to: and an agent, user or terminate")

@@ -1,4 +1,4 @@
-"""`lifecycle`: the steps of a moment of the run or of a turn are over, or there are none."""
+"""The trigger `lifecycle`: a moment's steps are over, or it has none."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from workflows.package.readers.tools.lifecycle_tools_reader import MOMENTS, TURN
 
 @dataclass(frozen=True, slots=True)
 class LifecycleTrigger:
-    """`agent`: only around turns of this agent."""
+    """Fires after a moment, with `agent` only around turns of this agent."""
 
     event: Moment
     agent: str | None = None
@@ -24,14 +24,14 @@ class LifecycleTrigger:
 
 
 def read(section: Section) -> StateTrigger | None:
-    written, agent = read_optional_name(section, "event"), read_optional_name(section, "agent")
+    event_name, agent = read_optional_name(section, "event"), read_optional_name(section, "agent")
     choices = ", ".join(MOMENTS)
-    if written is None:
+    if event_name is None:
         section.error("missing_field", "event", f"is needed: write event: and one of {choices}")
         return None
-    event = MOMENTS.get(written)
+    event = MOMENTS.get(event_name)
     if event is None:
-        section.error("wrong_value", "event", f"{written} is no moment of a run; write one of {choices}")
+        section.error("wrong_value", "event", f"{event_name} is no moment of a run; write one of {choices}")
         return None
     if agent is not None:
         report_agent_without_turn(section, "agent", event)

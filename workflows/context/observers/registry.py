@@ -1,4 +1,4 @@
-"""The registry of trigger types: every module beside this one is one, under its own name."""
+"""The registry of trigger types: each is a module beside this one, by its name."""
 
 import importlib
 import pkgutil
@@ -9,11 +9,11 @@ import workflows.context.observers as here
 from workflows.context.state.state_transitions import StateTrigger
 from workflows.package.readers.section import Section
 
-# None when the trigger cannot be read; why is among the section's findings then.
+# None when the trigger cannot be read; the reason is among the section's findings.
 ReadTrigger = Callable[[Section], StateTrigger | None]
 
 
 @cache
 def trigger_types() -> Mapping[str, ReadTrigger]:
-    names = sorted(each.name for each in pkgutil.iter_modules(here.__path__) if each.name != "registry")
+    names = sorted(module.name for module in pkgutil.iter_modules(here.__path__) if module.name != "registry")
     return {name: importlib.import_module(f"{here.__name__}.{name}").read for name in names}

@@ -1,6 +1,6 @@
-"""`timer_expired`: the turns of a run have worked that long together, from then on.
+"""The trigger `timer_expired`: the turns of a run have worked that long together.
 
-Work, not wall-clock time: a run that waited in a queue, or is resumed, derives the same.
+It counts work, not wall-clock time: a run that waited in a queue, or is resumed, derives the same.
 """
 
 from dataclasses import dataclass

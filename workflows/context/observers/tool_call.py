@@ -1,4 +1,4 @@
-"""`tool_call`: a tool was called, whatever came of it."""
+"""The trigger `tool_call`: a tool was called, whatever the result."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from workflows.package.readers.section import Section
 
 @dataclass(frozen=True, slots=True)
 class ToolCallTrigger:
-    """`agent`: only in turns of this agent."""
+    """Fires on a call, with `agent` only in turns of this agent."""
 
     tool: str
     agent: str | None = None

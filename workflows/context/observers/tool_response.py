@@ -1,4 +1,4 @@
-"""`tool_response`: a tool answered, well or not; a key of its answer may become the variable's value."""
+"""The trigger `tool_response`: a tool answered; a key may become the value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ STATUSES = ("success", "error", "any")
 
 @dataclass(frozen=True, slots=True)
 class ToolResponseTrigger:
-    """With `response_key`, only an answer that has this key counts; `match` is what its value must be."""
+    """Fires on a tool's answer.
+
+    With `response_key`, only an answer with this key counts; `match` is what its value must be."""
 
     tool: str
     status: Status = "success"
@@ -24,7 +26,7 @@ class ToolResponseTrigger:
     type: str = "tool_response"
 
     def fires(self, turn: TurnObservation) -> TriggerMatch | None:
-        """The last answer of the turn that fits counts."""
+        """Returns the match of the turn's last fitting answer."""
         fired = (self._match_result(result) for result in reversed(turn.tool_results) if result.tool == self.tool)
         return next((found for found in fired if found is not None), None)
 

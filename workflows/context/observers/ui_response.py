@@ -1,4 +1,4 @@
-"""`ui_response`: a tool that shows something to a person has the answer; its value becomes the variable's."""
+"""The trigger `ui_response`: a person answered a tool; a value may come from it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,9 @@ from workflows.package.readers.variables.answer_match_reader import BadMatchErro
 
 @dataclass(frozen=True, slots=True)
 class UiResponseTrigger:
-    """With `response_key`, only an answer that has this key counts; `match` is what its value must be."""
+    """Fires on a person's answer.
+
+    With `response_key`, only an answer with this key counts; `match` is what its value must be."""
 
     tool: str
     response_key: str | None = None
@@ -20,7 +22,7 @@ class UiResponseTrigger:
     type: str = "ui_response"
 
     def fires(self, turn: TurnObservation) -> TriggerMatch | None:
-        """The last answer of the turn counts, and no earlier one that would fit: a `no` takes back a `yes`."""
+        """Uses the last answer of the turn only: a `no` takes back an earlier `yes`."""
         for answer in self._answers(turn):
             if self.match is not None and not self.match.matches(answer):
                 return None
@@ -28,14 +30,16 @@ class UiResponseTrigger:
         return None
 
     def _answers(self, turn: TurnObservation) -> Iterator[Any]:
-        """What the tool made of an answer and returned, else what it was given. Without a key the two cannot be told
-        apart from a tool that asked nobody, so only what was given is an answer."""
-        given = (answer for tool, answer in reversed(turn.ui_answers) if tool == self.tool)
+        """Yields what the tool returned for an answer, then the answer itself.
+
+        Without a key, a returned value may come from a tool that asked no question, so only the answer itself counts.
+        """
+        answers = (answer for tool, answer in reversed(turn.ui_answers) if tool == self.tool)
         if self.response_key is None:
-            yield from given
+            yield from answers
             return
         returned = (result.value for result in reversed(turn.tool_results) if result.ok and result.tool == self.tool)
-        for answer in (*returned, *given):
+        for answer in (*returned, *answers):
             if isinstance(answer, Mapping) and self.response_key in answer:
                 yield answer[self.response_key]
 

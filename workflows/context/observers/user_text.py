@@ -1,4 +1,7 @@
-"""`user_text`: what a person answers, when the run has handed over to `user`, equals, contains or matches something."""
+"""The trigger `user_text`: a person's message equals, contains or matches a text.
+
+It watches the messages after a hand-off to `user`.
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +13,7 @@ from workflows.package.readers.section import Section
 
 @dataclass(frozen=True, slots=True)
 class UserTextTrigger:
-    """Watches no agent: the user is none."""
+    """Fires on a message of the user, which is no agent."""
 
     text_match: AgentTextTrigger
     type: str = "user_text"
@@ -24,6 +27,6 @@ class UserTextTrigger:
 
 
 def read(section: Section) -> StateTrigger | None:
-    section.get("agent")  # nobody else is meant
-    words = read_text_match(section, USER)
-    return None if words is None else UserTextTrigger(words)
+    section.get("agent")  # accepted and ignored: the speaker is always the user
+    text_match = read_text_match(section, USER)
+    return None if text_match is None else UserTextTrigger(text_match)

@@ -1,4 +1,4 @@
-"""Computed variables: JMESPath expressions over other variables, evaluated anew whenever those may have changed."""
+"""Computed variables: JMESPath over other variables, evaluated on every change."""
 
 import copy
 import json
@@ -19,14 +19,16 @@ log = logging.getLogger(__name__)
 
 
 def recompute_variables(package: Package, context: ContextVariables, suppressed: Collection[str] = ()) -> None:
-    """Sets every variable that has a computation. What cannot be evaluated is its default, and said; nothing raises."""
+    """Sets every computed variable; never raises.
+
+    One that cannot be evaluated gets its default, and a log line."""
     waiting = {
         name: variable.source
         for name, variable in package.variables.items()
         if isinstance(variable.source, ComputedSource) and variable.source.computation and name not in FIXED_NAMES
     }
     while waiting:
-        # Those whose inputs are all done. None left: they compute each other in a circle.
+        # These have all inputs. None left means that the others compute each other in a cycle.
         ready = [name for name, source in waiting.items() if waiting.keys().isdisjoint(source.inputs.values())]
         for name in ready or list(waiting):
             source = waiting.pop(name)
@@ -37,16 +39,16 @@ def recompute_variables(package: Package, context: ContextVariables, suppressed:
 
 
 def _compute_value(name: str, source: ComputedSource, context: Mapping[str, Any], suppressed: Collection[str]) -> Any:
-    given = {
+    inputs = {
         alias: None if variable in suppressed else context.get(variable) for alias, variable in source.inputs.items()
     }
     try:
-        result = _compile_expression(source.computation or "").search(given)
-        # Plain JSON of its own: what an expression selects is otherwise the live object of another variable.
+        result = _compile_expression(source.computation or "").search(inputs)
+        # A plain copy: an expression may select the live object of another variable.
         return json.loads(to_json_text(result))
-    except Exception as error:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be read
-        # What it is computed from may only come in a later turn: then this is no news.
-        level = logging.DEBUG if any(value is None for value in given.values()) else logging.WARNING
+    except Exception as error:  # noqa: BLE001 -- a context may hold any object of a tool, and reading it may raise anything
+        # An input may only arrive in a later turn; then this is expected.
+        level = logging.DEBUG if any(value is None for value in inputs.values()) else logging.WARNING
         _log_missing(level, name, context, type(error).__name__)
         return None
 

@@ -1,4 +1,4 @@
-"""Missing values: why a variable has none, and what a run does about all of them together."""
+"""Missing values: why a variable has none, and their effect on the run."""
 
 import logging
 from collections.abc import Iterable
@@ -8,15 +8,19 @@ log = logging.getLogger(__name__)
 
 
 class ContextUnavailableError(Exception):
-    """A source did not answer in time. Another attempt may find it well; going on without would be a guess."""
+    """A source did not answer in time. Another attempt may succeed; a guess would not."""
 
 
 class ContextError(Exception):
-    """A required value is missing: the run fails before any model call. The text names variable and source."""
+    """A required value is missing.
+
+    The run fails before any model call. The text names the variable and the source."""
 
 
 class NoValueError(Exception):
-    """A source gives no value. `passing`: another attempt may find one. The text never holds a value."""
+    """A source gives no value.
+
+    `is_transient`: another attempt may find one. The text never holds a value."""
 
     def __init__(self, reason: str, *, is_transient: bool = False) -> None:
         super().__init__(reason)
@@ -36,14 +40,25 @@ class MissingValue:
 
 
 def raise_for_missing(missing: Iterable[MissingValue], *, run_id: str) -> None:
-    """Says all that is missing. Needed values end the run here, for good unless all of them may come back."""
+    """Reports all missing values, and raises for needed ones.
+
+    The error is permanent unless all of them are transient."""
     needed = []
-    for each in missing:
-        if each.is_needed:
-            needed.append(each)
+    for missing_value in missing:
+        if missing_value.is_needed:
+            needed.append(missing_value)
         else:
-            extra = {"run_id": run_id, "variable": each.name, "source": each.source, "reason": each.reason}
+            extra = {
+                "run_id": run_id,
+                "variable": missing_value.name,
+                "source": missing_value.source,
+                "reason": missing_value.reason,
+            }
             log.warning("context_value_missing", extra=extra)
     if needed:
         text = "; ".join(map(str, needed))
-        raise ContextUnavailableError(text) if all(each.is_transient for each in needed) else ContextError(text)
+        raise (
+            ContextUnavailableError(text)
+            if all(missing_value.is_transient for missing_value in needed)
+            else ContextError(text)
+        )

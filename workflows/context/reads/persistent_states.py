@@ -1,7 +1,7 @@
-"""Kept states: values of state variables that outlive a run, for the next run of the workflow in the same app.
+"""Persistent states: values of state variables that outlive a run.
 
-A variable with `persist: true` begins with what the last successful run left in it. By its `persist_key`
-the value is one user's, one chat's, or the whole app's.
+The next run of the workflow in the same app reads them. A variable with `persist: true` begins with the value of the
+last successful run. By its `persist_key` the value belongs to one user, to one chat, or to the whole app.
 """
 
 import logging
@@ -24,7 +24,9 @@ APP_WIDE_KEY = "none"
 
 @dataclass(frozen=True, slots=True)
 class StateKey:
-    """Where the value of a variable is kept. `key` is the run's user or chat; empty where the app has one value."""
+    """The address of a stored value.
+
+    `key` is the run's user or chat; empty where the app has one value."""
 
     app_id: str
     workflow: str
@@ -40,7 +42,7 @@ class PersistentState:
 
 
 ReadStates = Callable[[Collection[StateKey]], Awaitable[Mapping[str, Any]]]
-"""Returns the kept values by variable; a variable without one is left out."""
+"""Returns the stored values by variable, without those that have none."""
 
 
 async def read_no_states(_keys: Collection[StateKey]) -> Mapping[str, Any]:
@@ -48,8 +50,10 @@ async def read_no_states(_keys: Collection[StateKey]) -> Mapping[str, Any]:
 
 
 def state_keys(package: Package, facts: Mapping[str, Any]) -> dict[str, StateKey]:
-    """Returns the place of each variable that is kept. A run without a user has no place of a user."""
-    places: dict[str, StateKey] = {}
+    """Returns the address of each persistent variable.
+
+    A run without a user has no address for a user's value."""
+    addresses: dict[str, StateKey] = {}
     for name, variable in package.variables.items():
         source = variable.source
         if not isinstance(source, StateSource) or source.persist_key is None or name in FIXED_NAMES:
@@ -59,27 +63,27 @@ def state_keys(package: Package, facts: Mapping[str, Any]) -> dict[str, StateKey
             extra = {"run_id": facts["run_id"], "variable": name, "key": source.persist_key}
             log.info("state_without_key", extra=extra)
         else:
-            places[name] = StateKey(facts["app_id"], package.name, name, source.persist_key, str(key))
-    return places
+            addresses[name] = StateKey(facts["app_id"], package.name, name, source.persist_key, str(key))
+    return addresses
 
 
 async def load_states(
     package: Package, facts: RunFacts, supplied: Collection[str], read: ReadStates
 ) -> Mapping[str, Any]:
-    """Returns the values that earlier runs have left, except those of variables that this run was supplied with."""
-    places = state_keys(package, facts.base_values())
-    wanted = [place for name, place in places.items() if name not in supplied]
-    if not wanted:
+    """Returns the stored values, except of variables that this run was supplied with."""
+    addresses = state_keys(package, facts.base_values())
+    addresses_to_read = [address for name, address in addresses.items() if name not in supplied]
+    if not addresses_to_read:
         return {}
-    kept = await read(wanted)
-    fitting = {name: _coerce_value(package.variables[name], value) for name, value in kept.items()}
+    stored = await read(addresses_to_read)
+    fitting = {name: _coerce_value(package.variables[name], value) for name, value in stored.items()}
     for name in (name for name, fits in fitting.items() if fits is None):
         log.warning("kept_state_not_used", extra={"run_id": facts.run_id, "variable": name})
     return {name: fits[0] for name, fits in fitting.items() if fits is not None}
 
 
 def _coerce_value(variable: Variable, value: Any) -> tuple[Any] | None:
-    """The value in the type that the package declares now; None where it does not fit any more."""
+    """Converts a value to the type declared now; None where it no longer fits."""
     try:
         fitted = coerce(value, variable.type)
     except MisfitError:
@@ -91,12 +95,14 @@ def _coerce_value(variable: Variable, value: Any) -> tuple[Any] | None:
 def changed_states(
     package: Package, facts: Mapping[str, Any], changed: Collection[str], context: Mapping[str, Any]
 ) -> tuple[PersistentState, ...]:
-    """Returns what a run that has succeeded leaves. A variable that it did not change is left to other runs."""
-    places = state_keys(package, facts) if changed else {}
-    kept = [
-        PersistentState(place, context[name]) for name, place in places.items() if name in changed and name in context
+    """Returns the states that a successful run stores: those that it changed."""
+    addresses = state_keys(package, facts) if changed else {}
+    states = [
+        PersistentState(address, context[name])
+        for name, address in addresses.items()
+        if name in changed and name in context
     ]
-    hidden = [each.state_key.variable for each in kept if HIDDEN in to_text(each.value)]
+    hidden = [state.state_key.variable for state in states if HIDDEN in to_text(state.value)]
     if hidden:
         log.warning("hidden_value_not_kept", extra={"run_id": facts["run_id"], "names": hidden})
-    return tuple(each for each in kept if each.state_key.variable not in hidden)
+    return tuple(state for state in states if state.state_key.variable not in hidden)

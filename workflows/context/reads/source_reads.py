@@ -1,4 +1,7 @@
-"""Reads: values from the database and from other services, all at once, each with a deadline and one for all."""
+"""Reads from the database and other services: concurrent, each with a timeout.
+
+One more timeout bounds all of them.
+"""
 
 import asyncio
 import copy
@@ -30,12 +33,12 @@ log = logging.getLogger(__name__)
 
 class ReadExternal(Protocol):
     async def __call__(self, source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:
-        """The value as plain JSON, for this caller alone; or NoValueError."""
+        """Returns the value as plain JSON, this caller's own copy; or NoValueError."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextReaders:
-    """Whose values are read, what may stand in queries and addresses, and who answers."""
+    """The app, the facts for queries and addresses, and the readers."""
 
     app_id: str
     facts: Mapping[str, Any] = field(repr=False)
@@ -46,19 +49,21 @@ class ContextReaders:
 async def read_values(
     variables: Iterable[Variable], readers: ContextReaders
 ) -> tuple[dict[str, Any], list[MissingValue]]:
-    """Values that are missing have their default, for the case that the run goes on without them."""
-    wanted = [(each, each.source) for each in variables if isinstance(each.source, ReadSource)]
-    tasks = [asyncio.create_task(_read_variable(variable, source, readers)) for variable, source in wanted]
+    """Reads values.
+
+    A missing value has its default, in case the run continues without it."""
+    to_read = [(variable, variable.source) for variable in variables if isinstance(variable.source, ReadSource)]
+    tasks = [asyncio.create_task(_read_variable(variable, source, readers)) for variable, source in to_read]
     try:
         if tasks:
             await asyncio.wait(tasks, timeout=ALL_READS_TIMEOUT_S)
     finally:
         for task in tasks:
-            task.cancel()  # those that are done do not mind
+            task.cancel()  # no effect on finished ones
     results = await asyncio.gather(*tasks, return_exceptions=True)
     values: dict[str, Any] = {}
     missing = []
-    for (variable, source), result in zip(wanted, results, strict=True):
+    for (variable, source), result in zip(to_read, results, strict=True):
         error = _as_no_value_error(result)
         if error is not None:
             missing.append(_missing_value(variable, source, error))
@@ -75,7 +80,7 @@ def _as_no_value_error(result: Any) -> NoValueError | None:
 
 
 def _missing_value(variable: Variable, source: ReadSource, error: NoValueError) -> MissingValue:
-    # A document that may be there is not guessed at; what a service would say is only ever a hint.
+    # A document may exist, so its value is never guessed; a service's value is only a hint.
     needed = variable.required or (error.is_transient and not isinstance(source, ExternalSource))
     return MissingValue(
         variable.name, _describe_source(source), str(error), is_needed=needed, is_transient=error.is_transient
@@ -90,12 +95,12 @@ def _describe_source(source: ReadSource) -> str:
 
 def _default_value(variable: Variable) -> Any:
     if variable.default is None and isinstance(variable.source, EntitySource):
-        return {}  # a document that is yet to be written
+        return {}  # a document that is not written yet
     return copy.deepcopy(variable.default)
 
 
 async def _read_variable(variable: Variable, source: ReadSource, readers: ContextReaders) -> Any:
-    # A call has its own deadline, which runs that share the call share too.
+    # A call has a deadline of its own, and runs that share the call share the deadline.
     deadline_s = None if isinstance(source, ExternalSource) else READ_TIMEOUT_S
     try:
         async with asyncio.timeout(deadline_s):
@@ -103,7 +108,7 @@ async def _read_variable(variable: Variable, source: ReadSource, readers: Contex
     except TimeoutError:
         raise NoValueError(f"no answer within {READ_TIMEOUT_S:g} s", is_transient=True) from None
     except PyMongoError as error:
-        # Not its text: it may hold addresses and what was asked.
+        # Without its text, which may hold addresses and the query.
         raise NoValueError(f"the database: {type(error).__name__}", is_transient=is_unavailable(error)) from None
     except (QueryError, ReadRefusedError, TooLargeError) as error:
         raise NoValueError(str(error)) from None
@@ -115,7 +120,9 @@ async def _read_variable(variable: Variable, source: ReadSource, readers: Contex
 
 
 async def _read_source(source: ReadSource, readers: ContextReaders) -> Any:
-    """One field of a database source gives its value, several give a mapping; an entity is always a mapping."""
+    """Reads one source.
+
+    One field of a database source gives its value, several give a mapping. An entity is always a mapping."""
     match source:
         case ExternalSource():
             return await readers.external(source, app_id=readers.app_id, facts=readers.facts)
@@ -149,12 +156,15 @@ def _entity_key(name: str, facts: Mapping[str, Any]) -> str | int | float | bool
 
 
 def refreshed_variables(package: Package) -> dict[str, tuple[Variable, ...]]:
-    """Returns the variables to read again, for each agent that sees them itself or computed."""
-    again = {name: each for name, each in package.variables.items() if _is_refreshed(each)}
-    if not again:
+    """Returns the variables to read again, by agent that sees them or their results."""
+    refreshed = {name: variable for name, variable in package.variables.items() if _is_refreshed(variable)}
+    if not refreshed:
         return {}
-    seen = {agent: _source_names(package, names) for agent, names in package.exposures.items()}
-    found = {agent: tuple(each for name, each in again.items() if name in names) for agent, names in seen.items()}
+    names_by_agent = {agent: _source_names(package, names) for agent, names in package.exposures.items()}
+    found = {
+        agent: tuple(variable for name, variable in refreshed.items() if name in names)
+        for agent, names in names_by_agent.items()
+    }
     return {agent: variables for agent, variables in found.items() if variables}
 
 
@@ -164,7 +174,7 @@ def _is_refreshed(variable: Variable) -> bool:
 
 
 def _source_names(package: Package, names: Collection[str]) -> set[str]:
-    """These variables, and all that they are computed from."""
+    """Returns these variables and all that they are computed from."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:
@@ -178,10 +188,17 @@ def _source_names(package: Package, names: Collection[str]) -> set[str]:
 
 
 async def reread_values(readers: ContextReaders, variables: Collection[Variable], *, run_id: str) -> Mapping[str, Any]:
-    """Returns the values that could be read. One that could not is left as it is."""
+    """Reads values again and returns those that could be read.
+
+    A value that could not be read stays unchanged."""
     values, missing = await read_values(variables, readers)
-    for each in missing:
-        extra = {"run_id": run_id, "variable": each.name, "source": each.source, "reason": each.reason}
+    for missing_value in missing:
+        extra = {
+            "run_id": run_id,
+            "variable": missing_value.name,
+            "source": missing_value.source,
+            "reason": missing_value.reason,
+        }
         log.warning("context_value_not_refreshed", extra=extra)
-    failed = {each.name for each in missing}
+    failed = {missing_value.name for missing_value in missing}
     return {name: value for name, value in values.items() if name not in failed}

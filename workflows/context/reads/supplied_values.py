@@ -1,4 +1,4 @@
-"""Plain values: what needs no reading once a run is accepted: its input, the environment, defaults."""
+"""Supplied values: a run's input, the environment and defaults; no reads."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ def base_flags(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_inputs(package: Package, payload: Mapping[str, Any]) -> tuple[dict[str, Any], list[MissingValue]]:
-    """Declared inputs only: an undeclared field of a payload reaches neither a prompt nor a query."""
+    """Reads declared inputs; an undeclared field reaches neither a prompt nor a query."""
     values: dict[str, Any] = {}
     missing = []
     for name, spec in package.orchestrator.inputs.items():
@@ -43,15 +43,15 @@ def read_inputs(package: Package, payload: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def _read_input(value: Any, spec: Mapping[str, Any]) -> Any:
-    if value is None:  # also what a mapping gives for a field that an event lacks
+    if value is None:  # also from a mapping, for a field that an event lacks
         if spec.get("default") is None and spec.get("required"):
             raise NoValueError("it is required and the trigger did not supply it")
         return copy.deepcopy(spec.get("default"))
-    wanted, choices = parse_type_name(spec.get("type")), spec.get("enum")
+    declared_type, choices = parse_type_name(spec.get("type")), spec.get("enum")
     try:
-        value = value if wanted is None else coerce(value, wanted)
+        value = value if declared_type is None else coerce(value, declared_type)
     except MisfitError:
-        raise NoValueError(f"it must be of type {wanted}") from None
+        raise NoValueError(f"it must be of type {declared_type}") from None
     if isinstance(choices, list) and choices and not is_one_of(value, choices):
         raise NoValueError(f"it must be one of {', '.join(map(str, choices))}"[:200])
     return copy.deepcopy(value)
@@ -60,9 +60,11 @@ def _read_input(value: Any, spec: Mapping[str, Any]) -> Any:
 def query_facts(
     package: Package, payload: Mapping[str, Any], inputs: Mapping[str, Any], base: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What may stand in queries, addresses and keys: what the author declared that a starter supplies, as it was
-    supplied, and the facts of the run, which nothing replaces."""
-    runtime = [each for each in package.variables.values() if isinstance(each.source, RuntimeSource)]
+    """Returns the values for queries, addresses and keys.
+
+    They are the declared inputs and variables as the starter supplied them, and the run's facts, which no input
+    replaces."""
+    runtime = [variable for variable in package.variables.values() if isinstance(variable.source, RuntimeSource)]
     supplied, _ = supplied_values(runtime, payload, inputs, {})
     return {**supplied, **inputs, **base}
 
@@ -81,10 +83,10 @@ def supplied_values(
         try:
             value = _supplied_value(variable, payload, inputs, environment)
         except NoValueError as error:
-            # What is set and cannot be used is a mistake whether or not a value is required.
+            # A value that is set and unusable is an error, required or not.
             missing.append(MissingValue(variable.name, _describe_source(variable), str(error), is_needed=True))
             continue
-        # Copied: tools change values in place, and the package's own is shared by all runs of all apps.
+        # Copied: tools change values in place, and the package's own value is shared by all runs of all apps.
         values[variable.name] = copy.deepcopy(variable.default if value is None else value)
         if values[variable.name] is None and variable.required and variable.kind in ("env", "runtime", "file"):
             missing.append(
@@ -96,7 +98,7 @@ def supplied_values(
 def _supplied_value(
     variable: Variable, payload: Mapping[str, Any], inputs: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Any:
-    """None where the default is meant."""
+    """Returns the supplied value; None stands for the default."""
     match variable.source:
         case EnvSource(env_var=name):
             return _environment_value(name, variable, environment)
@@ -104,7 +106,7 @@ def _supplied_value(
             supplied = payload.get(variable.name)
             return inputs.get(variable.name) if supplied is None else supplied
         case StateSource() | ComputedSource():
-            return inputs.get(variable.name)  # declared as an input too: it begins at what was supplied
+            return inputs.get(variable.name)  # also declared as an input: it begins with the supplied value
         case FileSource(content=content):
             return content
         case _:

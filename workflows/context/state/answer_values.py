@@ -1,4 +1,4 @@
-"""Answer match: which answers of a person or a tool fire a transition."""
+"""Answer values: which answers of a person or a tool fire a transition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +10,10 @@ from workflows.context.values.value_types import ValueType, is_same_value
 
 @dataclass(frozen=True, slots=True)
 class AnswerMatch:
-    """`values` are the answers that fire, None any. Of a transition without a `match`, `declared` is the type of its
-    variable, which answers are read as, and `takes_forms` says whether a mapping or a list fires it too."""
+    """A condition on an answer.
+
+    `values` are the answers that fire, None any. In a transition without a `match`, `declared_type` is the variable's
+    type, to which answers are converted, and `takes_forms`: a mapping or a list fires it too."""
 
     values: tuple[Any, ...] | None = None
     declared_type: ValueType | None = None
@@ -19,7 +21,7 @@ class AnswerMatch:
 
     @property
     def is_implied(self) -> bool:
-        """Whether the author wrote none, so that `to` is what fires."""
+        """Returns whether the author wrote no `match`, so that the value `to` fires."""
         return self.declared_type is not None
 
     def matches(self, answer: Any) -> bool:
@@ -27,18 +29,20 @@ class AnswerMatch:
             return True
         if self.takes_forms and isinstance(answer, Mapping | list | tuple):
             return True
-        read = answer if self.declared_type is None else coerce_or_keep(answer, self.declared_type)
-        return any(_are_equal(answer, each) or _are_equal(read, each) for each in self.values)
+        converted = answer if self.declared_type is None else coerce_or_keep(answer, self.declared_type)
+        return any(_are_equal(answer, value) or _are_equal(converted, value) for value in self.values)
 
     def overlaps(self, other: "AnswerMatch") -> bool:
-        """Whether one answer can fit both."""
+        """Checks whether one answer can fit both."""
         if self.values is None or other.values is None:
             return True
         return any(map(self.matches, other.values)) or any(map(other.matches, self.values))
 
 
 def _are_equal(answer: Any, expected: Any) -> bool:
-    """Text is compared trimmed and without case. YAML reads `yes` as true, and a person may answer either."""
+    """Compares text trimmed and without case.
+
+    YAML reads `yes` as true, and a person may answer either."""
     if isinstance(expected, bool) and isinstance(answer, str):
         answer = coerce_or_keep(answer, "boolean")
     return is_same_value(_normalize_text(answer), _normalize_text(expected))

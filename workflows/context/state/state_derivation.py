@@ -1,4 +1,4 @@
-"""Derived variables: flip state when a turn shows what they wait for, before the routing of the same turn."""
+"""State derivation: changes state variables by a turn, before it is routed."""
 
 import copy
 import json
@@ -15,21 +15,23 @@ from workflows.package.normal_form.variable_sources import StateSource
 
 
 def derive_states(variables: Iterable[Variable], context: ContextVariables, turn: TurnObservation) -> dict[str, Any]:
-    """Applies what fires; returns what changed. A turn moves a variable one step, however many guards it would pass
-    one after another. Applied again it changes nothing more, unless a guard tells the two times apart."""
+    """Applies the transitions that fire; returns the changed values.
+
+    A turn moves a variable one step, however many guards it would pass one after another. Applied again, it changes
+    nothing more, unless a guard distinguishes the two times."""
     changed: dict[str, Any] = {}
     for variable in variables:
         if not isinstance(variable.source, StateSource) or variable.name in FIXED_NAMES:
             continue
         before = context.get(variable.name)
         fired = [
-            _transition_value(each, found, variable.type)
-            for each in variable.source.transitions
-            if _guard_holds(each, before)
-            and not _was_written_by_tool(variable, each, turn)
-            and (found := each.trigger.fires(turn)) is not None
+            _transition_value(transition, found, variable.type)
+            for transition in variable.source.transitions
+            if _guard_holds(transition, before)
+            and not _was_written_by_tool(variable, transition, turn)
+            and (found := transition.trigger.fires(turn)) is not None
         ]
-        if fired and not is_same_value(before, fired[-1]):  # of several that fire, the last one written holds
+        if fired and not is_same_value(before, fired[-1]):  # of several that fire, the last one in the file wins
             changed[variable.name] = copy.deepcopy(fired[-1])
             context.set(variable.name, changed[variable.name])
     return changed
@@ -44,7 +46,7 @@ def _was_written_by_tool(variable: Variable, transition: Transition, turn: TurnO
 
 
 def _transition_value(transition: Transition, match: TriggerMatch, to: ValueType) -> Any:
-    """Typed as the variable is, where there is one way to: an answer may say "true" and mean it."""
+    """Converts to the variable's type where that is unambiguous: "true" may mean true."""
     if isinstance(transition.to, Unset):
         return coerce_or_keep(match.value, to)
     captured = captured_group(transition.to)
@@ -55,7 +57,7 @@ _ENCODER = json.JSONEncoder(default=repr)  # `json.dumps` would make one for eac
 
 
 def take_snapshot(context: Mapping[str, Any]) -> dict[str, str]:
-    """How the context looks now. Text, since tools also change lists and mappings in place."""
+    """Captures the context as text, since tools change lists and mappings in place."""
     return {name: canonical_text(value) for name, value in context.items()}
 
 
@@ -67,7 +69,7 @@ def canonical_text(value: Any) -> str:
 
 
 def changes_since(snapshot_before: Mapping[str, str], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What a turn did to the context since the snapshot: new values by name, None for removed ones."""
+    """Returns changes since the snapshot: new values by name, None for removed ones."""
     now = take_snapshot(after)
-    written = {name: value for name, value in after.items() if snapshot_before.get(name) != now[name]}
-    return written | {name: None for name in snapshot_before if name not in after}
+    changed = {name: value for name, value in after.items() if snapshot_before.get(name) != now[name]}
+    return changed | {name: None for name in snapshot_before if name not in after}

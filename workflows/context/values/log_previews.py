@@ -1,9 +1,11 @@
-"""Previews: values as a log may show them, cut to a length and without what looks like a secret."""
+"""Previews: values for a log, shortened and without what looks like a secret."""
 
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from workflows.context.values.value_text import shorten
 
 MAX_PREVIEW = 120
 _SECRET_NAME = re.compile(r"secret|token|password|passwd|api_?key|credential|authorization", re.IGNORECASE)
@@ -14,16 +16,16 @@ def preview_values(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 class ContextPreview:
-    """How a context looks in a log, so that a change can be told as what it was and what it is."""
+    """The previews of a context, for logging a change with its old and new values."""
 
     def __init__(self, context: Mapping[str, Any]) -> None:
         self._previews = preview_values(context)
 
     def describe_changes(self, changes: Mapping[str, Any]) -> dict[str, str]:
         now = preview_values(changes)
-        told = {name: f"{self._previews.get(name, 'absent')} -> {text}" for name, text in now.items()}
+        descriptions = {name: f"{self._previews.get(name, 'absent')} -> {text}" for name, text in now.items()}
         self._previews |= now
-        return told
+        return descriptions
 
 
 def preview_value(name: str, value: Any) -> str:
@@ -33,7 +35,7 @@ def preview_value(name: str, value: Any) -> str:
         text = value if isinstance(value, str) else json.dumps(_without_secrets(value), default=str, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         text = type(value).__name__
-    return text if len(text) <= MAX_PREVIEW else f"{text[:MAX_PREVIEW]}… ({len(text)} characters)"
+    return shorten(text, MAX_PREVIEW, f"… ({len(text)} characters)")
 
 
 def _without_secrets(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Bounds: values as plain JSON of a limited size, one by one and all together."""
+"""Size limits: values as plain JSON of a limited size, singly and together."""
 
 import json
 from collections.abc import Mapping
@@ -12,11 +12,13 @@ MAX_LEVELS = 200  # MongoDB takes 180. The limit of Python differs by version: f
 
 
 class TooLargeError(ValueError):
-    """The text says what the bound is."""
+    """A value is too large; the text names the limit."""
 
 
 def to_plain_json(value: Any) -> Any:
-    """A copy as it is after a checkpoint: dates and ids as text. Raises TooLargeError."""
+    """Copies a value as a checkpoint stores it, with dates and ids as text.
+
+    Raises TooLargeError."""
     return json.loads(to_json_text(value))
 
 
@@ -55,12 +57,12 @@ def nests_at_most(levels: int, value: Any) -> bool:
 
 
 def check_context_size(values: Mapping[str, Any]) -> None:
-    """Raises TooLargeError, which names the largest values."""
+    """Raises TooLargeError with the names of the largest values."""
     sizes = {name: _json_size(value) for name, value in values.items()}
     if sum(sizes.values()) > MAX_CONTEXT_BYTES:
         largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:3]
-        named = ", ".join(f"{name} ({_format_size(sizes[name])})" for name in largest)
-        raise TooLargeError(f"the context is larger than {MAX_CONTEXT_BYTES // 1024} KB; largest: {named}")
+        largest_sizes = ", ".join(f"{name} ({_format_size(sizes[name])})" for name in largest)
+        raise TooLargeError(f"the context is larger than {MAX_CONTEXT_BYTES // 1024} KB; largest: {largest_sizes}")
 
 
 def _json_size(value: Any) -> int:
@@ -68,7 +70,7 @@ def _json_size(value: Any) -> int:
         return len(to_json_text(value, max_bytes=MAX_CONTEXT_BYTES))
     except TooLargeError:
         return MAX_CONTEXT_BYTES + 1
-    except (TypeError, ValueError):  # keys that are no text, from YAML
+    except (TypeError, ValueError):  # keys that are no text, as YAML has them
         return len(repr(value))
 
 

@@ -1,6 +1,6 @@
-"""Storable values: plain JSON that a store takes, and what becomes of everything else that tools put into a context.
+"""Storable values: plain JSON that the store takes, made of whatever tools wrote.
 
-A tool finds in the next turn what another worker would find after a crash: what was kept, not the object it put there.
+In the next turn a tool finds what another worker would find after a crash: the stored value, not the object it wrote.
 """
 
 import json
@@ -15,15 +15,16 @@ from pydantic import BaseModel
 
 from workflows.context.context_variables import ContextVariables
 from workflows.context.values.value_sizes import MAX_DEPTH, MAX_INTEGER, estimate_bytes
+from workflows.context.values.value_text import shorten
 
 log = logging.getLogger(__name__)
 
-MAX_TEXT_CHARACTERS = 100_000  # of a value that is too large to be kept as it is
+MAX_TEXT_CHARACTERS = 100_000  # of a value that is too large to be stored whole
 MAX_BYTES = 4 * 1024 * 1024  # a run document may have 16 MB, and context and outcome need room too
 UNREADABLE = "(cannot be read)"
 CIRCLE = "(refers back to itself)"
 
-Redact = Callable[[Any], Any]  # a redactor's `data`
+Redact = Callable[[Any], Any]  # a redactor's `redact_data`
 
 
 def _unchanged(value: Any) -> Any:
@@ -31,34 +32,38 @@ def _unchanged(value: Any) -> Any:
 
 
 class _TooLargeError(Exception):
-    """Nothing that is kept whole."""
+    """The value is too large to be stored whole."""
 
 
 def make_plain(context: ContextVariables, redact: Redact) -> None:
-    """Replaces what is not plain by what is kept of it. Plain values stay the very objects that tools hold."""
+    """Replaces values that are not plain by storable ones, in place.
+
+    Plain values stay the same objects, since tools hold them."""
     seen: set[int] = set()
     for name, value in context.items():
-        kept_name = storable_key(name, redact)
+        plain_name = storable_key(name, redact)
         if (
             type(name) is str
-            and kept_name == name
+            and plain_name == name
             and estimate_bytes(value, max_bytes=MAX_BYTES, seen=seen) <= MAX_BYTES
         ):
             continue
-        if kept_name != name:
+        if plain_name != name:
             context.remove(name)
-        context.set(kept_name, plain_copy(value, redact))
-        log.warning("context_value_made_plain", extra={"variable": kept_name, "type": type(value).__name__})
+        context.set(plain_name, plain_copy(value, redact))
+        log.warning("context_value_made_plain", extra={"variable": plain_name, "type": type(value).__name__})
 
 
 def plain_copy(value: Any, redact: Redact = _unchanged) -> Any:
-    """As it can be kept. `show` sees the whole, and whatever is made into text before anything of it is cut off."""
+    """Copies a value in storable form.
+
+    `redact` gets whole values and whole texts, before anything is cut."""
     try:
         if estimate_bytes(value, max_bytes=MAX_BYTES) <= MAX_BYTES:
-            # Of plain values four times as fast, and in one step that no thread of a tool gets between.
+            # Four times as fast for plain values, and in one step that no thread of a tool can interrupt.
             return redact(json.loads(json.dumps(value)) if type(value) in (dict, list) else value)
     except (TypeError, ValueError):
-        pass  # a tool's own thread has just put something into it
+        pass  # a tool's own thread has just changed it
     try:
         return redact(_PlainCopier(redact).copy_value(value, 0))
     except _TooLargeError:
@@ -72,7 +77,7 @@ def storable_key(name: Any, redact: Redact = _unchanged) -> str:
 
 
 class _PlainCopier:
-    """One walk over a value. What weighs too much ends it: a few shared lists can stand for more than memory holds."""
+    """Copies one value. A size limit stops it: shared lists can expand beyond memory."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
@@ -96,13 +101,15 @@ class _PlainCopier:
             self._open_containers.discard(id(value))
 
     def _spend(self, weight: float) -> None:
-        """As `estimate_bytes` counts, so that what is plain by its measure is so by this one."""
+        """Counts as `estimate_bytes` does, so both agree on what is plain."""
         self._remaining_bytes -= weight
         if self._remaining_bytes < 0:
             raise _TooLargeError
 
     def _copy_leaf(self, value: Any) -> Any:
-        """NotImplemented for what holds others. Subclasses become what they look like: an enum's value, a number."""
+        """Copies a leaf; NotImplemented for a container.
+
+        Subclasses become their basic type: an enum's value, a number."""
         if type(value) in (dict, list):
             return NotImplemented
         if isinstance(value, str):
@@ -145,17 +152,17 @@ def _container_items(value: Any) -> tuple[list[tuple[Any, Any]] | None, list[Any
     if type(value) is list:
         return None, value.copy()
     if isinstance(value, BaseModel) or is_dataclass(value):
-        names = type(value).model_fields if isinstance(value, BaseModel) else (each.name for each in fields(value))
+        names = type(value).model_fields if isinstance(value, BaseModel) else (field.name for field in fields(value))
         return [(name, getattr(value, name)) for name in names], []
     if isinstance(value, Mapping):
         return list(value.copy().items() if type(value) is dict else value.items()), []
     if isinstance(value, Set):
-        return None, sorted(value, key=repr)  # the same order in every process
+        return None, sorted(value, key=repr)  # in the same order in every process
     return None, list(value)
 
 
 def _shortened_text(value: Any, redact: Redact) -> str:
-    """What is too large, or nested too deeply, is kept as text, and of that the beginning."""
+    """Returns the beginning of a too large or too deeply nested value as text."""
     if isinstance(value, str):
         return _shorten(redact(value))
     parts: list[str] = []
@@ -166,27 +173,27 @@ def _shortened_text(value: Any, redact: Redact) -> str:
             length += len(part)
             if length > 2 * MAX_TEXT_CHARACTERS:
                 break
-    except Exception:  # noqa: BLE001 -- circles, keys that are no text, and a package's own objects
+    except Exception:  # noqa: BLE001 -- cycles, keys that are no text, and a package's own objects
         parts.append(UNREADABLE)
     return _shorten(redact("".join(parts)))
 
 
 def _shorten(text: str) -> str:
-    return storable_text(text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}… (cut)")
+    return storable_text(shorten(text, MAX_TEXT_CHARACTERS, "… (cut)"))
 
 
 def _redacted_text(value: Any, redact: Redact) -> str:
     try:
         return _shorten(redact(str(value)))
-    except Exception:  # noqa: BLE001 -- a package's own object, or a number of more digits than Python writes
+    except Exception:  # noqa: BLE001 -- a package's own object, or a number with too many digits for Python
         return UNREADABLE
 
 
 def storable_text(text: str) -> str:
-    """Models and tools may give half of a character (a lone surrogate), which no store and no wire takes."""
+    """Replaces lone surrogates, which models and tools may send and no store takes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def plain_context(values: Iterable[tuple[Any, Any]], redact: Redact = _unchanged) -> dict[str, Any]:
-    """A copy of a whole context as it can be kept, whatever is done to the original meanwhile."""
+    """Copies a whole context in storable form, whatever changes in it meanwhile."""
     return {storable_key(name, redact): plain_copy(value, redact) for name, value in values}

@@ -1,4 +1,4 @@
-"""Fitting: values to the type a variable declares, so that conditions compare what authors mean."""
+"""Type coercion: values in their declared type, as conditions compare them."""
 
 import json
 import math
@@ -17,23 +17,25 @@ _BOOLEANS: Mapping[str, bool] = {
 
 
 class MisfitError(ValueError):
-    """A value that is not of the declared type, and has no one meaning in it."""
+    """A value has no unambiguous meaning in the declared type."""
 
 
 def coerce(value: Any, value_type: ValueType) -> Any:
-    """The value in this type: `"5"` is 5 for an integer. None fits every type; MisfitError when it is ambiguous."""
+    """Converts a value: `"5"` is 5 for an integer, and None fits every type.
+
+    MisfitError when the meaning is ambiguous."""
     return None if value is None else _COERCERS[value_type](value)
 
 
 def coerce_text(text: str, value_type: ValueType) -> Any:
-    """Text from the environment. There a boolean is never ambiguous: only 1, true, yes and on are true."""
+    """Converts text from the environment, where only 1, true, yes and on are true."""
     if value_type == "boolean":
         return text.strip().lower() in TRUE_WORDS
     return coerce(text, value_type)
 
 
 def coerce_or_keep(value: Any, value_type: ValueType) -> Any:
-    """As `fit`, but what does not fit stays as it is."""
+    """Converts a value, or returns it unchanged if it does not fit."""
     try:
         return coerce(value, value_type)
     except MisfitError:
@@ -41,9 +43,9 @@ def coerce_or_keep(value: Any, value_type: ValueType) -> Any:
 
 
 def find_unstorable(value: Any) -> str | None:
-    """Why a run document could not hold this value, or None."""
+    """Returns why a run document could not hold this value, or None."""
     too_large = f"is larger than {MAX_VALUE_BYTES // 1024} KB"
-    if not is_smaller_than(MAX_VALUE_BYTES, value):  # asked first: a few shared lists can stand for very much text
+    if not is_smaller_than(MAX_VALUE_BYTES, value):  # checked first: a few shared lists can expand to very much text
         return too_large
     problem = _find_unstorable_part(value)
     return too_large if problem is None and len(json.dumps(value)) > MAX_VALUE_BYTES else problem

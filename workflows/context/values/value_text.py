@@ -1,7 +1,7 @@
-"""Rendering: the variables an agent may see, as a section of its system prompt, anew every turn.
+"""Value text: variables as text for a model, and as a section of a system prompt.
 
-Values are data, whoever sent them: nothing in one is formatted or looked up, and one value is one line, so that
-none can look like another variable or like a section of the prompt.
+Values are data, whatever their source: nothing in one is formatted or looked up, and each is one line, so that none can
+imitate another variable or a section of the prompt.
 """
 
 import json
@@ -12,27 +12,37 @@ from typing import Any
 from pydantic import BaseModel
 
 MAX_RENDERED_CHARACTERS = 8_000
-# All that str.splitlines takes for the end of a line.
+# Every line end that str.splitlines recognises.
 _LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
 def render_exposed(names: Collection[str], values: Mapping[str, Any]) -> str:
-    """Empty when nothing is exposed. Names without a value are left out: absent is not the word None."""
+    """Renders variables for a prompt; empty without any.
+
+    A variable without a value is left out, as the word None would be a value."""
     lines = [f"{name}: {render_value(values[name])}" for name in names if values.get(name) is not None]
     return "\n".join(["[CONTEXT VARIABLES]", *lines]) if lines else ""
 
 
+def shorten(text: str, limit: int, mark: str = "…", *, counts_mark: bool = False) -> str:
+    """Cuts a text longer than `limit` and appends the mark.
+
+    With `counts_mark`, the result has at most `limit` characters including the mark."""
+    return text if len(text) <= limit else text[: limit - len(mark) if counts_mark else limit] + mark
+
+
 def render_value(value: Any, *, limit: int = MAX_RENDERED_CHARACTERS) -> str:
-    """Returns a value as one line of at most `limit` characters and a mark of the cut."""
+    """Renders a value as one line of at most `limit` characters and a mark of the cut."""
     text = to_text(value)
     if isinstance(value, str) and _LINE_ENDS.search(text):
-        text = json.dumps(text, ensure_ascii=False)  # in quotes, as a reader of code knows it
-    text = _LINE_ENDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # what JSON and Python leave as it is
-    return text if len(text) <= limit else f"{text[:limit]}… (cut)"
+        text = json.dumps(text, ensure_ascii=False)  # quoted, as in code
+    # JSON and Python leave some line ends unescaped.
+    text = _LINE_ENDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return shorten(text, limit, "… (cut)")
 
 
 def to_text(value: Any) -> str:
-    """Text for a model. Tools return and store anything, so what JSON cannot say is shown as Python does."""
+    """Writes a value as text for a model: JSON if possible, else Python's repr."""
     if isinstance(value, str):
         return value
     try:
@@ -42,5 +52,5 @@ def to_text(value: Any) -> str:
 
 
 def _to_data(value: Any) -> Any:
-    """A model that a tool returned is its fields, so that derived variables find them; anything else is its text."""
+    """Returns a model's fields, which derived variables read; else the object's text."""
     return value.model_dump() if isinstance(value, BaseModel) else str(value)

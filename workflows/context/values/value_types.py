@@ -1,4 +1,7 @@
-"""Types of values: what a declared type takes, and when two values are the same. Nothing is coerced here."""
+"""Value types: what a declared type accepts, and when two values are equal.
+
+Nothing is coerced here.
+"""
 
 import json
 from collections.abc import Hashable, Iterable, Mapping
@@ -6,7 +9,7 @@ from typing import Any, Literal
 
 ValueType = Literal["string", "boolean", "integer", "number", "object", "array"]
 
-# Of a date or an id a context holds the text, as JSON does.
+# A context holds a date or an id as text, as JSON does.
 _TEXTS = ("date", "datetime", "timestamp", "time", "uuid", "objectid", "email", "uri", "url", "enum")
 _NAMES: Mapping[str, ValueType] = {
     **dict.fromkeys(("string", "str", "text", *_TEXTS), "string"),
@@ -28,7 +31,7 @@ _PYTHON_TYPES: Mapping[ValueType, tuple[type[Any], ...]] = {
 
 
 def parse_type_name(name: Any) -> ValueType | None:
-    """None for a name that says nothing."""
+    """Returns the type for an author's name of it, or None."""
     return _NAMES.get(name.strip().lower()) if isinstance(name, str) else None
 
 
@@ -39,24 +42,31 @@ def is_of_type(value: Any, value_type: ValueType) -> bool:
 
 
 def type_name_of(value: Any) -> str:
-    """As an author would name it; for values that are plain JSON."""
+    """Names the type of a plain JSON value as an author would."""
     return next((name for name in _PYTHON_TYPES if is_of_type(value, name)), "null")
 
 
+def equals_strictly(left: Any, right: Any) -> bool:
+    """Compares strictly: the text "true" is not true, and 1 is not True."""
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
 def is_same_value(one: Any, other: Any) -> bool:
-    """Equal, and true is not 1. A tool may put any object into a context, and any may refuse to be compared."""
+    """Compares strictly; objects that refuse to be compared differ.
+
+    A tool may put any object into a context."""
     try:
-        return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+        return equals_strictly(one, other)
     except Exception:  # noqa: BLE001 -- the comparison is a package's own code
         return False
 
 
 def is_one_of(value: Any, choices: Iterable[Any]) -> bool:
-    return any(is_same_value(value, each) for each in choices)
+    return any(is_same_value(value, choice) for choice in choices)
 
 
 def value_key(value: Any) -> Hashable:
-    """Equal for equal values, and true is not 1."""
+    """Returns a key, equal for equal values; true is not 1."""
     try:
         if not isinstance(value, list | dict):
             return isinstance(value, bool), hash(value), value

@@ -16,8 +16,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from workflows.context.expressions.condition_operators import equals_strictly
 from workflows.context.expressions.routing_conditions import ConditionPart, split_alternatives
+from workflows.context.values.value_types import equals_strictly
 from workflows.package.checks.file_places import agents_file, routing_file, rule_place
 from workflows.package.checks.message_parts import display
 from workflows.package.checks.routing.certain_rules import CertainRules, find_certain_rules

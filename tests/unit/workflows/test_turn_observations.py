@@ -1,4 +1,4 @@
-"""What a turn shows to triggers: in a chat, from a worker that goes on, and before the first turn."""
+"""Observations of a turn: in a chat, in a resumed one, and before the first turn."""
 
 from pathlib import Path
 from typing import Any

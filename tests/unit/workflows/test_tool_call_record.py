@@ -1,4 +1,4 @@
-"""Tool calls as they are measured: each once, whoever made it, and none that its run cut off."""
+"""Metrics of tool calls: each counts once, except those that their run cut off."""
 
 import asyncio
 from contextlib import nullcontext
@@ -69,7 +69,7 @@ async def test_an_automatic_one_is_counted_once(tmp_path: Path) -> None:
 
 
 async def test_lifecycle_tools_are_counted_and_hooks_are_not(tmp_path: Path) -> None:
-    """One that fails at the end leaves the run succeeded: its count may be all that an operator looks at."""
+    """A failure at the end leaves the run succeeded; its count may be the only sign."""
     write_tool(tmp_path, "t.py", "def begin(ctx): ...\ndef end(ctx): 1 / 0\ndef read(messages): return messages\n")
     steps = [
         {"trigger": "before_chat", "file": "t.py", "function": "begin"},

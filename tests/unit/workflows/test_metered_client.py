@@ -1,4 +1,4 @@
-"""The meter: every call once, before its answer is used, however it ends."""
+"""The meter: records every call once, before its answer is used, however it ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -53,7 +53,7 @@ def explain(error: Exception) -> ModelError | None:
 
 @dataclass
 class MeterBench:
-    """A metered model, the turn that asks it, and the book it writes to."""
+    """A metered model, the turn that calls it, and the ledger it writes to."""
 
     answer: Answer
     book: FakeLedger = field(default_factory=FakeLedger)
@@ -279,7 +279,7 @@ async def test_an_answer_that_could_not_be_recorded_is_not_given() -> None:
 
 @dataclass
 class PausingBudget:
-    """A budget that waits where the test says, and knows what it gave and got back."""
+    """A budget that pauses where the test wants it, and counts reservations."""
 
     waits_in: str
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -359,12 +359,12 @@ async def test_a_call_its_library_gives_up_has_failed_and_cancels_no_task() -> N
 async def test_calls_above_the_limit_are_not_made() -> None:
     made = 0
 
-    async def counted() -> ModelResponse:
+    async def count_call() -> ModelResponse:
         nonlocal made
         made += 1
         return response()
 
-    desk = MeterBench(counted, max_calls=2)
+    desk = MeterBench(count_call, max_calls=2)
     await desk.ask()
     await desk.ask()
 

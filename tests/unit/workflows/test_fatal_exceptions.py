@@ -1,4 +1,4 @@
-"""Code of a package that raises what is meant to end a process: a fault of the package, wherever it is raised."""
+"""Package code that raises what would end a process: a fault of the package."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def test_a_file_that_raises_it_is_a_defect(tmp_path: Path, raised: str, said: st
 
 
 async def tool_answer(folder: Path, source: str) -> str:
-    """What the model is told about the tool's result."""
+    """Returns the tool's result as the model gets it."""
     write_tool(folder, "t.py", source)
     package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     async with asyncio.timeout(10):

@@ -1,4 +1,4 @@
-"""Bounds of values: plain JSON, weighed before it is written out."""
+"""Size limits: values as plain JSON, measured before they are written out."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +23,7 @@ def nested(levels: int) -> Any:
 
 
 def doubling_list(times: int) -> Any:
-    """A few lists that stand for 2**times values."""
+    """Makes a few lists that expand to 2**times values."""
     value: Any = ["x"]
     for _ in range(times):
         value = [value, value]

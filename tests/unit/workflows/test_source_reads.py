@@ -1,4 +1,4 @@
-"""Values that are read: entities, deadlines, bounds, and everything that is missing said at once."""
+"""Reads of values: entities, deadlines, limits, and one report of missing values."""
 
 import asyncio
 import logging

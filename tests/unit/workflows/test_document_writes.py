@@ -1,4 +1,4 @@
-"""Writes: what a run owes to databases after a turn and at its success, and what it may never set."""
+"""Document writes: after a turn and at success, and what they may never set."""
 
 import threading
 from collections.abc import Mapping
@@ -119,7 +119,7 @@ def test_without_a_value_there_are_no_fields_to_set(small: Package, context: dic
 def test_only_an_object_is_set_field_by_field(small: Package, value: Any) -> None:
     package = with_variables(small, customer=entity(target()))
 
-    with pytest.raises(WriteRefusedError, match=r"customer is not written to shop\.customers: it is no object"):
+    with pytest.raises(WriteRefusedError, match=r"customer is not written to shop\.customers: it is not an object"):
         turn_writes(package, {"customer"}, {"customer": value}, FACTS)
 
 
@@ -127,7 +127,7 @@ def test_a_field_that_the_entity_does_not_declare_is_refused_by_name(small: Pack
     package = with_variables(small, customer=entity(target()))
 
     with pytest.raises(
-        WriteRefusedError, match=r"customer is not written .* the key 'vip', which is none of its fields"
+        WriteRefusedError, match=r"customer is not written .* the key 'vip', which is not one of its fields"
     ):
         turn_writes(package, {"customer"}, {"customer": {"name": "Ada", "vip": True}}, FACTS)
 
@@ -148,7 +148,7 @@ def test_owner_and_key_of_a_document_cannot_be_set(small: Package, key: str, val
     source = ComputedSource(persist_to=target(field=key if by_field else None))
     package = with_variables(small, score=source)
 
-    with pytest.raises(WriteRefusedError, match=f"score .*: {key} says which document this is and whose"):
+    with pytest.raises(WriteRefusedError, match=f"score .*: {key} identifies the document or its owner"):
         turn_writes(package, {"score"}, {"score": value if by_field else {key: value}}, FACTS)
 
 
@@ -172,7 +172,7 @@ def test_what_is_written_is_a_copy_that_no_tool_holds(small: Package) -> None:
 def test_what_cannot_be_copied_is_refused(small: Package) -> None:
     package = with_variables(small, customer=entity(target()))
 
-    with pytest.raises(WriteRefusedError, match="it holds what is not data"):
+    with pytest.raises(WriteRefusedError, match="it holds an object that is not data"):
         turn_writes(package, {"customer"}, {"customer": {"name": threading.Lock()}}, FACTS)
 
 

@@ -143,7 +143,7 @@ json_values = st.recursive(
 
 
 def shape(query: Any) -> Any:
-    """What a query is without its values: keys, operators, lengths."""
+    """Returns a query without its values: keys, operators, lengths."""
     if isinstance(query, dict):
         return {key: shape(value) for key, value in query.items()}
     return [shape(each) for each in query] if isinstance(query, list) else "value"

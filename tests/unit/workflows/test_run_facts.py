@@ -1,4 +1,4 @@
-"""Facts: what every run knows of itself."""
+"""Facts: the values that every run has of itself."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Conversations in process, with the script provider: who speaks, what is kept, and how it ends."""
+"""Chats in process, with the script provider: speakers, checkpoints and ends."""
 
 import asyncio
 import copy
@@ -70,7 +70,7 @@ async def test_an_order_follow_up_is_reviewed_and_written(tmp_path: Path) -> Non
 
 
 def fast(chat: Chat) -> Chat:
-    """The shipped answers take their time, for people to watch; tests do not."""
+    """Removes the delays of the shipped answers, which are meant for a viewer."""
     for agent in chat.built.agents.values():
         script = agent.config.create()._metered._inner._script  # type: ignore[union-attr]  # -- the metered client's inside
         for entries in (*script.answers.values(), [script.default]):
@@ -94,7 +94,7 @@ async def test_a_chat_resumed_from_any_checkpoint_goes_on_where_it_was(tmp_path:
 
 
 async def test_a_chat_that_had_ended_calls_no_agent_again(tmp_path: Path) -> None:
-    """Its worker died after the last turn was committed and before the run was released."""
+    """Its worker died after the last turn was committed and before the release."""
     limited = {**ORCHESTRATOR, "max_turns": 2}
     ending = chat(tmp_path, handoffs=A_TO_B, orchestrator=limited)
     outcome, kept = await ending.run()
@@ -342,7 +342,7 @@ async def test_a_hidden_value_is_stored_nowhere_and_purged_once_a_turn(
 
 
 def record_requests(chat: Chat, requests: list[list[str]], prompts: list[str] | None = None) -> None:
-    """Writes down what the model is asked, on its way to the script."""
+    """Records the model's requests on their way to the script."""
     for agent in chat.built.agents.values():
         client = agent.config.create()._metered  # type: ignore[union-attr]  # -- the metered client's inside
         if isinstance(client._inner, ListeningClient):
@@ -478,7 +478,7 @@ async def test_chats_of_one_package_at_once_do_not_mix(tmp_path: Path) -> None:
 
 
 async def test_calls_that_failed_before_are_remembered_by_every_later_checkpoint(tmp_path: Path) -> None:
-    """Or a script would give its error again to whoever resumes."""
+    """Otherwise a script would repeat its error after a resume."""
     busy = {"error": {"status": 429}}
     relay = chat(tmp_path, {"answers": {"A": [busy, {"text": "one"}]}, "default": {"text": "two"}}, handoffs=A_TO_B)
 

@@ -1,4 +1,4 @@
-"""Routing: which rule hands over, and what an end means."""
+"""The router: which rule hands over, and what an end means."""
 
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,11 @@ def test_the_rules_of_a_version_are_compiled_once_for_all_its_chats(
     package = package_of(tmp_path, *(rule("A", "B", f"${{once_{number}}}") for number in range(50)))
     compiled: list[str] = []
 
-    def noted(text: str) -> Condition:
+    def note_and_compile(text: str) -> Condition:
         compiled.append(text)
         return compile_condition(text)
 
-    monkeypatch.setattr(router, "compile_condition", noted)
+    monkeypatch.setattr(router, "compile_condition", note_and_compile)
     for _ in range(100):
         Router(package, frozenset({"x"})).rule_after("A", {"once_49": True})
 

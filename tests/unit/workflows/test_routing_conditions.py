@@ -1,4 +1,4 @@
-"""Conditions: the grammar, against an evaluator written a second time, and what it refuses."""
+"""Conditions: the grammar, against a second evaluator, and what it refuses."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ contexts = st.dictionaries(st.sampled_from(NAMES), values, max_size=len(NAMES))
 
 @dataclass(frozen=True)
 class Expression:
-    """A condition's text, and how the grammar's document reads it."""
+    """A condition's text, and its meaning by the grammar's document."""
 
     text: str
     names: frozenset[str]
@@ -47,7 +47,7 @@ class Expression:
     parts: tuple[Any, ...] = ()
 
 
-ABSENT = object()  # the length of what has none: all comparisons with it are false
+ABSENT = object()  # the length of a value without one: all comparisons with it are false
 
 
 def meaning(expression: Expression, context: dict[str, Any]) -> Any:
@@ -73,7 +73,7 @@ def meaning(expression: Expression, context: dict[str, Any]) -> Any:
 
 
 def value_of(name: str, context: dict[str, Any]) -> Any:
-    """The name as it is written; else what lies in the variable that its beginning names."""
+    """Looks up the name as written, else by the variable that its beginning names."""
     if name in context or "." not in name:
         return context.get(name)
     holder, _, key = name.rpartition(".")
@@ -177,7 +177,7 @@ def test_a_suppressed_name_makes_the_whole_condition_false(
 
 
 class RaisingValue:
-    """What a tool may leave in a context: refuses to be compared, counted or believed."""
+    """An object of a tool in a context: refuses comparison, length and truth."""
 
     error: type[BaseException] = ArithmeticError
 
@@ -210,7 +210,7 @@ class CancellingValue(RaisingValue):
 
 
 class UnreadableContext(dict[str, Any]):
-    """A mapping that nobody can look into."""
+    """A mapping that cannot be read."""
 
     def get(self, *_: object) -> Any:
         raise asyncio.CancelledError
@@ -220,7 +220,7 @@ class UnreadableContext(dict[str, Any]):
 
 
 class SenselessValue:
-    """Answers every question with what is no answer to it."""
+    """Answers every operation with a value of a wrong type."""
 
     def __eq__(self, other: object) -> Any:
         return self

@@ -1,4 +1,4 @@
-"""Loading the context of a run: every source, production, gating, bounds and what is missing."""
+"""Loading a run's context: sources, production, gating, limits, missing values."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Answers: what a person says becomes a turn of `user`, and the chat goes on by the rules of `user`."""
+"""A person's message becomes a turn of `user`, and the rules of `user` route it."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def chat(folder: Path, rules: Any, *, answers: Any = None, orchestrator: Any = N
 
 
 def reopened_turn(recorder: ChatRecorder) -> ChatRecorder:
-    """What is kept of a run that was answered: it no longer says that it has ended."""
+    """Returns the checkpoint of an answered run, without its outcome."""
     last = recorder.checkpoint(len(recorder.saved))
     open_again = ChatRecorder(recorder.saved[:-1], recorder.calls)
     going_on = Checkpoint(last.turns, last.context, last.next_agent, last.counters, None)
@@ -37,7 +37,7 @@ def reopened_turn(recorder: ChatRecorder) -> ChatRecorder:
 
 
 async def give_answer(asking: Chat, text: str, recorder: ChatRecorder | None = None) -> tuple[Outcome, ChatRecorder]:
-    """The chat rests, is answered, and goes on."""
+    """Answers a resting chat and continues it."""
     if recorder is None:
         outcome, recorder = await asking.run()
         assert outcome.kind is OutcomeKind.NEEDS_HUMAN
@@ -102,14 +102,14 @@ async def test_a_rule_of_user_may_end_the_chat_and_the_end_is_kept(tmp_path: Pat
     asking = chat(tmp_path, [*RULES_ASKING_ONCE, rule("user", "terminate", termination_reason="said")])
 
     outcome, kept = await give_answer(asking, "no, thanks")
-    again, later = await asking.run(kept)  # its worker was lost before it could say so
+    again, later = await asking.run(kept)  # its worker was lost before it wrote that
 
     assert outcome == again == Outcome(OutcomeKind.COMPLETED, "said")
     assert later.speakers == ["A", "user"]
 
 
 async def test_a_chat_may_ask_again_and_again(tmp_path: Path) -> None:
-    """Many more times than a chat may repeat itself: a person who answers is progress."""
+    """Many more answers than a chat may repeat itself: a person's answer is progress."""
     asking = chat(tmp_path, [rule("A", "user")])
 
     outcome, kept = await give_answer(asking, "no")
@@ -129,7 +129,7 @@ async def test_a_persons_answer_is_no_turn_of_an_agent(tmp_path: Path) -> None:
 
 
 async def test_an_agent_that_asks_before_it_speaks_speaks_when_it_is_answered(tmp_path: Path) -> None:
-    """Its rule still holds: without that it would ask for ever."""
+    """Its rule still holds: otherwise it would ask for ever."""
     pre = rule("B", "user", "${app} == 'acme'", condition_scope="pre")
     asking = chat(tmp_path, [rule("A", "B"), pre, rule("B", "terminate")])
     asking.context = {"app": "acme"}

@@ -1,4 +1,4 @@
-"""Hooks: what they are given, what they change, and what becomes of a turn when one of them fails."""
+"""Hooks: their arguments, their changes, and a turn in which one of them fails."""
 
 import json
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def chat(folder: Path, code: str, *hooks: dict[str, Any], **files: Any) -> Chat:
 
 
 def record_requests(chat: Chat, agent: str = "A") -> list[RecordedRequest]:
-    """What this agent is asked from now on, as AG2 is told."""
+    """Records the agent's requests, as AG2 gets them."""
     asked: list[RecordedRequest] = []
     ask = chat.built.agents[agent].ask
 
@@ -268,11 +268,11 @@ FAULTS = [
     (STATE, "raise SystemExit(3)", "SystemExit: 3"),
     (STATE, "import asyncio; raise asyncio.CancelledError", "it cancelled itself"),
     (STATE, "args[0].system_message = 5", "the system message is of type int, where text is needed"),
-    (STATE, "del args[0]._oai_system_message[:]", "the agent has no system message any more"),
+    (STATE, "del args[0]._oai_system_message[:]", "the agent no longer has a system message"),
     (STATE, "args[1][:] = ['x']", "message 1 is of type str"),
     (LAST, "return 5", "what it returns is of type int, where text is needed"),
-    (ALL, "return 'text'", "what it leaves is of type str, where a list of messages is needed"),
-    (ALL, "return args", "what it leaves is of type tuple, where a list"),
+    (ALL, "return 'text'", "its result is of type str, where a list of messages is needed"),
+    (ALL, "return args", "its result is of type tuple, where a list"),
     (SEND, "return ['x', 5]", "what it returns has a part that is no text"),
     (SEND, "raise KeyError('x')", "KeyError: 'x'"),
 ]
@@ -322,7 +322,7 @@ def f(messages):
 
 
 async def test_runs_at_once_do_not_share_an_agent(tmp_path: Path) -> None:
-    """Built once for all runs: what one run's hook leaves on its agent is not there for the next one."""
+    """Agents are built once for all runs, but a hook's attributes are not shared."""
     code = """
 def f(agent):
     agent.system_message += "+"

@@ -1,4 +1,4 @@
-"""Previews: what of a value a log may show."""
+"""Log previews: the part of a value that a log may show."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Derived variables: what a turn sets, once."""
+"""State derivation: a turn sets a variable once."""
 
 from typing import Any
 
@@ -213,7 +213,7 @@ turns = st.builds(
 )
 targets = st.one_of(values, st.just(UNSET))
 free = st.lists(st.builds(Transition, trigger=triggers, to=targets), max_size=4)
-# No guard waits for what another transition leads to: that is a step of its own, tested above.
+# No guard waits for the result of another transition: that is a step of its own, tested above.
 guarded = st.lists(
     st.builds(Transition, trigger=triggers, to=targets, from_=st.sampled_from(["begin", "else"])), max_size=4
 )

@@ -1,4 +1,4 @@
-"""Addresses of external values: which hosts, and what a payload can do to an address (nothing)."""
+"""URLs of external values: allowed hosts, and payloads that cannot change them."""
 
 import re
 from typing import Any

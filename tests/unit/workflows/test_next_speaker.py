@@ -1,4 +1,4 @@
-"""Speakers: whom each pattern chooses where no rule applies."""
+"""The next speaker: the choice of each pattern where no rule applies."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -74,7 +74,7 @@ async def test_rules_come_first_in_every_pattern(tmp_path: Path, pattern: str) -
     outcome, kept = await playing.run()
 
     assert (outcome.kind, "".join(kept.speakers)) == (COMPLETED, "ACB")
-    assert {call.agent for call in kept.calls} == set("ABC")  # no manager was asked
+    assert {call.agent for call in kept.calls} == set("ABC")  # no manager was called
 
 
 async def test_the_order_begins_with_the_speaker_and_goes_round(tmp_path: Path) -> None:
@@ -151,24 +151,24 @@ async def test_an_error_of_the_manager_is_that_of_a_model(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
-    """Prompt, question and schema of every model call."""
+def manager_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
+    """Records prompt, question and schema of every model call."""
     calls: list[tuple[str, str, Any]] = []
     answer = ScriptClient.__call__
 
-    async def noted(self: ScriptClient, messages: Any, context: Any, **request: Any) -> Any:
+    async def note_and_answer(self: ScriptClient, messages: Any, context: Any, **request: Any) -> Any:
         calls.append(("".join(context.prompt), messages[-1].parts[0].content, request["response_schema"]))
         return await answer(self, messages, context, **request)
 
-    monkeypatch.setattr(ScriptClient, "__call__", noted)
+    monkeypatch.setattr(ScriptClient, "__call__", note_and_answer)
     return calls
 
 
-async def test_what_the_manager_is_shown(tmp_path: Path, asked: list[tuple[str, str, Any]]) -> None:
+async def test_what_the_manager_is_shown(tmp_path: Path, manager_calls: list[tuple[str, str, Any]]) -> None:
     texts = {"A": [{"text": "a" * 30_000}], "B": [{"text": "what B says"}], **managed_answers("B", "terminate")}
     await chat(tmp_path, "AutoPattern", answers=texts).run()
 
-    (_, (prompt, first, schema), _, (_, second, _)) = asked
+    (_, (prompt, first, schema), _, (_, second, _)) = manager_calls
     assert "- A: knows A\n- B: knows B\n- C: knows C" in prompt
     assert schema.json_schema["properties"]["next"]["enum"] == ["A", "B", "C", "terminate"]
     assert "[user]: Begin." in first
@@ -177,18 +177,18 @@ async def test_what_the_manager_is_shown(tmp_path: Path, asked: list[tuple[str, 
     assert second.endswith("B has spoken last. Who speaks next?")
 
 
-async def test_a_manager_is_shown_nothing_hidden(tmp_path: Path, asked: list[tuple[str, str, Any]]) -> None:
+async def test_a_manager_is_shown_nothing_hidden(tmp_path: Path, manager_calls: list[tuple[str, str, Any]]) -> None:
     made = chat(tmp_path, "AutoPattern", answers=managed_answers("terminate"))
     made.opening, made.redactor = "the secret-value", Redactor(["secret-value", "knows B"])
     await made.run()
 
-    _, (prompt, question, _) = asked
+    _, (prompt, question, _) = manager_calls
     assert "the (hidden)" in question
     assert "- B: (hidden)" in prompt
 
 
 async def test_a_manager_is_shown_the_newest_of_a_long_chat_and_no_silent_turn(
-    tmp_path: Path, asked: list[tuple[str, str, Any]]
+    tmp_path: Path, manager_calls: list[tuple[str, str, Any]]
 ) -> None:
     turns = [{"text": f"{number}" * MAX_TURN_TEXT} for number in range(6)]
     silent = {"tool_calls": [{"name": "transfer_to_B"}]}
@@ -197,7 +197,7 @@ async def test_a_manager_is_shown_the_newest_of_a_long_chat_and_no_silent_turn(
 
     await chat(tmp_path, "AutoPattern", transfer, answers=answers, max_turns=7).run()
 
-    question = asked[-1][1]
+    question = manager_calls[-1][1]
     assert MAX_SHOWN_CONVERSATION - 2 * MAX_TURN_TEXT < len(question) < MAX_SHOWN_CONVERSATION + 200
     assert question.startswith("[…]")
     assert "[C]" not in question

@@ -1,4 +1,4 @@
-"""Failures of model servers: which are worth another attempt, when, and what is said of them."""
+"""Failures of model servers: which allow another attempt, when, and their texts."""
 
 from datetime import UTC, datetime
 from typing import Any

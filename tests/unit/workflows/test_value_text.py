@@ -1,4 +1,4 @@
-"""Rendering: what of the context an agent reads in its prompt."""
+"""Value text: the context as an agent reads it in its prompt."""
 
 import json
 from datetime import date
@@ -82,7 +82,7 @@ payloads = st.recursive(
 
 
 def read_back(shown: str, value: Any) -> Any:
-    """What a reader takes from a line: a text stands as it is, or in quotes when it has several lines."""
+    """Reads a line back: a text as it is, or in quotes when it has several lines."""
     if isinstance(value, str) and shown == value:
         return shown
     return json.loads(shown)

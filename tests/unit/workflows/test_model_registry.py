@@ -1,4 +1,4 @@
-"""Models: aliases to clients, opened once, closed together; and what is wrong with an alias that cannot be used."""
+"""The model registry: clients by alias, opened once, closed together; bad aliases."""
 
 import asyncio
 import sys
@@ -167,7 +167,7 @@ async def test_an_answer_that_does_not_end_is_none() -> None:
 
     client = DeadlineClient(Endless(), provider="ollama", timeout_s=0.001)
 
-    with pytest.raises(ModelError, match=r"^ollama gave no whole answer within 0.001 s$") as caught:
+    with pytest.raises(ModelError, match=r"^ollama sent no complete answer within 0.001 s$") as caught:
         await client([], None)  # type: ignore[arg-type]  # it is not looked at
 
     assert caught.value.transient

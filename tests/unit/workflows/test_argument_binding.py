@@ -1,4 +1,4 @@
-"""What functions of packages take of what they are offered, as authors write their parameters."""
+"""Argument binding: parameters as authors write them, and the values they get."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Optional
@@ -16,7 +16,7 @@ SENT = {"sender": "S", "message": "M", "silent": False}
 
 
 def function_with(parameters: str) -> Callable[..., Any]:
-    """A function with these parameters, which returns what it was called with."""
+    """Makes a function with these parameters that returns its arguments."""
     made: Callable[..., Any] = eval(f"lambda {parameters}: locals()")  # noqa: S307 -- the test's own text
     return made
 

@@ -1,4 +1,4 @@
-"""Inputs of a run: declared types and choices, and what a payload can never do."""
+"""Inputs of a run: declared types and choices, and the limits of a payload."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Computed variables: order, circles, faults, production, and results that are data of their own."""
+"""Computed variables: order, cycles, faults, production, and results of their own."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from workflows.package.normal_form.variable_sources import ComputedSource
 
 
 def package_with_computed(folder: Path, **computed: tuple[str, Mapping[str, str]]) -> Package:
-    """As no reader made it: circles are refused there."""
+    """Makes a package directly: the reader would refuse a cycle."""
     variables = {
         name: Variable(name, "string", ComputedSource(text, inputs)) for name, (text, inputs) in computed.items()
     }

@@ -1,4 +1,4 @@
-"""The cache of external values: how long, how much, and one call for all who miss at once."""
+"""The cache of external values: time, size, and one call for concurrent misses."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from workflows.context.reads.missing_values import NoValueError
 
 
 class FakeService:
-    """Counts its calls, and may be held or fail."""
+    """Counts its calls; tests can block it or make it fail."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -1,4 +1,4 @@
-"""Kept states: what a run begins with that runs before it have left, and what it leaves itself."""
+"""Persistent states: the values with which a run begins, and those that it leaves."""
 
 import logging
 from collections.abc import Collection, Mapping

@@ -1,4 +1,7 @@
-"""Invoking: every way in which a package's function may end, or not end, in its time and without harm to the run."""
+"""Invocation: every way in which a package's function may end, or not end.
+
+It ends in its time and without harm to the run.
+"""
 
 import asyncio
 import contextvars
@@ -270,12 +273,12 @@ async def test_a_busy_pool_is_distinguished_from_a_slow_function() -> None:
     busy = asyncio.create_task(invoke(release.wait, keywords={}, threads=pool))
     await wait_until(lambda: pool.thread_count == 1)
 
-    with pytest.raises(PackageCodeError, match="could not begin: no thread was free"):
+    with pytest.raises(PackageCodeError, match="could not start: no thread was free"):
         await invoke(pair, 1, keywords={}, threads=pool, timeout_s=0.01)
     release.set()
     await busy
     pool.close()
-    with pytest.raises(PackageCodeError, match="could not begin: the tool threads are closed"):
+    with pytest.raises(PackageCodeError, match="could not start: the tool threads are closed"):
         await invoke(pair, 1, keywords={}, threads=pool)
 
 

@@ -1,4 +1,4 @@
-"""Loops: what is one, and what only looks like one."""
+"""Repetitions: what is a loop, and what only looks like one."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def result_event(name: str, text: str = "same") -> Line:
 
 
 def call_and_result(*names: str) -> list[Line]:
-    """Rounds of one call each, all of them answered but the last."""
+    """Makes rounds of one call each, all of them answered but the last."""
     lines = [line for name in names for line in (tool_request(name), result_event(name))]
     return lines[:-1]
 

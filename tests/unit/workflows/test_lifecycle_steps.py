@@ -1,4 +1,4 @@
-"""Life cycle: what is called when, with what, and what becomes of a chat when it fails."""
+"""Life cycle: which steps are called when and with what, and how they fail a chat."""
 
 import asyncio
 import contextlib
@@ -135,7 +135,7 @@ async def test_what_a_tool_left_running_asks_a_person_in_vain_and_fails_the_run(
     outcome, kept = await Chat(build_chat(package, answers, tmp_path)).run()
 
     assert (outcome.kind, kept.turns) == (OutcomeKind.PACKAGE_ERROR, [])
-    assert "leave is over, and what it left running asks a person; await it before you return" in outcome.reason
+    assert "leave has ended, and code that it left running asks a person; await it before you return" in outcome.reason
 
 
 async def test_the_failure_a_step_receives_holds_nothing_hidden(tmp_path: Path) -> None:
@@ -453,7 +453,7 @@ async def quick(context_variables, outcome):
 
 
 async def test_a_cancelled_run_can_still_close_the_chat(tmp_path: Path) -> None:
-    """As `cancel` and Ctrl-C do: the cancellation is caught, and then the chat is closed in the same task."""
+    """As `cancel` and Ctrl-C do: the same task catches the cancellation and closes."""
     code = HANGING + "async def mark(c): c['begun'].set()\n"
     slow = {"answers": {"A": [{"text": "late", "delay_s": 60}]}}
     cancelled = chat(tmp_path, code, [step("before_chat", "mark"), step("on_fail", "quick")], answers=slow)
@@ -475,7 +475,7 @@ async def test_a_cancelled_run_can_still_close_the_chat(tmp_path: Path) -> None:
 
 
 async def test_a_cancellation_while_a_chat_closes_is_honoured_at_once(tmp_path: Path) -> None:
-    """A worker that lost its lease must not go on calling."""
+    """A worker that lost its lease must make no further calls."""
     closing = chat(tmp_path, HANGING, [step("on_fail"), step("on_fail", "quick")])
     conversation = closing.conversation(ChatRecorder())
     begun = conversation.context["begun"] = asyncio.Event()
@@ -496,7 +496,7 @@ async def test_a_step_with_an_unbound_parameter_fails_the_run_before_it_begins(t
     outcome, kept = await demanding.run_to_its_close()
 
     assert outcome.kind is OutcomeKind.TOOL_ERROR
-    assert outcome.reason.startswith("on_fail steps.py:on_fail needs amount, which no lifecycle tool is given")
+    assert outcome.reason.startswith("on_fail steps.py:on_fail needs amount, which lifecycle tools do not get")
     assert (kept.calls, "seen" in context_left(demanding)) == ([], False)
 
 

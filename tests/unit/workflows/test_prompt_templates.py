@@ -1,4 +1,4 @@
-"""Templates: what is filled in a prompt, and what stays as its author wrote it."""
+"""Prompt templates: what is filled in a prompt, and what stays unchanged."""
 
 from typing import Any
 
