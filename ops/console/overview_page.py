@@ -12,12 +12,13 @@ from starlette.responses import Response
 from accounting.infra.aio import gather_all
 from accounting.totals.usage_query import UsageFilter as WantedUsage
 from ops.console import query_params
-from ops.console.budget_rows import WARNING_SHARE, budget_rows
+from ops.console.budget_rows import budget_rows
 from ops.console.context import ConsoleContext
 from ops.console.run_list_page import run_row
 from ops.console.trigger_list_page import trigger_rows
 from ops.console.usage_chart import read_usage_chart
 from ops.console.visitor import Visitor
+from ops.presenters.budget_text import WARNING_SHARE
 from ops.presenters.times import format_duration
 from triggers.api.paging import Paging
 from triggers.api.run_queries import find_newest_runs

@@ -6,10 +6,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ops.cli.runs.list_runs_command import describe_state
 from ops.console import query_params
 from ops.console.context import STATUS_SEE_OTHER, ConsoleContext
 from ops.console.visitor import Visitor
+from ops.presenters.run_lines import describe_state
 from ops.presenters.times import format_duration
 from triggers.api.paging import make_cursor, page_url, parse_paging
 from triggers.api.run_queries import find_newest_runs, run_position
@@ -17,7 +17,7 @@ from workers.control.naming import whole_run_id
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
-from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES
 
 PAGE_SIZE = 50
 TIMEOUT_MS = 5_000  # a filter that no index knows, and hardly a run meets, reads all of them
@@ -47,7 +47,7 @@ async def list_runs(context: ConsoleContext, request: Request, visitor: Visitor)
         states=[*RunState],
         outcomes=[*OutcomeKind],
         holds=[*HoldKind],
-        types=sorted({str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()} | {"api", "cli"}),
+        types=sorted({*TRIGGER_TYPES, "api", "cli"}),
     )
 
 

@@ -9,6 +9,7 @@ from ops.console import query_params
 from ops.console.action_confirmation import check_may_act, confirmation_page, permission_page, redirect_with_notice
 from ops.console.allowed_trigger_actions import TRIGGER_ACTIONS
 from ops.console.context import ConsoleContext, Form
+from ops.console.question_forms import parse_json_object
 from ops.console.sessions import new_action_id
 from ops.console.trigger_page import find_page_trigger
 from ops.console.visitor import Visitor
@@ -17,7 +18,6 @@ from triggers.control.manual_fire import fire
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.control.trigger_pauses import MAX_NOTE_LENGTH, pause, resume
 from triggers.gateway.http_problems import ProblemError
-from triggers.gateway.request_body import parse_json
 
 MAX_APPS_OFFERED = 100
 MAX_RUNS_NAMED = 5
@@ -91,11 +91,8 @@ async def _fire_trigger(
 def _parse_event(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
-    try:
-        event = parse_json(text.encode())
-    except ProblemError:
-        event = None
-    if not isinstance(event, dict):
+    event = parse_json_object(text)
+    if event is None:
         raise ProblemError(422, 'event: write a JSON object, such as {"order": {"id": 7}}')
     return event
 

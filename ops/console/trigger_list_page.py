@@ -1,6 +1,6 @@
-"""The list of triggers: how each stands and why, when it fires, and what lately started nothing."""
+"""The page that lists triggers: state, reason, times, and the newest skipped event."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -11,15 +11,15 @@ from ops.console import query_params
 from ops.console.context import ConsoleContext
 from ops.console.visitor import Visitor
 from ops.presenters.skip_reasons import describe_reason
+from ops.presenters.trigger_lines import apps_text, state_reason
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.control.trigger_listing import TriggerFilter, iter_triggers
 from triggers.control.trigger_status import TRIGGER_STATES
 from triggers.control.trigger_view import visible_notes
-from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES
 
 PAGE_SIZE = 50
 MAX_APPS = 4
-TRIGGER_TYPES = tuple(sorted({str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()}))
 FILTER_PARAMS = ("app_id", "workflow", "type", "state")
 
 Row = dict[str, Any]
@@ -42,7 +42,7 @@ async def list_triggers(context: ConsoleContext, request: Request, visitor: Visi
         further=last and query_params.with_query("/console/triggers", {**given, "after": last}),
         first=query_params.with_query("/console/triggers", given),
         is_first=not after,
-        types=TRIGGER_TYPES,
+        types=sorted(TRIGGER_TYPES),
         states=TRIGGER_STATES,
     )
 
@@ -81,22 +81,6 @@ async def trigger_rows(
         notes = visible_notes(known, visitor.scope)
         newest = None if not notes else {"at": notes[0].get("at"), "words": describe_reason(notes[0])}
         link = query_params.trigger_path(row["trigger_id"], app_id=None if row["app_id"] else trigger_filter.app_id)
-        found.append({**row, "path": link, "whose": _apps_text(row), "why": _reason_text(row), "newest": newest})
+        apps, reason = apps_text(row, max_apps=MAX_APPS), state_reason(row, inactive=row["inactive"] or "")
+        found.append({**row, "path": link, "apps_text": apps, "reason": reason, "newest": newest})
     return found
-
-
-def _apps_text(row: Mapping[str, Any]) -> str:
-    if row["apps_from"] is not None:
-        return f"from the {row['apps_from']}"
-    apps = row["apps"]
-    more = f" and {len(apps) - MAX_APPS} more" if len(apps) > MAX_APPS else ""
-    return (", ".join(apps[:MAX_APPS]) + more) or "no app"
-
-
-def _reason_text(row: Mapping[str, Any]) -> str:
-    """Paused by whom and why, inactive why."""
-    paused = row["paused"] or (row["state"] == "paused" and next(iter(row["paused_apps"].values()), None))
-    if paused:
-        return f"by {paused['by']}{': ' + paused['note'] if paused['note'] else ''}"
-    some = f"paused for {len(row['paused_apps'])} of its apps" if row["paused_apps"] else ""
-    return str(row["inactive"] or some)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ops.cli.output import format_exact_usd, print_json, print_table
+from ops.cli.output import print_json, print_table
+from ops.presenters.amounts import format_exact_usd
 
 
 def make_summary(

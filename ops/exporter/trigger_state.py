@@ -9,13 +9,11 @@ from typing import Any, get_args
 from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.register.trigger_record import PauseReason
-from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES
 
 Document = dict[str, Any]
 
 PAUSE_REASONS: tuple[PauseReason, ...] = get_args(PauseReason)
-# As they are kept: authors have other names for some of them.
-TRIGGER_TYPES = tuple(dict.fromkeys(str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()))
 
 
 @dataclass(frozen=True, slots=True)

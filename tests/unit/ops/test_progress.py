@@ -23,7 +23,7 @@ for number in (5, 100, None):
 VERDICT = """
 from pathlib import Path
 from types import SimpleNamespace
-from ops.presenters.printable_text import print_verdict
+from ops.cli.packages.verdicts import print_verdict
 from workflows.package.readers.entry_counts import EntryCounts
 from workflows.package.findings import Finding
 found = SimpleNamespace(name="P", verdict="refused", obstacles=(), counts=EntryCounts(), folder=Path("."),

@@ -7,7 +7,8 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from accounting.usage import UsageTotals
-from ops.cli.output import Terminal, format_exact_usd
+from ops.cli.output import Terminal
+from ops.presenters.amounts import format_exact_usd
 from ops.cli.usage.bill import Bill, Sort, make_bill, sum_totals
 from ops.cli.usage.usage_command import usage
 from ops.cli.usage.usage_table import usage_table_lines, usage_warnings
