@@ -89,7 +89,7 @@ def _exit_on_broken_pipe() -> Iterator[None]:
     sections={title: [name for name, _, _ in section] for title, section in SECTIONS.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
     epilog="""
-    Exit codes: 0 success; 1 failure, such as a failed run or an unknown id; 2 usage error; 130 Ctrl-C.
+    Exit codes: 0 success; 1 failure, such as a failed run or an unknown id; 2 invalid arguments; 130 Ctrl-C.
     Every command that prints a report has --json. Help with examples: unattended COMMAND --help.
     """,
 )

@@ -55,7 +55,7 @@ async def test_an_answer_names_its_question_and_user_and_the_story_shows_both(st
         f"{getpass.getuser()}@{socket.gethostname()}",
         "the boss",
     )
-    assert f'answer 2 by {kept["by"]}, who says "the boss", ' in after.out
+    assert f'answer 2 by {kept["by"]} ("the boss"), ' in after.out
     assert f"to {REFUND['title']} [pay(" in after.out
     assert "--question 2" not in after.out
 

@@ -111,7 +111,7 @@ async def test_batches_are_dropped_unless_they_are_delivered(stage: Stage) -> No
     rest = await run_billing(stage, "drop", "--dead", "--yes", "--json")
 
     assert (refused.code, refused.out) == (1, "")
-    assert f"there is no batch {delivered.id} to drop; `unattended billing list` shows them" in refused.err
+    assert f"there is no batch {delivered.id} to drop; `unattended billing list` lists the batches" in refused.err
     assert (dropped.code, dropped.out) == (0, "2 batches: dropped\n")
     assert rest.json == {"changed": 1}
     assert [each["batch_id"] for each in (await run_billing(stage, "list", "--json")).json] == [delivered.id]
@@ -129,7 +129,7 @@ async def test_an_endpoint_that_is_gone_is_shown_and_resumed(stage: Stage) -> No
     assert "stopped since 20" in status.out
     assert "unattended billing resume" in status.err
     assert "t0ken" not in status.out + status.err
-    assert [each.out for each in resumed] == ["batches go to it again\n", "nothing held them back\n"]
+    assert [each.out for each in resumed] == ["delivery is resumed\n", "no endpoint was paused\n"]
     assert not await endpoint.is_paused()
 
 
@@ -167,8 +167,8 @@ async def test_resending_shows_its_size_first(stage: Stage) -> None:
     ("arguments", "code", "said"),
     [
         (("drop", "batch_x"), 1, "there is no batch batch_x to drop"),
-        (("show", "batch_x"), 1, "there is no batch batch_x; `unattended billing list` shows them"),
-        (("replay",), 2, "name batches, or say --dead"),
+        (("show", "batch_x"), 1, "there is no batch batch_x; `unattended billing list` lists the batches"),
+        (("replay",), 2, "name batches, or use --dead"),
         (("replay", "batch_x", "--dead"), 2, "not both"),
         (("replay", "batch_x"), 1, "there is no batch batch_x"),
         (("resend",), 2, "--since 2026-01-31"),

@@ -106,7 +106,7 @@ async def test_a_refund_with_a_failed_write_back_has_one_key_in_all_replays(
         happened = "turn 1: refund(amount=12) was called"
         assert f"  {happened}" in shown.out.splitlines()
         assert shown.out.index(happened) < shown.out.index(f"unattended runs replay {first['_id']}")
-        assert (unasked.code, happened in unasked.err, "say --yes" in unasked.err) == (1, True, True)
+        assert (unasked.code, happened in unasked.err, "use --yes" in unasked.err) == (1, True, True)
         assert "look(" not in unasked.err  # it has no effects
         assert await stage.store.runs.count_documents({}) == 3
         assert [run["state"] for run in (second, third)] == ["failed", "succeeded"]
@@ -164,7 +164,7 @@ async def test_many_are_replayed_but_for_those_that_have_done_something(stage: S
             stage, "runs", "replay", "--workflow", "Till", "--state", "failed", "--yes", "--repeat-done", "--json"
         )
 
-        skipped = f"{done['_id']} skipped, since a replay does again: turn 1: refund(amount=12) was called"
+        skipped = f"{done['_id']} skipped, as a replay would repeat: turn 1: refund(amount=12) was called"
         assert skipped.replace("skipped", "would be skipped", 1) in dry.out.splitlines()
         assert dry.code == 0
         assert many.out.strip() == "replay: 1 done, 1 skipped, 0 refused"

@@ -179,7 +179,7 @@ async def test_a_live_run_is_followed_turn_by_turn_to_its_end(stage: Stage) -> N
 
     said = [line[10:] for line in out.decode().splitlines()]
     assert (one.returncode, err, said[0]) == (0, b"", "accepted from test")
-    assert said[1].startswith("taken by ")
+    assert said[1].startswith("claimed by ")
     assert [line.split("  (")[0] for line in said[2:5]] == ["1. A → B", "2. B → C", "3. C → terminate"]
     assert said[2].endswith("hello there")
     assert said[5].startswith("succeeded, completed: ")
@@ -211,15 +211,15 @@ async def test_the_story_of_a_run_that_was_retried_parked_and_replayed(stage: St
     replayed = await unattended(stage, "runs", "replay", run_id, "--json")
     story = (await unattended(stage, "runs", "show", run_id, "--json")).json
 
-    assert "→ if it is to start before its time: unattended runs retry-now" in waits.out
+    assert "→ start it now: unattended runs retry-now" in waits.out
     assert now.code == 0
     assert run["state"] == "parked"
     lines = shown.out.splitlines()
     assert lines[0] == f"{run_id}  Relay for acme"
     assert lines[1].startswith("parked, model_error: ")
     assert lines[-2:] == [
-        f"→ start it anew: unattended runs replay {run_id}",
-        f"→ or give it up: unattended runs discard {run_id}",
+        f"→ replay it: unattended runs replay {run_id}",
+        f"→ or discard it: unattended runs discard {run_id}",
     ]
     assert sum("lease" in line for line in lines) == 2
     assert any(line.startswith("  retry after turn 1: ") for line in lines)
@@ -264,11 +264,11 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
 
     refused: list[tuple[tuple[str, ...], int, str]] = [
         (("cancel", theirs), 1, f"unattended: {theirs} has failed already; nothing is left to cancel\n"),
-        (("tail", "run_none"), 1, "unattended: there is no run run_none; `unattended runs list` shows them\n"),
+        (("tail", "run_none"), 1, "unattended: there is no run run_none; `unattended runs list` lists the runs\n"),
         (("replay", ours), 1, f"unattended: {ours} is queued: it has not run yet\n"),
         (("cancel", "--app", "acme"), 2, "whether to cancel 1 run (app acme, state queued or running or needs_human)"),
-        (("list", "--since", "1h", "--until", "2h"), 2, "--since is later than --until"),
-        (("discard", ours, "--app", "acme"), 2, "name runs, or give filters, not both"),
+        (("list", "--since", "1h", "--until", "2h"), 2, "--since must be before --until"),
+        (("discard", ours, "--app", "acme"), 2, "name runs or use filters, not both"),
     ]
     told = await asyncio.gather(*(unattended(stage, "runs", *each) for each, _, _ in refused))
     for done, (arguments, code, said) in zip(told, refused, strict=True):

@@ -36,8 +36,8 @@ RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "say what to answer with --message, --response or --json-responses"),
-        (["--question", "1"], "say what to answer with --message, --response or --json-responses"),
+        ([], "an answer is needed: --message, --response or --json-responses"),
+        (["--question", "1"], "an answer is needed: --message, --response or --json-responses"),
         (["--question", "9" * 5000], "write the number of a question, such as 1, or its id"),
         (["--question", "first"], "write the number of a question, such as 1, or its id"),
         (["--response", "Card=yes"], "'Card=yes' is not TOOL.KEY=VALUE, such as approve.verdict=yes"),
@@ -94,7 +94,7 @@ def test_each_question_is_shown_with_arguments_and_no_cursor_codes() -> None:
     assert "\x1b" not in "".join(lines)
     assert lines[0] == "question 1, of A in turn 2:"
     assert {'"line 0",', '"line 29"'} <= {line.strip() for line in lines}  # what is approved is shown as a whole
-    assert lines[lines.index("question 3, of Clerk in turn 4:") - 1].strip() == "Form of the same turn waits as well"
+    assert lines[lines.index("question 3, of Clerk in turn 4:") - 1].strip() == "also waiting in this turn: Form"
     assert [line.strip() for line in lines[-4:]] == [
         "Pay 12 EUR?",
         'pay is called with {"amount": 12}',
@@ -124,7 +124,7 @@ def test_the_questions_that_wait_are_shown_whichever_version_asked(run: dict[str
             {"number": 3, "by": "ops-key", "name": "the boss", "responses": {"Refund": {"verdict": "yes"}}}
             | {"question": PAY},
             [
-                'answer 3 by ops-key, who says "the boss", noon: {"Refund": {"verdict": "yes"}}',
+                'answer 3 by ops-key ("the boss"), noon: {"Refund": {"verdict": "yes"}}',
                 '   to Pay 12 EUR? [pay({"amount": 12})]',
             ],
         ),
@@ -230,7 +230,7 @@ def test_a_choice_is_sent_as_the_text_that_it_is(given: dict[str, Any], sent: di
 
 
 def test_without_a_terminal_the_waiting_numbers_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(click.UsageError, match="--question: questions 1 and 3 wait; `unattended runs show run_1`"):
+    with pytest.raises(click.UsageError, match="--question is needed: questions 1 and 3 wait; `unattended runs show run_1`"):
         _send_answer(monkeypatch, "", [ANSWER_KEYS, PAY], None, YES, terminal=False)
     with pytest.raises(RefusedError, match="run_1 asks no question 2 now: questions 1 and 3 wait"):
         _send_answer(monkeypatch, "", [ANSWER_KEYS, PAY], 2, {})

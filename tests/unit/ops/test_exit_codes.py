@@ -146,17 +146,17 @@ def test_an_unknown_option_is_wrong_use_in_one_line_that_names_the_help(
         (
             ["runs", "list", "--since", "1d", "--until", "2d"],
             2,
-            "--since is later than --until, so that no run can match; see `unattended runs list --help`",
+            "--since must be before --until; no run can match; see `unattended runs list --help`",
         ),
         (
             ["runs", "cancel"],
             2,
-            "name runs, give a filter such as --app, or say --all; see `unattended runs cancel --help`",
+            "name runs, use a filter such as --app, or use --all; see `unattended runs cancel --help`",
         ),
         (
             ["budgets", "set", "--per", "day", "--usd", "much"],
             2,
-            "invalid value for '--usd': 'much' is no number; write it as 10, 0.5 or 2_000_000;"
+            "invalid value for '--usd': 'much' is not a number; write it as 10, 0.5 or 2_000_000;"
             " see `unattended budgets set --help`",
         ),
         (
@@ -171,7 +171,7 @@ def test_an_unknown_option_is_wrong_use_in_one_line_that_names_the_help(
             "invalid value for 'bash|zsh|fish': 'tcsh' is not one of 'bash', 'zsh', 'fish';"
             " see `unattended completion --help`",
         ),
-        (["packages", "show", "Nope"], 1, "there is no package Nope; `unattended packages list` shows them"),
+        (["packages", "show", "Nope"], 1, "there is no package Nope; `unattended packages list` lists the packages"),
         (
             ["validate", "nowhere"],
             2,

@@ -75,7 +75,7 @@ def test_what_failed_outside_of_a_turn_is_shown_too() -> None:
     assert quiet[-1].startswith("1 model call, 2 tokens in, 3 out, USD")
 
 
-@pytest.mark.parametrize(("count", "words"), [(1, "1 call of its tools"), (12, "12 calls of its tools")])
+@pytest.mark.parametrize(("count", "words"), [(1, "1 tool call"), (12, "12 tool calls")])
 def test_a_successful_run_with_failed_tools_shows_them(count: int, words: str) -> None:
     assert [line for line in event_lines(failed_tools=count) if line not in event_lines()] == [f"  failed     {words}"]
     assert event_lines(failed_tools=0) == event_lines()
@@ -163,7 +163,7 @@ def test_an_owner_that_continued_with_another_version_shows_it() -> None:
         ),
         ({"state": "parked"}, "  at rest    since 2026-01-02 03:05:40 UTC, after 1 min 33 s"),
         ({"replay_of": "run_0"}, "  replay of  run_0"),
-        ({"keys_of": "run_0"}, "  keys       tools are given the idempotency keys of run_0"),
+        ({"keys_of": "run_0"}, "  keys       tools get the idempotency keys of run_0"),
         ({"replays": ["run_2", "run_3"]}, "  replayed   as run_2, run_3"),
     ],
     ids=[
@@ -213,7 +213,7 @@ def test_before_a_replay_is_advised_what_it_would_do_again_is_listed(changes: di
     assert ("  turn 1: pay(amount=12) was called" in lines) is is_listed
     if is_listed:
         place = lines.index("  turn 1: pay(amount=12) was called")
-        assert "does again what this run has done" in lines[place - 1]
+        assert "repeats these effects" in lines[place - 1]
         assert lines[place + 1] == "Its tools are given the same key."
         assert "unattended runs replay run_1" in lines[place + 2]
 

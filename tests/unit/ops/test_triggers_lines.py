@@ -55,7 +55,7 @@ def test_an_active_trigger_has_short_lines() -> None:
     [
         ({"state": "inactive", "inactive": "no apps", "apps": []}, ["inactive: no apps", "schedule for no app"]),
         ({"answers_approved_by": "boss (api)"}, ["answers      in advance, approved by boss (api)"]),
-        ({"answers_approved_by": None}, ["in advance, approved by no key that may approve: edit it"]),
+        ({"answers_approved_by": None}, ["in advance, approved by no key that may approve; edit the trigger"]),
         (
             {"state": "paused", "paused": PAUSE},
             ["paused by ada, 2026-03-29 01:00:00 UTC: moving", "resume Digest/night"],
@@ -72,12 +72,12 @@ def test_an_active_trigger_has_short_lines() -> None:
         ({"state": "paused", "outlook": {"next": [AT]}}, ["  would run at 2026-03-29 01:00:00 UTC"]),
         ({"paused_apps": {"globex": {**PAUSE, "note": ""}}}, ["paused for globex by ada, 2026-03-29 01:00:00 UTC"]),
         ({"apps": [f"a{n}" for n in range(12)]}, ["a9 and 2 more"]),
-        ({"apps": [], "apps_from": "event"}, ["for the apps of the event"]),
+        ({"apps": [], "apps_from": "event"}, ["for apps from the event"]),
         (
             {"counts": {"skipped.when": 1, "merged": 5, "accepted": 2}},
-            ["so far       2 accepted, 5 merged, 1 skipped (when)"],
+            ["counts       2 accepted, 5 merged, 1 skipped (when)"],
         ),
-        ({"origin": "api", "created_at": AT, "revision": 3}, ["made         at run time, 2026-03-29 01:00:00 UTC"]),
+        ({"origin": "api", "created_at": AT, "revision": 3}, ["created      at run time, 2026-03-29 01:00:00 UTC"]),
         ({"outlook": {"state": "suspended"}}, ["resume Digest/nightly --from now"]),
         ({"outlook": {"warning": "no pre-images"}}, ["! no pre-images"]),
         ({"outlook": {"late_s": 0, "rate": None}}, ["late by      0.0 s"]),
@@ -107,18 +107,18 @@ def test_next_times_are_shown_in_both_zones_where_these_differ() -> None:
 @pytest.mark.parametrize(
     ("note", "said"),
     [
-        ({"reason": "overlap", "app_id": "acme", "nominal_at": AT}, "overlap: the run before it was not finished, app"),
+        ({"reason": "overlap", "app_id": "acme", "nominal_at": AT}, "overlap: the previous run was not finished, app"),
         (
             {"reason": "late", "nominal_at": AT, "until": AT.replace(hour=5), "times": 1000, "exact": False},
-            "late ×1,000 or more: came after the grace for misfires, whose policy is skip,"
+            "late ×1,000 or more: the time was missed by more than misfire.grace, and misfire.policy is skip,"
             " from 2026-03-29 01:00:00 UTC to 2026-03-29 05:00:00 UTC",
         ),
         (
             {"reason": "duplicate", "times": 2, "first_at": AT, "at": AT.replace(hour=5), "event_id": "msg_2"},
-            "duplicate ×2: had started a run already, from 2026-03-29 01:00:00 UTC to 2026-03-29 05:00:00 UTC,"
+            "duplicate ×2: the event had started a run already, from 2026-03-29 01:00:00 UTC to 2026-03-29 05:00:00 UTC,"
             " last event msg_2",
         ),
-        ({"reason": "duplicate", "times": 2, "first_at": AT, "at": AT}, "duplicate ×2: had started a run already"),
+        ({"reason": "duplicate", "times": 2, "first_at": AT, "at": AT}, "duplicate ×2: the event had started a run already"),
         ({"reason": "paused", "detail": "moving"}, "paused: the trigger was paused (moving)"),
         ({"reason": "brand_new"}, "brand_new: brand new"),
         ({}, "unknown"),

@@ -14,10 +14,10 @@ OURS = ("--workflow", "Sales", "--app", "acme")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("create", "{}"), "say --workflow, or write workflow beside spec"),
-        (("create", '{"workflow": "Sales", "spec": {}}'), "say --app, or write app_id beside spec"),
-        (("create", '{"workflow": "Other", "spec": {}}', *OURS), "--workflow says Sales, and FILE says Other"),
-        (("create", '{"type": "webhook"}', "--type", "cron", *OURS), "--type says cron, and FILE says webhook"),
+        (("create", "{}"), "--workflow is needed, or workflow beside spec"),
+        (("create", '{"workflow": "Sales", "spec": {}}'), "--app is needed, or app_id beside spec"),
+        (("create", '{"workflow": "Other", "spec": {}}', *OURS), "--workflow is Sales, but FILE has Other"),
+        (("create", '{"type": "webhook"}', "--type", "cron", *OURS), "--type is cron, but FILE has webhook"),
         (("create", "/no/such/file.yaml", *OURS), "cannot be read"),
         (("create", "{nope", *OURS), 'write a mapping such as {"name": "nightly"'),
         (("create", '{"a": NaN', *OURS), "write a mapping such as"),

@@ -191,9 +191,9 @@ def test_gaps_of_the_sums_are_reported_with_their_remedy() -> None:
     said = [*usage_warnings(UsageTotals(calls=2_000, missing=1, estimated=3, unpriced=1_600))]
 
     assert said[0].startswith(
-        "1,600 calls have no price, so no USD in the sums: `unattended usage --by provider,model`"
+        "1,600 calls have no price, so the sums lack their USD: find the models with `unattended usage --by provider,model`"
     )
-    assert said[1].startswith("1 call has no usage, so no tokens in the sums")
+    assert said[1].startswith("1 call has no usage (failed, stopped, or not reported), so the sums lack their tokens")
     assert said[2].startswith("3 calls have estimated usage")
     assert [*usage_warnings(UsageTotals(calls=5))] == []
 
@@ -202,17 +202,17 @@ def test_gaps_of_the_sums_are_reported_with_their_remedy() -> None:
     ("arguments", "said"),
     [
         ("--by fortnight", "'fortnight' is none of app, workflow, model, agent, provider, trigger, day, hour"),
-        ("--by app,model,day,hour", "4 at once are too many"),
+        ("--by app,model,day,hour", "4 keys are too many"),
         ("--by ,", "'' is none of app"),
         ("--since yesterday", "write a date such as 2026-01-31"),
         ("--since 0001-01-01T00:00:00+14:00", "write a date such as 2026-01-31"),
-        ("--since 2d --until 3d", "--since is later than --until"),
+        ("--since 2d --until 3d", "--since must be before --until"),
         ("--limit 0", "Invalid value for '--limit'"),
         ("--sort size", "Invalid value for '--sort'"),
-        ("--json --csv", "say --json or --csv, not both"),
-        ("--verify --app acme", "stand alone"),
-        ("--verify --rebuild", "stand alone"),
-        ("--rebuild --by day", "stand alone"),
+        ("--json --csv", "use --json or --csv, not both"),
+        ("--verify --app acme", "may stand beside"),
+        ("--verify --rebuild", "may stand beside"),
+        ("--rebuild --by day", "may stand beside"),
     ],
 )
 def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, said: str) -> None:
