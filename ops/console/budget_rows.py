@@ -20,7 +20,7 @@ async def budget_rows(database: AsyncDatabase[dict[str, Any]], caller: Caller) -
     rows = [
         {
             **(row := visible_row(caller, status)),
-            "words": describe_limit(status.budget),
+            "limit_text": describe_limit(status.budget),
             "consequence": describe_consequence(status.budget),
             "kind": "bad" if status.is_exhausted else "warn" if (row["share"] or 0.0) >= WARNING_SHARE else "good",
         }

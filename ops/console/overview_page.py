@@ -1,4 +1,4 @@
-"""The overview: what waits, what goes on, what needs somebody, and what is nearly spent; each leads to its list."""
+"""The overview page: counts of runs and triggers, questions, failures, budgets and usage."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accounting.infra.aio import gather_all
-from accounting.totals.usage_query import UsageFilter as WantedUsage
+from accounting.totals.usage_query import UsageFilter
 from ops.console import query_params
 from ops.console.budget_rows import budget_rows
 from ops.console.context import ConsoleContext
@@ -32,18 +32,14 @@ MAX_COUNTED = 1_000
 MAX_NEWEST = 8
 MAX_PAUSED = 8
 MAX_WAITING = 8
-MAX_QUESTION_CHARACTERS = 300  # characters
-FAILURE_STATES = (
-    RunState.FAILED,
-    RunState.CANCELLED,
-    RunState.PARKED,
-)  # runs that wait for a person have a list of their own
-MAX_TRIGGERS_SCANNED = 500  # of triggers made at run time: no index knows which are inactive
+MAX_QUESTION_CHARACTERS = 300
+FAILURE_STATES = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED)
+MAX_TRIGGERS_SCANNED = 500  # of triggers created at run time, as no index covers the inactive ones
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """`kind` is its colour where there is any."""
+    """A count with a link to its list; `kind` is the colour for a count above zero."""
 
     label: str
     kind: str
@@ -72,8 +68,8 @@ def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
 async def show_overview(context: ConsoleContext, _request: Request, visitor: Visitor) -> Response:
     store, app_id, now = context.role.store, visitor.scope, datetime.now(UTC)
     tiles = _tiles(app_id, now)
-    chart, budgets, newest, troubled, waiting, paused, inactive, made, *counts = await _gather(
-        read_usage_chart(context.role.database, WantedUsage(app_id=app_id, since=now - RECENT_PERIOD), None, now=now),
+    chart, budgets, newest, failed, waiting, paused, inactive, runtime_triggers, *counts = await _gather(
+        read_usage_chart(context.role.database, UsageFilter(app_id=app_id, since=now - RECENT_PERIOD), None, now=now),
         budget_rows(context.role.database, visitor.caller),
         _find_newest_runs(store, Matching(app_id=app_id)),
         _find_failed_runs(store, app_id, now - RECENT_PERIOD),
@@ -89,7 +85,7 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
         context.role.triggers.triggers.count_documents(
             runtime_query(TriggerFilter(app_id), ""), limit=MAX_TRIGGERS_SCANNED + 1
         ),
-        *(_count_runs(store, each.run_filter) for each in tiles),
+        *(_count_runs(store, tile.run_filter) for tile in tiles),
     )
     return context.renderer.render(
         "overview",
@@ -102,18 +98,18 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
             if count or not tile.run_filter.hold
         ],
         newest=newest,
-        troubled=troubled,
+        failed=failed,
         waiting=waiting,
         paused=paused,
         inactive=inactive,
-        looked_at=MAX_TRIGGERS_SCANNED if made > MAX_TRIGGERS_SCANNED else None,
-        budgets=[each for each in budgets if each["exhausted"] or (each["share"] or 0.0) >= WARNING_SHARE],
+        max_scanned=MAX_TRIGGERS_SCANNED if runtime_triggers > MAX_TRIGGERS_SCANNED else None,
+        budgets=[row for row in budgets if row["exhausted"] or (row["share"] or 0.0) >= WARNING_SHARE],
         chart=chart,
     )
 
 
 async def _gather(*awaitables: Awaitable[Any]) -> list[Any]:
-    """Of several types, at once: each answer is waited for on its way, and little else."""
+    """Run queries of different types at once; they mostly wait for the network."""
     return await gather_all(awaitables)
 
 

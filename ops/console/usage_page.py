@@ -34,7 +34,7 @@ PERIODS = (("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days"), ("90d", "9
 async def show_usage(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
     query, now, database = request.query_params, datetime.now(UTC), context.role.database
     key = str(query_params.word_param(query, "by", KEYS, "app_id" if visitor.scope is None else "workflow"))
-    given = {name: query.get(name, "") for name in FILTER_PARAMS} | {"since": query.get("since", "") or DEFAULT_SINCE}
+    filters = {name: query.get(name, "") for name in FILTER_PARAMS} | {"since": query.get("since", "") or DEFAULT_SINCE}
     usage_filter = _parse_usage_filter(request, visitor)
     totals = await usage_totals(database, [key], usage_filter)
     rows = [row.as_json() | {"name": str(row.key[key] or "none")} for row in totals]
@@ -52,17 +52,17 @@ async def show_usage(context: ConsoleContext, request: Request, visitor: Visitor
             row | {"bar": round(_row_amount(row, measure) / largest * 100, 2) if largest else 0.0}
             for row in rows[:MAX_ROWS]
         ],
-        unseen=max(len(rows) - MAX_ROWS, 0),
+        hidden_rows=max(len(rows) - MAX_ROWS, 0),
         totals=_sum_rows(rows),
         decimals=usd_decimals(row["cost_usd"] for row in rows),
         by=key,
         keys=KEYS,
-        given=given,
+        filters=filters,
         periods=PERIODS,
         chart=chart,
         budgets=await budget_rows(database, visitor.caller),
-        narrowed=lambda name: (
-            query_params.with_query("/console/usage", {**given, key: name, "by": NEXT_KEY[key]})
+        row_path=lambda name: (
+            query_params.with_query("/console/usage", {**filters, key: name, "by": NEXT_KEY[key]})
             if key in NEXT_KEY
             else None
         ),

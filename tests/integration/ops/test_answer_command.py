@@ -76,7 +76,7 @@ async def test_on_a_terminal_every_question_is_shown_and_answered_one_by_one(sta
 
     assert REFUND["title"] in seen
     assert f"{run_id} has answer 1; questions 2 and 3 wait for an answer" in seen
-    assert seen.endswith(f"{run_id} has answer 3, and goes on\r\n0")
+    assert seen.endswith(f"{run_id} has answer 3, and continues\r\n0")
     run = await stage.run(run_id)
     assert run["state"] == "queued"
     assert [each.get("message") or each["responses"]["Refund"] for each in run["answers"]] == [
@@ -98,7 +98,7 @@ async def test_on_a_terminal_an_answer_without_its_question_is_confirmed_first(s
 
     assert refused.endswith("nothing was answered\r\n1")
     assert REFUND["title"] in refused
-    assert agreed.endswith(f"{one} has answer 2, and goes on\r\n0")
+    assert agreed.endswith(f"{one} has answer 2, and continues\r\n0")
     assert chosen.endswith(f"{several} has answer 3; question 2 waits for an answer\r\n0")
 
 
@@ -112,7 +112,7 @@ async def test_a_question_of_an_older_version_is_shown_and_answered(stage: Stage
 
     assert "answer by ann (cli)" in shown.out
     assert "--question 2 --response Card.KEY=…" in shown.out
-    assert given.out == f"{run_id} has answer 2, and goes on\n"
+    assert given.out == f"{run_id} has answer 2, and continues\n"
     assert (await stage.run(run_id))["answers"][1]["responses"] == {"Card": {"ok": True}}
 
 

@@ -39,7 +39,7 @@ def test_the_top_help_has_every_command_once_by_purpose() -> None:
     assert len(listed) == len(set(listed))
     for name in listed:
         assert len(re.findall(rf"^  {name} ", shown, re.MULTILINE)) == 1
-    assert "Exit codes: 0 good" in shown
+    assert "Exit codes: 0 success" in shown
 
 
 @pytest.mark.parametrize("group", ["", *sorted(all_groups())])

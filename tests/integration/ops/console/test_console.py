@@ -237,8 +237,8 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     unseen = await visit.send(path, form_token=await visit.token())
     made = await visit.send(path, form_token=await visit.token(), repeat_done="1")
 
-    assert "A replay does this again" in story
-    assert "This happens again" in page
+    assert "A replay repeats these effects" in story
+    assert "Repeated effects" in page
     assert sentence in story
     assert sentence in page
     assert "was not finished" not in story + page
@@ -341,7 +341,7 @@ async def test_a_run_with_a_failed_tool_is_marked_in_the_list_and_on_its_page(co
 
     assert ["1 failed call<" in row for row in rows if loud[-6:] in row] == [True]
     assert ["failed call" in row for row in rows if quiet[-6:] in row] == [False]
-    assert "<strong>1</strong> failed call of its tools" in pages[loud]
+    assert "<strong>1</strong> failed tool call" in pages[loud]
     assert "&#39;SLACK_URL&#39; (<code>tools/end.py:7, in end</code>)" in pages[loud]
     assert "failed call" not in pages[quiet]
 
@@ -363,7 +363,7 @@ async def test_the_overview_lists_the_longest_waits_for_a_person(console: Consol
 
     assert page.count("more question") == 1
     assert 'Refund 2 EUR?</span> <span class="soft">and 2 more questions<' in page
-    troubled = page.partition("Not succeeded in 24 hours")[2].partition("</section>")[0]
+    troubled = page.partition("Failed in the last 24 hours")[2].partition("</section>")[0]
     assert not [run_id for run_id in runs if run_id[-6:] in troubled]  # they have a list of their own
     table = page.partition("Runs that wait for a person</caption>")[2].partition("</table>")[0]
     order = sorted(runs, key=lambda run_id: table.index(run_id[-6:]))

@@ -133,12 +133,12 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
         await page.get_by_role("link", name="Answer …").click()
         await expect(page.get_by_role("main")).to_contain_text("This session is read-only")
         await page.get_by_role("button", name="Allow actions for 15 minutes").click()
-        await expect(page.get_by_role("main")).to_contain_text("goes on where it stands")
-        await page.get_by_label("What you say").fill("Yes, refund it.")
+        await expect(page.get_by_role("main")).to_contain_text("continues from its checkpoint")
+        await page.get_by_label("Your answer").fill("Yes, refund it.")
         assert (await stage.run(run_id))["state"] == "needs_human"  # nothing was done yet
-        await page.get_by_role("button", name="Send this answer").click()
+        await page.get_by_role("button", name="Send answer").click()
 
-        await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 1, and goes on.")
+        await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 1, and continues.")
         assert (await stage.reconcile_until_end(run_id))["state"] == "succeeded"
         await page.reload()
         await expect(page.get_by_role("main")).to_contain_text("Grace (console)")

@@ -66,7 +66,7 @@ def test_only_a_page_of_the_same_host_may_send_a_form(origin: str, is_ours: bool
     if is_ours:
         check_origin(request)
     else:
-        with pytest.raises(ProblemError, match="came from another page"):
+        with pytest.raises(ProblemError, match="not sent from the console"):
             check_origin(request)
 
 

@@ -99,10 +99,10 @@ def test_a_question_of_any_version_has_a_page_and_a_form(question: dict[str, Any
     ("who", "forms", "orders", "why_not"),
     [
         (visitor(), 3, ["discard"], ""),
-        (visitor(may_act=False), 0, ["answer", "discard"], "This session only looks."),
+        (visitor(may_act=False), 0, ["answer", "discard"], "This session is read-only."),
         (visitor(may_approve=False), 0, [], "keys create NAME --may approve"),
         (visitor(may_approve=False, may_act=False), 0, [], "keys create NAME --may approve"),
-        (visitor(access="read"), 0, [], "This key may only read"),
+        (visitor(access="read"), 0, [], "This key is read-only"),
     ],
 )
 def test_only_a_session_that_may_approve_has_forms(who: Visitor, forms: int, orders: list[str], why_not: str) -> None:

@@ -112,6 +112,6 @@ def test_the_present_owner_is_listed_and_an_instant_is_visible() -> None:
 
     [owner] = owner_views(running, [call(1, 1, "A", begun_s=59.99)], now=at(60))
 
-    assert owner.line is None
+    assert owner.lease is None
     assert owner.turns[0].bar == TimelineBar(100 - MIN_WIDTH_PERCENT, MIN_WIDTH_PERCENT)
     assert [*owner_views({**running, "state": "queued", "turns": [], "started_at": None}, [], now=at(60))] == []
