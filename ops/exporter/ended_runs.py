@@ -1,14 +1,14 @@
-"""Ended runs, counted by label: all of them once, and from then on only what ended since.
+"""Counts of ended runs by label: one full count, then increments.
 
-1. The first look counts every run that has ended or parked, and the roll-ups of those that retention has deleted.
-2. A later look counts what ended in a moving window, and adds what leaves the window to what is counted for good. The
-   window reaches back `MARGIN`: an end may be seen so late after its time, since its transaction was still going on or
-   a new primary's clock is behind.
-3. Once in `RECOUNTED_EVERY_S` all is counted anew, for what somebody may have changed by hand.
+1. The first read counts every run that has ended or parked, and the roll-ups of runs that retention has deleted.
+2. A later read counts the ends in a moving window, and adds what leaves the window to the final counts. The window
+   reaches back `WINDOW_MARGIN`, as an end may become visible late: its transaction was still open, or a new primary's
+   clock is behind.
+3. Every `RECOUNT_INTERVAL_S` everything is counted again, to include manual changes of the store.
 
-What retention deletes ended days before the window, so it is among what is counted for good: roll-ups are only read
-with a full count. A run that parks is counted then, under the outcome it keeps when it is replayed or discarded; that
-later end is none that counts.
+Retention deletes runs days after they left the window, so they are in the final counts already; only a full count reads
+roll-ups. A parked run is counted when it parks, under the outcome that it keeps; its later replay or discard is not
+counted again.
 """
 
 import time
@@ -23,11 +23,11 @@ from pymongo.asynchronous.database import AsyncDatabase
 from workers.reconciling.retention import ROLLUPS
 from workers.store.run import TERMINAL, RunState
 
-# One that waits for a person goes on, and is counted when it ends.
+# A run that waits for a person is counted when it ends.
 ENDED_STATES = sorted(state.value for state in TERMINAL | {RunState.PARKED})
 WINDOW_MARGIN = timedelta(minutes=2)
-RECOUNT_INTERVAL_S = 24 * 3600.0  # seldom: nothing new is shown meanwhile, which is a second for 100 000 runs
-MAX_RUNS_PER_COMMAND = 100_000  # a command over all runs of a large store would take longer than anybody waits for one
+RECOUNT_INTERVAL_S = 24 * 3600.0  # a recount delays the next numbers by a second per 100,000 runs
+MAX_RUNS_PER_COMMAND = 100_000  # one command over all runs of a large store would time out
 
 Document = dict[str, Any]
 
@@ -50,7 +50,7 @@ class EndedRunCounter:
         self._recount_at = 0.0
 
     async def count(self, session: AsyncClientSession, now: datetime) -> Mapping[RunLabels, int]:
-        """`session` reads one moment, and `now` is the store's time, of just before."""
+        """Count in a snapshot session; `now` is the store's time just before the snapshot."""
         seen_from = now - WINDOW_MARGIN
         if self._window_from is None or self._clock() >= self._recount_at:
             return await self._recount(session, seen_from)
@@ -78,13 +78,13 @@ class EndedRunCounter:
 
 
 def recount_pipeline(run_id: str, seen_from: datetime) -> list[Document]:
-    """Whatever their state, so that how much one command reads does not depend on it."""
-    some: list[Document] = [
+    """Select runs in any state, so that each command reads the same number of runs."""
+    next_runs: list[Document] = [
         {"$match": {"_id": {"$gt": run_id}}},
         {"$sort": {"_id": 1}},
         {"$limit": MAX_RUNS_PER_COMMAND},
     ]
-    return [*some, *_group_stages(seen_from, state="$state", last={"$max": "$_id"})]
+    return [*next_runs, *_group_stages(seen_from, state="$state", last={"$max": "$_id"})]
 
 
 def window_pipeline(window_from: datetime, seen_from: datetime) -> list[Document]:
@@ -92,7 +92,7 @@ def window_pipeline(window_from: datetime, seen_from: datetime) -> list[Document
     return [{"$match": in_window}, {"$match": {"$expr": {"$gte": [_ENDED_AT, window_from]}}}, *_group_stages(seen_from)]
 
 
-# The last line of the history of a run that was replayed or discarded says when it parked.
+# A replayed or discarded run parked when the last lease of its history ended.
 _ENDED_AT: Document = {"$cond": [{"$gt": ["$resolved", None]}, {"$last": "$history.until"}, "$finished_at"]}
 
 

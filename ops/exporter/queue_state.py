@@ -1,4 +1,4 @@
-"""The queue, as operators look at it: what waits, what is worked on, what rests. Each number comes out of an index."""
+"""The queue's state for the exporter: waiting, running and resting runs, each counted by an index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from workers.store.run import HoldKind, RunState
 Document = dict[str, Any]
 
 HOLDS = tuple(kind.value for kind in HoldKind)
-# Of a long backlog, only those that were accepted first may have waited longest.
+# In a long backlog, one of the first accepted runs has waited longest.
 MAX_OLDEST_RUNS = 200
 
-# Since when a run waits for a worker: it may have been held for hours before, or have waited for the run before it.
+# When a run began to wait for a worker; before, it may have been held, or waited for the previous run of its order.
 _READY_SINCE: Document = {"$max": ["$created_at", "$not_before", "$ready_at"]}
-# `lane` is there while a run may be claimed. The other queued runs wait for a limit or a time.
+# A run has a `lane` while it may be claimed; other queued runs wait for a limit or a time.
 _READY: Document = {"lane": {"$gt": ""}}
 _QUEUED: Document = {"state": RunState.QUEUED.value}
 
@@ -30,7 +30,7 @@ class AppWorkflow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PersonWait:
-    """Runs that wait for a person, and for how long the first of them has waited."""
+    """The number of runs that wait for a person, and the age of the oldest."""
 
     count: int
     oldest_age_s: float
@@ -38,7 +38,7 @@ class PersonWait:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """`queued` by hold; the empty name is the queue proper, and the age is that of its oldest."""
+    """`queued` counts by hold; the empty hold is for runs that may start, whose oldest age is given too."""
 
     in_progress: int = 0
     parked: int = 0
@@ -48,7 +48,7 @@ class QueueState:
 
 
 class QueueReader:
-    """In one snapshot. `now`: the store's time."""
+    """Reads the queue in one snapshot; `now` is the store's time."""
 
     def __init__(self, database: AsyncDatabase[Document], session: AsyncClientSession, now: datetime) -> None:
         self._runs = database["runs"]
@@ -78,21 +78,24 @@ class QueueReader:
         }
 
     async def _count_ready(self) -> tuple[int, datetime | None]:
-        """Run ids sort by acceptance. If one has waited since before the last of them was accepted, none is older."""
-        [found] = await self._aggregate(ready_pipeline()) or [{"count": 0, "first": []}]
-        if not found["count"]:
+        """Find the oldest among the first accepted runs, as run ids sort by acceptance.
+
+        If its wait began before the last of them was accepted, no later run is older; otherwise scan all.
+        """
+        [ready] = await self._aggregate(ready_pipeline()) or [{"count": 0, "first": []}]
+        if not ready["count"]:
             return 0, None
-        first = await self._aggregate(ready_since_pipeline({"_id": {"$in": found["first"]}}))
+        first = await self._aggregate(ready_since_pipeline({"_id": {"$in": ready["first"]}}))
         oldest: datetime = min(run["since"] for run in first)
-        if found["count"] > len(first) and oldest > max(run["created_at"] for run in first):
-            [all_of_them] = await self._aggregate(
+        if ready["count"] > len(first) and oldest > max(run["created_at"] for run in first):
+            [all_ready] = await self._aggregate(
                 [{"$match": _READY}, {"$group": {"_id": None, "since": {"$min": _READY_SINCE}}}]
             )
-            oldest = all_of_them["since"]
-        return found["count"], oldest
+            oldest = all_ready["since"]
+        return ready["count"], oldest
 
     async def _count_due(self) -> tuple[int, datetime | None]:
-        """What should be ready by now: the reconciler makes it so."""
+        """Count runs that are due but not ready yet; the reconciler makes them ready."""
         found = await self._aggregate(due_pipeline(self._now))
         return (found[0]["count"], found[0]["oldest"]) if found else (0, None)
 
@@ -104,7 +107,7 @@ class QueueReader:
 
 
 def ready_pipeline() -> list[Document]:
-    first = {"$minN": {"n": MAX_OLDEST_RUNS, "input": "$_id"}}  # of all that `by_lane` knows, without reading a run
+    first = {"$minN": {"n": MAX_OLDEST_RUNS, "input": "$_id"}}  # covered by the index `by_lane`
     return [{"$match": _READY}, {"$group": {"_id": None, "count": {"$sum": 1}, "first": first}}]
 
 
@@ -125,7 +128,7 @@ def held_pipeline() -> list[Document]:
 
 
 def waiting_for_person_pipeline() -> list[Document]:
-    """A run begins to wait when its turn ends: its `finished_at`, which an answer takes away."""
+    """A run waits since its `finished_at`, the end of its turn, which an answer removes."""
     key = {"app": "$app_id", "workflow": "$workflow"}
     waits = {"state": RunState.NEEDS_HUMAN.value, "app_id": {"$gte": ""}}
     return [
@@ -135,5 +138,5 @@ def waiting_for_person_pipeline() -> list[Document]:
 
 
 def running_query() -> Document:
-    """With the lease's end, since the index of leases is the one of running runs alone."""
+    """Name the lease's end, as only the index of leases covers running runs."""
     return {"state": RunState.RUNNING.value, "lease.until": {"$type": "date"}}

@@ -1,7 +1,7 @@
-"""A snapshot of the store: what the exporter shows until the next one, always whole, never half new.
+"""A snapshot of the store, which the exporter serves as a whole until the next one.
 
-What is counted, runs and usage, is of one moment. The first snapshot reads all totals and all ended runs. Each later
-one costs what has changed since, so that it does not matter how much is in the store.
+Runs and usage are read at one point in time. The first snapshot reads all totals and all ended runs; each later one
+reads only what has changed, whatever the size of the store.
 """
 
 from collections import Counter
@@ -49,9 +49,9 @@ class SnapshotReader:
     async def read(self) -> Snapshot:
         runs, change, queue = await snapshot_read(self._database, self._read_counts)
         budgets = await read_budget_state(self._database)
-        limited = [each.app_id for each in budgets.standings if each.app_id is not None]
-        waiting = [owner.app for owner in queue.waiting_for_person]
-        apps = await self._apps.register([*apps_by_use(runs, change), *limited, *waiting])
+        limited_apps = [status.app_id for status in budgets.statuses if status.app_id is not None]
+        waiting_apps = [owner.app for owner in queue.waiting_for_person]
+        apps = await self._apps.register([*apps_by_use(runs, change), *limited_apps, *waiting_apps])
         return Snapshot(
             runs=runs,
             usage=self._usage.apply_change(change, apps),
@@ -75,7 +75,7 @@ class SnapshotReader:
 
 
 def apps_by_use(runs: Mapping[RunLabels, int], change: UsageChange) -> Sequence[str]:
-    """Where more apps are new at once than there are labels left, the small ones go without."""
+    """Order apps by use, so that the largest ones get the labels that are left."""
     by_app: Counter[str] = Counter()
     for labels, count in runs.items():
         by_app[labels.app] += count

@@ -49,7 +49,7 @@ async def test_rejections_are_counted_for_all_windows_and_removed_budgets(store:
         BudgetScope(None, "W", "day", "tokens"): 5,
         BudgetScope("calm", None, "day", "tokens"): 0,
     }
-    assert {standing.budget.id for standing in found.standings} == {
+    assert {standing.budget.id for standing in found.statuses} == {
         "app:acme/day/tokens",
         "app:calm/day/tokens",
         "workflow:W/day/tokens",
@@ -64,7 +64,7 @@ async def test_an_unused_per_app_budget_shows_nothing(store: RunStore) -> None:
 
     found = await read_budget_state(store.database)
 
-    assert [each.budget for each in found.standings] == [shared.budget]
+    assert [each.budget for each in found.statuses] == [shared.budget]
     assert found.rejections == {BudgetScope(None, "W", "day", "tokens"): 0}
 
 

@@ -163,7 +163,7 @@ def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> 
 def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
     series = collect_series(
         queue=QueueState(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
-        triggers=TriggerState(paused={"operator": 5}, made_at_run_time={"schedule": 6}, overdue_s=7.5),
+        triggers=TriggerState(paused={"operator": 5}, created_at_run_time={"schedule": 6}, overdue_s=7.5),
         ledger=LedgerState(open_calls=8, waiting_rows=9, oldest_waiting_s=10.5),
         outbox=OutboxState(pending=11, dead=12, oldest_pending_age_s=13.5),
     )
