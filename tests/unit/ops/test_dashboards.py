@@ -49,7 +49,7 @@ def test_the_files_are_what_their_source_generates(tmp_path: Path, monkeypatch: 
     (tmp_path / "forgotten.json").write_text("{}")
     monkeypatch.setattr("ops.dashboards.__main__.FOLDER", tmp_path)
 
-    assert main(["--check"]) == "not what their source says: fleet.json, forgotten.json; run make dashboards"
+    assert main(["--check"]) == "out of date: fleet.json, forgotten.json; run make dashboards"
     assert main([]) is None
     assert main(["--check"]) is None
     assert main(["--chekc"]) == "usage: python -m ops.dashboards [--check]"
