@@ -129,7 +129,10 @@ async def test_one_app_that_has_spent_all_is_counted_in_the_singular(stage: Stag
 
     changed = await run_budgets(stage, "set", "--app", "*", "--per", "total", "--usd", "2")
 
-    assert changed.stderr == "unattended: the budget is spent already, by 1 app: `unattended budgets show app:*/total/usd`\n"
+    assert (
+        changed.stderr
+        == "unattended: the budget is spent already, by 1 app: `unattended budgets show app:*/total/usd`\n"
+    )
 
 
 async def test_spending_before_a_budget_was_set_is_shown(stage: Stage) -> None:
@@ -140,7 +143,9 @@ async def test_spending_before_a_budget_was_set_is_shown(stage: Stage) -> None:
     [row] = json.loads((await run_budgets(stage, "list", "--json")).stdout)
     shown = await run_budgets(stage, "show", "app:acme/total/usd")
 
-    assert spent.stderr == ("unattended: the budget is spent already, USD 2.00: `unattended budgets show app:acme/total/usd`\n")
+    assert spent.stderr == (
+        "unattended: the budget is spent already, USD 2.00: `unattended budgets show app:acme/total/usd`\n"
+    )
     assert (raised.exit_code, raised.stderr) == (0, "")
     assert (row["spent"], row["left"], row["share"], row["exhausted"]) == (2, 6, 0.25, False)
     assert "2.00 of USD 8.00, 25 %  ███████▌" in shown.stdout.splitlines()

@@ -114,7 +114,10 @@ async def test_a_backfill_with_nothing_to_do_reports_why(stage: Stage) -> None:
         ((*past, "--dry-run"), all_there),
         (past, all_there),
         ((*past[:-1], "2026-03-01T23:00Z"), ": its only time has its run\n"),
-        ((*past[:3], "2026-03-01T05:00+02:00", "--to", "2026-03-01T06:00+02:00"), ": the schedule has no time in that range\n"),
+        (
+            (*past[:3], "2026-03-01T05:00+02:00", "--to", "2026-03-01T06:00+02:00"),
+            ": the schedule has no time in that range\n",
+        ),
         ((*past[:3], "9000-01-01", "--to", "9000-02-01"), ": the schedule has no time in that range so far\n"),
     ]
 
@@ -132,7 +135,11 @@ async def test_a_refusal_is_one_line_with_an_exit_code(stage: Stage) -> None:
     await triggers(stage, "create", HOURLY, "--workflow", "Sales", "--app", "acme", "--type", "cron")
     ours = ("--workflow", "Sales", "--app", "acme")
     refused: list[tuple[tuple[str, ...], int, str]] = [
-        (("show", "nothing"), 1, "unattended: there is no trigger nothing; `unattended triggers list` lists the triggers\n"),
+        (
+            ("show", "nothing"),
+            1,
+            "unattended: there is no trigger nothing; `unattended triggers list` lists the triggers\n",
+        ),
         (("fire", "paid"), 2, "unattended: --app: is needed, as =fullDocument.app_id selects no app from the event"),
         (("resume", "nightly", "--from", "now"), 1, "only triggers on changes or ended runs go on"),
         (("remove", "nightly", "--yes"), 1, "edit its triggers.yaml instead"),

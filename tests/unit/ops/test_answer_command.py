@@ -230,7 +230,9 @@ def test_a_choice_is_sent_as_the_text_that_it_is(given: dict[str, Any], sent: di
 
 
 def test_without_a_terminal_the_waiting_numbers_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(click.UsageError, match="--question is needed: questions 1 and 3 wait; `unattended runs show run_1`"):
+    with pytest.raises(
+        click.UsageError, match="--question is needed: questions 1 and 3 wait; `unattended runs show run_1`"
+    ):
         _send_answer(monkeypatch, "", [ANSWER_KEYS, PAY], None, YES, terminal=False)
     with pytest.raises(RefusedError, match="run_1 asks no question 2 now: questions 1 and 3 wait"):
         _send_answer(monkeypatch, "", [ANSWER_KEYS, PAY], 2, {})

@@ -118,7 +118,10 @@ def test_next_times_are_shown_in_both_zones_where_these_differ() -> None:
             "duplicate ×2: the event had started a run already, from 2026-03-29 01:00:00 UTC to 2026-03-29 05:00:00 UTC,"
             " last event msg_2",
         ),
-        ({"reason": "duplicate", "times": 2, "first_at": AT, "at": AT}, "duplicate ×2: the event had started a run already"),
+        (
+            {"reason": "duplicate", "times": 2, "first_at": AT, "at": AT},
+            "duplicate ×2: the event had started a run already",
+        ),
         ({"reason": "paused", "detail": "moving"}, "paused: the trigger was paused (moving)"),
         ({"reason": "brand_new"}, "brand_new: brand new"),
         ({}, "unknown"),

@@ -8,11 +8,17 @@ from rich.cells import cell_len
 
 from accounting.usage import UsageTotals
 from ops.cli.output import Terminal
-from ops.presenters.amounts import format_exact_usd
 from ops.cli.usage.bill import Bill, Sort, make_bill, sum_totals
 from ops.cli.usage.usage_command import usage
 from ops.cli.usage.usage_table import usage_table_lines, usage_warnings
-from ops.presenters.amounts import draw_bar, format_percent, format_short_count, format_usd, usd_decimals
+from ops.presenters.amounts import (
+    draw_bar,
+    format_exact_usd,
+    format_percent,
+    format_short_count,
+    format_usd,
+    usd_decimals,
+)
 
 USD = 10**9
 WIDE = Terminal(width=200, has_colours=False, has_unicode=True)
