@@ -1,4 +1,4 @@
-"""Click commands and groups whose help has examples, related commands and a chosen order."""
+"""Click commands and groups with examples, related commands and a chosen order in their help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module

@@ -28,7 +28,7 @@ def describe_error(error: Exception) -> tuple[str, int] | None:
 
 
 def _describe_usage_error(error: click.ClickException) -> str:
-    """Format as one line in lower case, followed by the command whose help explains it."""
+    """Format as one line in lower case, followed by the `--help` command that explains it."""
     message = " ".join(error.format_message().split()).rstrip(".")
     message = message[:1].lower() + message[1:]
     context = error.ctx if isinstance(error, click.UsageError) else None

@@ -57,7 +57,7 @@ def up(data_dir: Path | None) -> None:
 @data_dir_option
 @json_option
 def doctor(data_dir: Path | None, as_json: bool) -> None:
-    """Checks the installation, and says how to fix each problem.
+    """Checks the installation, and prints how to fix each problem.
 
     Checks settings, Redis, MongoDB, packages, models, ports and billing. Exit code 1 when a check fails.
     """

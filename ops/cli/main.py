@@ -20,7 +20,7 @@ SECTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "Start here": (
         ("demo", "ops.cli.machine_commands:demo", "Demonstrates the product on this machine in two minutes."),
         ("up", "ops.cli.machine_commands:up", "Starts servers and all roles on this machine, until Ctrl-C."),
-        ("doctor", "ops.cli.machine_commands:doctor", "Checks the installation, and says how to fix each problem."),
+        ("doctor", "ops.cli.machine_commands:doctor", "Checks the installation, and prints how to fix each problem."),
         ("completion", "ops.cli.completion:completion", "Prints the script that completes commands with Tab."),
     ),
     "Packages": (

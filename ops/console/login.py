@@ -77,7 +77,7 @@ async def set_actions(context: ConsoleContext, request: Request, visitor: Visito
 
 
 def referring_page(request: Request) -> str:
-    """Return the page whose button was pressed, from the Referer; the form's origin was checked before."""
+    """Return the page that sent the form, from the Referer; the form's origin was checked before."""
     referer = urlsplit(request.headers.get("referer", ""))
     return f"{referer.path}?{referer.query}" if referer.query else referer.path
 

@@ -75,13 +75,7 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
         _find_failed_runs(store, app_id, now - RECENT_PERIOD),
         _find_longest_waiting(store, app_id, now),
         trigger_rows(context, visitor, TriggerFilter(app_id, state="paused"), limit=MAX_PAUSED),
-        trigger_rows(
-            context,
-            visitor,
-            TriggerFilter(app_id, state="inactive"),
-            limit=MAX_PAUSED,
-            max_scanned=MAX_TRIGGERS_SCANNED,
-        ),
+        _find_inactive_triggers(context, visitor),
         context.role.triggers.triggers.count_documents(
             runtime_query(TriggerFilter(app_id), ""), limit=MAX_TRIGGERS_SCANNED + 1
         ),
@@ -108,13 +102,18 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
     )
 
 
+async def _find_inactive_triggers(context: ConsoleContext, visitor: Visitor) -> Sequence[Mapping[str, Any]]:
+    inactive = TriggerFilter(visitor.scope, state="inactive")
+    return await trigger_rows(context, visitor, inactive, limit=MAX_PAUSED, max_scanned=MAX_TRIGGERS_SCANNED)
+
+
 async def _gather(*awaitables: Awaitable[Any]) -> list[Any]:
     """Run queries of different types at once; they mostly wait for the network."""
     return await gather_all(awaitables)
 
 
 async def _count_runs(store: RunStore, run_filter: Matching) -> int:
-    """At most one more than are counted: how many there are beyond a thousand, Prometheus knows."""
+    """Count up to one above the limit; Prometheus has larger numbers."""
     return await store.runs.count_documents(run_filter.query(), limit=MAX_COUNTED + 1)
 
 
@@ -124,7 +123,7 @@ def _tile_fields(tile: Tile, count: int) -> Mapping[str, Any]:
 
 
 async def _find_longest_waiting(store: RunStore, app_id: str | None, now: datetime) -> list[dict[str, Any]]:
-    """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
+    """Find runs that wait for a person, the longest wait first; a wait begins at the end of the turn."""
     query = {**Matching(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
     shown = (
         "app_id",
@@ -148,7 +147,7 @@ def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         "workflow": run["workflow"],
         "agent": question.get("agent") or "",
         "question": str(question.get("title") or question.get("text") or "")[:MAX_QUESTION_CHARACTERS],
-        "further": max(len(run.get("questions") or ()) - 1, 0),  # a run of an older version asks one at most
+        "further": max(len(run.get("questions") or ()) - 1, 0),  # runs of older versions have one question
         "since": run["finished_at"],
         "waited": format_duration(run["finished_at"], now),
     }
@@ -160,7 +159,7 @@ async def _find_newest_runs(store: RunStore, run_filter: Matching) -> list[dict[
 
 
 async def _find_failed_runs(store: RunStore, app_id: str | None, since: datetime) -> list[dict[str, Any]]:
-    """One query per state: MongoDB takes the index of runs at rest for one state or for all four, not for three."""
+    """Query each state separately: MongoDB uses the index of runs at rest for one state or all four, not for three."""
     queries = [
         _find_newest_runs(store, Matching(app_id=app_id, states=(state,), since=since)) for state in FAILURE_STATES
     ]

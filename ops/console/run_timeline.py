@@ -92,7 +92,7 @@ def _turn_views(
 def take_turn_calls(report: TurnReport, remaining: list[Row], token: int) -> list[Row]:
     """Take this turn's calls from `remaining`: its agent's, under its lease, until they add up to its tokens.
 
-    Calls of an earlier lease whose turn was never committed are skipped.
+    Calls of an earlier lease are skipped if their turn was never committed.
     """
     while remaining and _lease_token(remaining[0]) < token:
         remaining.pop(0)

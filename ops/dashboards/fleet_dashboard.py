@@ -62,9 +62,7 @@ def _summary_panels() -> list[Panel]:
         "runs, runs that a budget stopped, and runs that the workflow itself ended as failed."
     )
     seconds = "Age of the exporter's numbers. Above 30 s: it does not reach MongoDB, and all numbers of runs are old."
-    repaired = (
-        "Time since a reconcile pass succeeded. Above a minute: no scheduler repairs, releases or takes over runs."
-    )
+    repaired = "Age of the last successful reconcile pass. Above a minute: no scheduler repairs or releases runs."
     return [
         stat_panel(101, "Oldest waiting run", oldest, "max(unattended_oldest_queued_age_seconds)", unit="s")
         .thresholds(rising_thresholds(30, 60))

@@ -28,6 +28,7 @@ from ops.dashboards.promql import increase, quantile, rate
 TRIGGER_SELECTOR = 'trigger=~"($workflow)/.*"'
 STATE = "max by (stream) (unattended_stream_state)"
 POSITION_AGE = "max by (stream) (unattended_stream_token_age_seconds)"
+STREAM_LAG = "max by (stream) (unattended_stream_lag_seconds)"
 OPLOG_WINDOW = "max by (stream) (unattended_stream_oplog_window_seconds)"
 STATES = {
     "0": value_text("not read", YELLOW, 0),
@@ -113,32 +114,11 @@ def _call_and_pause_stats() -> list[Panel]:
 
 
 def _schedule_panels() -> list[Panel]:
-    table = (
-        "When each schedule fires next, how late its newest run was, and which times were missed or skipped in the "
-        "range. A schedule without a row has no next time. `unattended triggers show NAME` shows the reasons of skips."
-    )
     lag = "Time between a schedule's due time and its run. Seconds are normal; minutes mean a busy scheduler."
     skips = "Times that started no run. `overlap`: the previous run was not done. If steady: choose a longer interval."
     misfires = "Times that were processed after their grace, as no scheduler ran, by result."
     return [
-        table_panel(
-            311,
-            "Next fires",
-            table,
-            {"trigger": "Schedule"},
-            [
-                TableColumn(
-                    "Next", f"sort(1000 * {_by_trigger('min', 'next_fire_timestamp_seconds')})", "dateTimeFromNow"
-                ),
-                TableColumn("Lag", _by_trigger("max", "lag_seconds"), "s", thresholds=rising_thresholds(15, 60)),
-                count_column("Skipped", increase("unattended_schedule_skips_total", "trigger", TRIGGER_SELECTOR)),
-                count_column(
-                    "Late or missed", increase("unattended_schedule_misfires_total", "trigger", TRIGGER_SELECTOR)
-                ),
-            ],
-        )
-        .span(12)
-        .links([runbook_link("Schedules are late")]),
+        _schedule_table(),
         add_threshold_lines(graph_panel(312, "Schedule lag", lag, unit="s", width=12), critical_threshold(60))
         .with_target(query(_by_trigger("max", "lag_seconds"), "{{trigger}}"))
         .links([runbook_link("Schedules are late")]),
@@ -156,45 +136,36 @@ def _schedule_panels() -> list[Panel]:
     ]
 
 
+def _schedule_table() -> Panel:
+    description = (
+        "When each schedule fires next, how late its newest run was, and which times were missed or skipped in the "
+        "range. A schedule without a row has no next time. `unattended triggers show NAME` shows the reasons of skips."
+    )
+    next_fire = f"sort(1000 * {_by_trigger('min', 'next_fire_timestamp_seconds')})"
+    columns = [
+        TableColumn("Next", next_fire, "dateTimeFromNow"),
+        TableColumn("Lag", _by_trigger("max", "lag_seconds"), "s", thresholds=rising_thresholds(15, 60)),
+        count_column("Skipped", increase("unattended_schedule_skips_total", "trigger", TRIGGER_SELECTOR)),
+        count_column("Late or missed", increase("unattended_schedule_misfires_total", "trigger", TRIGGER_SELECTOR)),
+    ]
+    table = table_panel(311, "Next fires", description, {"trigger": "Schedule"}, columns)
+    return table.span(12).links([runbook_link("Schedules are late")])
+
+
 def _by_trigger(over: str, metric: str) -> str:
     return f"{over} by (trigger) (unattended_schedule_{metric}{{{TRIGGER_SELECTOR}}})"
 
 
 def _stream_panels() -> list[Panel]:
-    table = (
-        "`suspended`: MongoDB no longer has the saved position; resume the stream from another one. `refused`: MongoDB "
-        "refuses the trigger's pipeline. `not read`: no watcher runs. Position is the age of the saved position, and "
-        "the oplog window its limit."
-    )
     late = "Age of the newest change when its runs were durable. If it grows: more changes than one watcher reads."
-    lag, near = "max by (stream) (unattended_stream_lag_seconds)", rising_thresholds(0.3, 0.7)
+    near = rising_thresholds(0.3, 0.7)
     skipped_metric = "unattended_stream_events_skipped_total"
     position = "Age of the saved position against the oplog window. At 100 % the stream is suspended; act at 70 %."
     skipped = "Events that started no run. `when`: the trigger's condition was false. `loop_guard`: own writes."
     return [
-        table_panel(
-            321,
-            "Streams",
-            table,
-            {"stream": "Stream"},
-            [
-                TableColumn("State", STATE, value_texts=STATES),
-                TableColumn("Lag", lag, "s", thresholds=rising_thresholds(10, 60)),
-                TableColumn("Position", POSITION_AGE, "s"),
-                TableColumn("Oplog window", OPLOG_WINDOW, "s"),
-                count_column("Gaps", increase("unattended_stream_gaps_total", "stream"), critical_threshold(1)),
-            ],
-        )
-        .span(12)
-        .links(
-            [
-                runbook_link("A stream is suspended"),
-                runbook_link("A stream is refused"),
-                runbook_link("A stream has a gap"),
-            ]
-        ),
+        _stream_table(),
         add_threshold_lines(graph_panel(322, "Stream lag", late, unit="s", width=12), rising_thresholds(10, 60))
-        .with_target(query(lag, "{{stream}}"))
+        .with_target(query(STREAM_LAG, "{{stream}}"))
         .links([runbook_link("A stream falls behind")]),
         add_threshold_lines(
             graph_panel(323, "Position as share of the oplog window", position, unit="percentunit", width=12), near
@@ -207,6 +178,24 @@ def _stream_panels() -> list[Panel]:
     ]
 
 
+def _stream_table() -> Panel:
+    description = (
+        "`suspended`: MongoDB no longer has the saved position; resume the stream from another one. `refused`: MongoDB "
+        "refuses the trigger's pipeline. `not read`: no watcher runs. Position is the age of the saved position, and "
+        "the oplog window its limit."
+    )
+    columns = [
+        TableColumn("State", STATE, value_texts=STATES),
+        TableColumn("Lag", STREAM_LAG, "s", thresholds=rising_thresholds(10, 60)),
+        TableColumn("Position", POSITION_AGE, "s"),
+        TableColumn("Oplog window", OPLOG_WINDOW, "s"),
+        count_column("Gaps", increase("unattended_stream_gaps_total", "stream"), critical_threshold(1)),
+    ]
+    headings = ("A stream is suspended", "A stream is refused", "A stream has a gap")
+    table = table_panel(321, "Streams", description, {"stream": "Stream"}, columns)
+    return table.span(12).links([runbook_link(heading) for heading in headings])
+
+
 def _call_panels() -> list[Panel]:
     results = (
         "Calls per second, by result. `unauthorized`: a signature or key did not verify, as clocks or secrets differ. "
@@ -214,7 +203,6 @@ def _call_panels() -> list[Panel]:
     )
     seconds = "Time to answer of median, 95 % and 99 % of all calls, MongoDB's majority writes included."
     duplicates = "Deliveries and changes that had already started a run. Repeated deliveries are normal."
-    calls = "Calls of the time range, by endpoint and by result."
     took = "unattended_webhook_seconds"
     return [
         stack(graph_panel(331, "Calls by result", results, unit="reqps"))
@@ -231,7 +219,7 @@ def _call_panels() -> list[Panel]:
         table_panel(
             334,
             "Calls in the time range",
-            calls,
+            "Calls of the time range, by endpoint and by result.",
             {"endpoint": "Endpoint", "result": "Result"},
             [count_column("Calls", f"sort_desc({increase('unattended_webhook_requests_total', 'endpoint, result')})")],
         ).span(12),

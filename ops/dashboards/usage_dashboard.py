@@ -83,13 +83,7 @@ def _summary_panels() -> list[Panel]:
     )
     share = f"{_range_total(CACHED_TOKENS)} / ({store_increase(INPUT_TOKENS, where=SELECTOR)} > 0)"
     return [
-        stat_panel(
-            201,
-            "Cost",
-            f"Cost of the calls by the price table. {LEDGER_TEXT}",
-            _range_total(COST),
-            unit="currencyUSD",
-        ),
+        stat_panel(201, "Cost", f"By the price table. {LEDGER_TEXT}", _range_total(COST), unit="currencyUSD"),
         stat_panel(
             202, "Input tokens", f"Cached tokens included. {LEDGER_TEXT}", _range_total(INPUT_TOKENS), unit="short"
         ),
@@ -179,7 +173,6 @@ def _budget_panels() -> list[Panel]:
         runbook_link("A budget is nearly spent"),
         runbook_link("A budget is spent"),
     ]
-    names = {"app": "App", "workflow": "Workflow", "window": "Window", "unit": "Unit"}
     return [
         bar_panel(231, "Budgets used", used, unit="percentunit")
         .span(7)
@@ -195,7 +188,7 @@ def _budget_panels() -> list[Panel]:
             233,
             "Limits and rejections",
             rejected,
-            names,
+            {"app": "App", "workflow": "Workflow", "window": "Window", "unit": "Unit"},
             [
                 TableColumn("Limit", limit),
                 TableColumn("Used", f"max by ({BUDGET_LABELS}) (unattended_budget_used{{{BUDGET_SELECTOR}}})"),
@@ -222,18 +215,14 @@ def _data_quality_panels() -> list[Panel]:
     late = "Age of the oldest row that waits for the totals, and of the oldest undelivered batch. The line is one hour."
     billing = "Billing batches that wait for delivery, and dead ones, which an operator has to replay or drop."
     model = "model, provider"
+    columns = [
+        count_column("Missing", store_increase(USAGE_MISSING, model, SELECTOR), rising_thresholds(1)),
+        count_column("Estimated", store_increase(USAGE_ESTIMATED, model, APP_SELECTOR), rising_thresholds(1)),
+        count_column("No price", store_increase(USAGE_UNPRICED, model, APP_SELECTOR), rising_thresholds(1)),
+    ]
+    labels = {"model": "Model", "provider": "Provider"}
     return [
-        table_panel(
-            241,
-            "Calls of unknown cost by model",
-            incomplete,
-            {"model": "Model", "provider": "Provider"},
-            [
-                count_column("Missing", store_increase(USAGE_MISSING, model, SELECTOR), rising_thresholds(1)),
-                count_column("Estimated", store_increase(USAGE_ESTIMATED, model, APP_SELECTOR), rising_thresholds(1)),
-                count_column("No price", store_increase(USAGE_UNPRICED, model, APP_SELECTOR), rising_thresholds(1)),
-            ],
-        )
+        table_panel(241, "Calls of unknown cost by model", incomplete, labels, columns)
         .span(12)
         .links([runbook_link("Model calls come without usage"), runbook_link("A model has no price")]),
         graph_panel(242, "Calls in progress and waiting rows", ledger, unit="short", width=12)

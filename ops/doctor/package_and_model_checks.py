@@ -93,7 +93,7 @@ def _check_models(settings: Settings, packages: Mapping[str, Package]) -> list[C
 
 
 def _check_prices(file: ModelsFile) -> list[Check]:
-    """Warn about models without a price, whose calls count as zero in sums and budgets in USD."""
+    """Warn about models without a price: their calls count as zero in sums and budgets in USD."""
     today = datetime.now(UTC).date()
     hosted = {alias: spec for alias, spec in file.models.items() if isinstance(spec, HostedModel)}
     tables = {

@@ -38,7 +38,7 @@ class PersonWait:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """`queued` counts by hold; the empty hold is for runs that may start, whose oldest age is given too."""
+    """`queued` counts by hold; the empty hold stands for runs that may start, with the age of the oldest."""
 
     in_progress: int = 0
     parked: int = 0

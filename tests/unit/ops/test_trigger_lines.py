@@ -115,8 +115,8 @@ def test_next_times_are_shown_in_both_zones_where_these_differ() -> None:
         ),
         (
             {"reason": "duplicate", "times": 2, "first_at": AT, "at": AT.replace(hour=5), "event_id": "msg_2"},
-            "duplicate ×2: the event had started a run already, from 2026-03-29 01:00:00 UTC to 2026-03-29 05:00:00 UTC,"
-            " last event msg_2",
+            "duplicate ×2: the event had started a run already, from 2026-03-29 01:00:00 UTC"
+            " to 2026-03-29 05:00:00 UTC, last event msg_2",
         ),
         (
             {"reason": "duplicate", "times": 2, "first_at": AT, "at": AT},

@@ -197,7 +197,8 @@ def test_gaps_of_the_sums_are_reported_with_their_remedy() -> None:
     said = [*usage_warnings(UsageTotals(calls=2_000, missing=1, estimated=3, unpriced=1_600))]
 
     assert said[0].startswith(
-        "1,600 calls have no price, so the sums lack their USD: find the models with `unattended usage --by provider,model`"
+        "1,600 calls have no price, so the sums lack their USD:"
+        " find the models with `unattended usage --by provider,model`"
     )
     assert said[1].startswith("1 call has no usage (failed, stopped, or not reported), so the sums lack their tokens")
     assert said[2].startswith("3 calls have estimated usage")
