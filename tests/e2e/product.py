@@ -69,7 +69,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """A zombie is dead: it only waits for whoever adopted it."""
+    """Whether a process lives; a zombie is dead, and waits for its parent only."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -115,7 +115,7 @@ def test_no_server_is_started(tmp_path: Path) -> None:
 @contextmanager
 def in_background(*arguments: str, cwd: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
     piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    # What started these tests in the background had Ctrl-C ignored, and a child would inherit that.
+    # A background shell ignores Ctrl-C, and children would inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         process = subprocess.Popen([COMMAND, "run", *arguments], cwd=cwd, env=environment(), text=True, **piped)

@@ -1,4 +1,4 @@
-"""All five roles as processes on a stage, and where the metrics of each are."""
+"""All five roles as processes on a stage, with the addresses of their metrics."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ class Roles:
         self.at = {"gateway": str(settings.listen), "exporter": str(exporter.metrics_listen)}
 
     async def start(self, *roles: str) -> None:
-        """Until each says where its metrics are."""
+        """Wait until each role logs the address of its metrics."""
         started = {role: f"{role}-{len(list(self._folder.glob(f'{role}-*.log')))}.log" for role in roles}
         for role, log in started.items():
             self._processes[role] = await FORKS.start(

@@ -1,4 +1,4 @@
-"""A dialogue with a command in a pseudo-terminal, as a person has it."""
+"""A dialogue with a command in a pseudo-terminal."""
 
 import asyncio
 import fcntl
@@ -18,7 +18,7 @@ import psutil
 from tests.integration.ops.command import command, environment
 from tests.integration.stage import Stage
 
-# What started these tests in the background had Ctrl-C ignored, and a child would inherit that.
+# A background shell ignores Ctrl-C, and children would inherit that.
 HEEDING_INTERRUPTS = """
 import os, signal, sys
 
@@ -28,7 +28,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def terminal_dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
-    """What is seen, with the exit code at its end. Without an answer it is interrupted, once."""
+    """Return the screen and, at its end, the exit code; without answers, interrupt the command once."""
     ours, theirs = pty.openpty()
     heeding = [sys.executable, "-c", HEEDING_INTERRUPTS, *command(*arguments)]
     process = subprocess.Popen(heeding, env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs)
@@ -39,12 +39,12 @@ def terminal_dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
     while b"[y/N]" not in seen:
         seen += os.read(ours, 4096)
     if answer is None:
-        while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:  # it has asked, and does not listen yet
+        while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:  # the prompt is printed before it reads
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
     else:
         os.write(ours, answer.encode() + b"\n")
-    with suppress(OSError):  # the terminal is gone with its last process
+    with suppress(OSError):  # the terminal ends with its last process
         while more := os.read(ours, 4096):
             seen += more
     os.close(ours)
@@ -53,7 +53,7 @@ def terminal_dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
 
 
 async def terminal_lines(stage: Stage, width: int, *arguments: str, **variables: str) -> list[str]:
-    """Its lines, with whatever colours them."""
+    """Return the lines, with their colour codes."""
     return await asyncio.to_thread(_lines, stage, width, arguments, variables)
 
 
@@ -74,7 +74,7 @@ def _lines(stage: Stage, width: int, arguments: tuple[str, ...], variables: dict
     try:
         while piece := os.read(ours, 65_536):
             said += piece
-    except OSError:  # it has closed its end
+    except OSError:  # the other end is closed
         pass
     finally:
         os.close(ours)

@@ -1,4 +1,4 @@
-"""`unattended runs answer` in a process of its own: which question it answers, as whom, and its prompts."""
+"""`unattended runs answer` in a process of its own: the question, the recorded name, and the prompts."""
 
 import asyncio
 import getpass
@@ -117,7 +117,7 @@ async def test_a_question_of_an_older_version_is_shown_and_answered(stage: Stage
 
 
 async def dialogue(stage: Stage, arguments: tuple[str, ...], *typed: tuple[str, str]) -> str:
-    """With a terminal for both: waits for each prompt, then types. With the exit code at the end."""
+    """Type into a terminal after each prompt; return the screen with the exit code at its end."""
     return await asyncio.to_thread(_dialogue, stage, arguments, typed)
 
 
@@ -129,7 +129,7 @@ def _dialogue(stage: Stage, arguments: tuple[str, ...], typed: tuple[tuple[str, 
     too_late = threading.Timer(60, process.kill)
     too_late.start()
     seen, at = b"", 0
-    with suppress(OSError):  # the terminal is gone with its last process
+    with suppress(OSError):  # the terminal ends with its last process
         for prompt, text in typed:
             while prompt.encode() not in seen[at:]:
                 seen += os.read(ours, 4096)

@@ -1,4 +1,4 @@
-"""`unattended billing …`: what waits, what is dead, exports, and sending again."""
+"""`unattended billing …` on a real store: status, dead batches, exports and resends."""
 
 import asyncio
 import csv
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 
 
 async def run_billing(stage: Stage, *arguments: str) -> CommandResult:
-    """In this process: others would take as long to start as all the rest."""
+    """Run in this process, as starting others would double the test's time."""
     settings = as_environment(replace(stage.settings, environ={}))
     done = await asyncio.to_thread(CliRunner().invoke, billing, arguments, env=settings)
     assert done.exception is None or isinstance(done.exception, SystemExit)

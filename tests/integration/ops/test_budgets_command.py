@@ -1,4 +1,4 @@
-"""`unattended budgets` against a real store: set, looked at, changed and removed."""
+"""`unattended budgets` against a real store: set, list, change and remove."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 
 async def run_budgets(stage: Stage, *arguments: str) -> Result:
-    """In this process: others would take as long to start as all the rest."""
+    """Run in this process, as starting others would double the test's time."""
     return await asyncio.to_thread(CliRunner().invoke, budgets, arguments, env=as_environment(stage.settings))
 
 

@@ -1,4 +1,4 @@
-"""The whole command line on real servers: JSON from every command, names for Tab, and what is said when they fail."""
+"""The command line on real servers: JSON of every command, completion, and error messages."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 TRIGGERS = [{"name": "nightly", "type": "schedule", "cron": "0 2 * * *", "apps": ["acme"]}]
 ENTRY = '{"name": "hourly", "type": "schedule", "cron": "0 * * * *"}'
 GOOD, SAID_NO = 0, 1
-# In an order in which each finds what it needs; {run}, {key} and {waiting} are filled in with what was made before.
+# In an order that creates what later commands need; {run}, {key} and {waiting} are replaced.
 STEPS = (
     ("doctor", (), GOOD),
     ("validate", (), GOOD),
@@ -64,13 +64,13 @@ STEPS = (
     ("keys list", (), GOOD),
     ("keys revoke", ("{key}",), GOOD),
 )
-# With tests of their own: these run a whole world, and a model.
+# These have tests of their own, as they start servers, roles or a model.
 ELSEWHERE = {"demo", "run"}
 
 
 @pytest.fixture(autouse=True)
 def logging_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A command sets up logging for its process, which here goes on."""
+    """Keep commands from configuring the logging of this process."""
     for module in ("session", "machine_commands"):
         monkeypatch.setattr(f"ops.cli.{module}.configure_logging", lambda **_: None)
     workflows = logging.getLogger("workflows")
@@ -116,7 +116,7 @@ def _created_ids(path: str, found: Any) -> dict[str, str]:
 
 
 async def _invoke_in_process(stage: Stage, *arguments: str) -> Result:
-    """In this process: forty others would take a minute to start."""
+    """Run in this process, as starting forty others would take a minute."""
     return await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=as_environment(stage.settings))
 
 

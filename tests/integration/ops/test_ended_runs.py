@@ -1,4 +1,4 @@
-"""Ended runs, counted on a real MongoDB: whatever happens between two looks, each run counts once."""
+"""Ended runs on a real MongoDB: each counts once, whatever happens between two reads."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ TIMED_OUT = RunLabels("acme", "Digest", "api", "timeout")
 
 
 class EndedRunsExporter:
-    """As an exporter looks, at a time that the test says."""
+    """Count as an exporter does, at a given time."""
 
     def __init__(self, store: RunStore, clock: list[float]) -> None:
         self._database = store.database
@@ -43,7 +43,7 @@ class EndedRunsExporter:
 
 class NoWakeups:
     def send(self, run_id: str) -> None:
-        """Nobody works here."""
+        """A stage without a worker."""
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def test_what_ends_between_two_looks_is_counted_from_then_on(store: RunSto
 
 
 async def test_an_end_that_is_seen_only_after_its_time_is_counted(store: RunStore, look: EndedRunsExporter) -> None:
-    """Its transaction went on, or a new primary has another clock."""
+    """An end becomes visible late: its transaction was open, or a new primary's clock differs."""
     await look.at(NOW)
     await look.at(NOW + timedelta(seconds=5))
 
@@ -118,7 +118,7 @@ async def test_what_is_deleted_between_two_looks_stays_counted(store: RunStore, 
 
 
 async def test_stranded_runs_stay_counted_apart_in_runs_and_roll_ups(store: RunStore, look: EndedRunsExporter) -> None:
-    """One ends in the window, one before it, one is pruned; what older versions wrote counts as not stranded."""
+    """Runs in the window, before it, and pruned; runs of older versions count as not stranded."""
     stranded = {"outcome": {"kind": "no_transition", "stranded": True}}
     older = {"outcome": {"kind": "no_transition"}}
     for number, days in ((1, 31), (2, 31), (3, 1)):
@@ -184,7 +184,7 @@ async def test_now_and_then_everything_is_counted_anew(
 ) -> None:
     await insert_ended_run(store, 1, NOW - timedelta(days=3))
     await look.at(NOW)
-    await insert_ended_run(store, 2, NOW - timedelta(days=2))  # put back by hand
+    await insert_ended_run(store, 2, NOW - timedelta(days=2))  # restored by an operator
     before = await look.at(NOW)
     clock[0] = ended_runs.RECOUNT_INTERVAL_S
 

@@ -1,4 +1,4 @@
-"""`unattended keys …` in a process of its own: made, shown once, listed, revoked."""
+"""`unattended keys …` in a process of its own: create, show once, list, revoke."""
 
 from datetime import UTC, datetime, timedelta
 

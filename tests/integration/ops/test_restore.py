@@ -68,7 +68,7 @@ async def test_a_backup_in_an_empty_replica_set_goes_on_where_it_was(tmp_path: P
     async with stage_of_its_own(tmp_path / "after", **PLACE) as stage:
         orders(stage, b_takes_s=0)
         shop = stage.store.database.client["shop"]
-        await shop["orders"].insert_one({"_id": 1})  # for a change stream, what is restored is an insert like any other
+        await shop["orders"].insert_one({"_id": 1})  # a change stream sees a restored document as an insert
         await restore(backup, stage.store.database)
         await StreamControl(stage.store.database).resume("shop", NOW, by="test")
         async with all_roles(stage):

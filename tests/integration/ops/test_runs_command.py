@@ -1,4 +1,4 @@
-"""`unattended runs …` in a process of its own, with real workers: what it changes, and what it says."""
+"""`unattended runs …` in a process of its own, with real workers: its changes and its output."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ async def exists(path: Path) -> bool:
 
 
 async def test_cancelled_running_runs_end_within_a_heartbeat_and_are_closed(stage: Stage) -> None:
-    """One waits for a model, one for a tool that blocks its thread."""
+    """Two runs: one waits for a model, one for a tool that blocks its thread."""
     write_stubborn_package(stage)
     stage.package("Waiting", relay("Waiting", ["Slow"]))
     usage = {"input": 10, "output": 2}
@@ -133,7 +133,7 @@ async def test_a_replay_of_many_that_was_killed_and_repeated_makes_one_each(stag
     assert dry.out.splitlines()[0].startswith(f"{run_ids[0]}  acme  Relay  test  parked  model_error")
     assert dry.out.splitlines()[-1] == "would replay 200 runs: state parked; nothing was changed"
     assert second.code == 0
-    # What the first one was about to do when it was killed, the server may do after it was counted.
+    # The server may apply the killed command's last write after the count.
     assert 0 < second.json["changed"] + second.json["already"] <= left
     replays = await stage.store.runs.find({"replay_of": {"$ne": None}}).to_list(None)
     assert sorted(run["replay_of"] for run in replays) == run_ids

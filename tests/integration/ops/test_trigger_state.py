@@ -1,4 +1,4 @@
-"""Triggers as the exporter sees them: each pause once, found by what is paused and not by what exists."""
+"""The triggers' state of the exporter: each pause counts once, found by an index of pauses."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

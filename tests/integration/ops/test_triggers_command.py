@@ -1,4 +1,4 @@
-"""`unattended triggers …` in a process of its own: what it tells, what it changes, and how it says no."""
+"""`unattended triggers …` in a process of its own: output, changes and refusals."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ async def triggers(stage: Stage, *arguments: str) -> CommandResult:
 
 
 async def refusal(stage: Stage, *arguments: str) -> Result:
-    """In this process: ten others would take as long to start as all the rest."""
+    """Run in this process, as starting ten others would double the test's time."""
     return await asyncio.to_thread(CliRunner().invoke, commands, arguments, env=as_environment(stage.settings))
 
 

@@ -34,7 +34,7 @@ CALLS = [
 
 
 async def run_usage(stage: Stage, arguments: str) -> Result:
-    """In this process: others would take as long to start as all the rest."""
+    """Run in this process, as starting others would double the test's time."""
     return await asyncio.to_thread(CliRunner().invoke, usage, arguments.split(), env=as_environment(stage.settings))
 
 

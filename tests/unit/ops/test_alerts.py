@@ -32,7 +32,7 @@ def alerts(path: Path) -> Iterator[Document]:
 
 
 def cases(path: Path) -> Document:
-    """With what an alert always says, and which rules it is about."""
+    """Load a test of rules, and add the description and runbook page of every expected alert."""
     said = {(each["alert"], each["labels"]["severity"]): each["annotations"] for each in alerts(path)}
     written: Document = yaml.safe_load(read(TESTS / path.name))
     for case in (case for test in written["tests"] for case in test["alert_rule_test"]):
@@ -122,7 +122,7 @@ def test_alertmanager_names_alerts_that_exist() -> None:
 
 
 def test_a_role_that_is_down_is_alerted_before_its_effects() -> None:
-    """Or somebody is woken twice: what is silenced has to come later."""
+    """An inhibited alert must fire later than the one that inhibits it, or an operator is paged twice."""
     lasting = {alert["alert"]: int(alert.get("for", "0m")[:-1]) for path in RULES for alert in alerts(path)}
     silenced = {"UnattendedNoWorker", "UnattendedNobodyReconciles", "UnattendedExporterStale"}
 

@@ -1,4 +1,4 @@
-"""`unattended runs answer`: what is refused before the store is asked, how questions are shown, and the prompts."""
+"""`unattended runs answer`: usage errors, how questions are shown, and the prompts."""
 
 import re
 import sys
@@ -93,7 +93,7 @@ def test_each_question_is_shown_with_arguments_and_no_cursor_codes() -> None:
 
     assert "\x1b" not in "".join(lines)
     assert lines[0] == "question 1, of A in turn 2:"
-    assert {'"line 0",', '"line 29"'} <= {line.strip() for line in lines}  # what is approved is shown as a whole
+    assert {'"line 0",', '"line 29"'} <= {line.strip() for line in lines}  # everything that is approved is shown
     assert lines[lines.index("question 3, of Clerk in turn 4:") - 1].strip() == "also waiting in this turn: Form"
     assert [line.strip() for line in lines[-4:]] == [
         "Pay 12 EUR?",

@@ -1,4 +1,4 @@
-"""What the doctor says about the billing export: nothing where there is none, and never a secret."""
+"""The doctor's checks of the billing export: none without one, and no secret in their text."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""`unattended budgets`: what it prints of them for people, and what it says of a mistake."""
+"""`unattended budgets`: its tables and texts, and its usage errors."""
 
 import re
 from collections.abc import Sequence

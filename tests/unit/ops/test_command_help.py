@@ -1,4 +1,4 @@
-"""The help of every command: its words, its examples, its options, and that --json is nowhere forgotten."""
+"""The help of every command: its sentences, examples and options, and that every report has --json."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The Compose files against the product: its settings, probes, ports and limits, and what they mount."""
+"""The Compose files match the product: its settings, probes, ports, limits and mounts."""
 
 import re
 from functools import cache
@@ -15,13 +15,13 @@ from workers.settings import Settings, load_settings, unknown_variables
 
 COMPOSE = Path(__file__).parents[3] / "ops" / "compose"
 FILES = ("compose.yaml", "monitoring.yaml")
-OURS = ("secrets", "flows", "../../.unattended/prometheus")  # made by who operates it, or by `up`
+OURS = ("secrets", "flows", "../../.unattended/prometheus")  # created by the operator, or by `up`
 OUR_PORTS = {"gateway": 8400, "exporter": 9400, "scheduler": 9401, "watcher": 9401, "worker": 9401}
 
 
 @cache
 def interpolate(name: str) -> dict[str, Any]:
-    """With the default of each ${NAME:-default}; there is none without one."""
+    """Substitute the default of each ${NAME:-default}; every variable has one."""
     text = (COMPOSE / name).read_text(encoding="utf-8")
     text = re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", text)
     assert "${" not in text

@@ -1,4 +1,4 @@
-"""The shipped dashboards: made from their source, whole, asking only for what there is, and leading somewhere."""
+"""The shipped dashboards: generated from their source, complete, with existing metrics and valid links."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ DASHBOARDS = dashboards()
 CHOSEN = {**DashboardWindow(0, 3600, step_s=15).variables(), "app": ".*", "workflow": ".*", "gateway": GATEWAY}
 CHOSEN_SEVERAL = {**CHOSEN, "app": ["acme", "globex.eu"], "workflow": ["DailyDigest"]}
 RULES = sorted((ROOT / "ops" / "alerts").glob("*.yaml"))
-# What Prometheus or a client library knows by itself.
+# Metrics of Prometheus and of client libraries.
 NOT_OURS = {"up", "ALERTS", "process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 every = pytest.mark.parametrize("name", DASHBOARDS)
@@ -88,7 +88,7 @@ def test_nothing_is_named_or_placed_twice(name: str) -> None:
 
 
 def test_uids_and_panel_numbers_are_the_same_for_ever() -> None:
-    """Links and bookmarks hold them. A panel that goes takes its number along; a new one gets a new number."""
+    """Links and bookmarks contain panel ids: a removed id is not reused, and a new panel gets a new id."""
     uids = {name: each["uid"] for name, each in DASHBOARDS.items()}
 
     assert uids == {name: f"unattended-{name}" for name in ("fleet", "triggers", "usage", "workflow")}
@@ -112,7 +112,7 @@ def test_only_metrics_that_exist_are_asked_for(name: str) -> None:
 
 @every
 def test_numbers_of_the_store_are_never_summed_over_exporters(name: str) -> None:
-    """Two exporters show the same runs: their sum is twice the truth."""
+    """Two exporters serve the same runs, so their sum would be twice the number."""
     rows = re.findall(
         r"^\| `(\w+)` \| \w+ \|.*\| exporter \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
     )
@@ -159,9 +159,9 @@ def test_every_outcome_has_its_colour() -> None:
     assert OUTCOMES.keys() == set(OutcomeKind)
 
 
-# Scraped each minute; `_` is a scrape that failed, or a series that is not there yet.
+# One scrape per minute; `_` is a failed scrape, or a series that does not exist yet.
 COUNTED = [
-    # name, values, what was counted in the last ten of 30 minutes
+    # name, values, count in the last ten of 30 minutes
     ("steady", "0+3x30", 30),
     ("begins inside", "_x25 2x3 4x1", 4),
     ("was there before, though not just when the range begins", "5x16 _x6 9x6", 4),
@@ -174,7 +174,7 @@ def test_growth_counts_what_increase_does_not_see(case: str, values: str, grew: 
     counter = promql.StoreCounter("some_total", ("app",))
     series = [{"series": f'some_total{{app="acme",instance="{each}"}}', "values": values} for each in "ab"]
     asked = {promql.store_increase(counter): grew}
-    if "not just" not in case:  # what the gap hides, `increase` spreads over it
+    if "not just" not in case:  # `increase` spreads the count over the gap
         asked[promql.increase("some_total")] = 2 * grew
 
     status, said = promtool("test", "rules", _test_of(asked, series, tmp_path))
@@ -200,7 +200,7 @@ def test_a_process_that_starts_anew_loses_nothing_of_what_it_counted(tmp_path: P
     ],
 )
 def test_a_stranded_run_has_not_ended_well(counted: dict[str, int], percent: int, tmp_path: Path) -> None:
-    """Of two exporters, each of which shows all runs."""
+    """The series of two exporters, each of which serves all runs."""
     labels = 'app="acme",workflow="W",trigger="api"'
     names = {name: f'unattended_runs_total{{{labels},outcome="{name}"' for name in counted if name != "stranded"} | {
         "stranded": f"unattended_runs_stranded_total{{{labels}"
@@ -219,7 +219,7 @@ def test_a_stranded_run_has_not_ended_well(counted: dict[str, int], percent: int
 
 
 def _test_of(queries: dict[str, int], series: list[dict[str, str]], folder: Path) -> Path:
-    """`round`: Prometheus's `increase` guesses what happened at both ends of the range."""
+    """Rounded, as Prometheus's `increase` extrapolates at both ends of the range."""
     cases = [
         {
             "expr": f"round({interpolate(expression, {'__range': '10m'})})",

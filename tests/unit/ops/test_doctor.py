@@ -54,7 +54,7 @@ def test_passwords_are_redacted(url: str, shown: str) -> None:
     assert redact_url(url) == shown
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # a busy machine must not fail the test
 @given(password=st.text(min_size=1).map(lambda text: f"<{text}>"))
 def test_no_password_is_ever_shown(password: str) -> None:
     for url in (f"redis://user:{password}@host/0", f"mongodb://host/?x=1&password={password.replace('&', '')}"):

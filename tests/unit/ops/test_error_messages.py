@@ -1,4 +1,4 @@
-"""What commands say of an address of MongoDB that is none: one line, and the exit code for wrong use."""
+"""An invalid MongoDB URL: commands print one line, and exit with the code for usage errors."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Exit codes and what is said of mistakes: one line on standard error that ends with what to do, never a traceback."""
+"""Exit codes and error messages: one line on stderr with the next step, never a traceback."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.unit.ops.command_walk import all_commands, all_groups
 
 GOOD, SAID_NO, WRONG_USE = 0, 1, 2
 CapturedOutput = tuple[int, str, str]
-# Of these the first step is a database; what they want of their arguments is given.
+# Commands that connect to a database first, with their required arguments.
 ASK_THE_STORE = {
     "enqueue": ["DailyDigest", "--app", "acme"],
     "runs list": [],
@@ -55,7 +55,7 @@ ASK_THE_STORE = {
     "gateway": [],
     "exporter": [],
 }
-# These work, or say no, with nothing running.
+# Commands that work, or fail, without a server.
 NEED_NO_STORE = {
     "demo",
     "up",
@@ -75,9 +75,9 @@ NEED_NO_STORE = {
 def unattended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., CapturedOutput]:
-    """Where nothing runs: the exit code, standard output and standard error."""
+    """Runs a command without servers; returns exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ops.cli.role_commands.configure_logging", lambda **_: None)  # this process goes on
+    monkeypatch.setattr("ops.cli.role_commands.configure_logging", lambda **_: None)  # this process continues
 
     def said(*arguments: str) -> CapturedOutput:
         monkeypatch.setattr(sys, "argv", ["unattended", *arguments])
@@ -250,7 +250,7 @@ def test_a_full_disk_is_reported_in_one_line() -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_closed_output_exits_quietly(closed: str) -> None:
-    """As some supervisors start a command."""
+    """Some supervisors start a command with closed outputs."""
     line = f'exec "{sys.executable}" -c "from ops.cli.main import run; run()" packages list {closed}'
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
 

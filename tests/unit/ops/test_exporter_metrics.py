@@ -1,4 +1,4 @@
-"""The exporter's metrics: rows of the store are finer than they are, and are added up; and no counter ever falls."""
+"""The exporter's metrics: finer rows of the store are summed, and no counter ever falls."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Tables and refusals: what a terminal, a pipe and a person get to see."""
+"""Tables, JSON and error lines, on a terminal and in a pipe."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Progress and colours: on a terminal, and nowhere else unless somebody asks."""
+"""Progress and colours: on a terminal only, unless requested."""
 
 import fcntl
 import os
@@ -33,7 +33,7 @@ print_verdict(found, Path("P"))
 
 
 def run_on_terminal(code: str, **variables: str) -> tuple[str, str]:
-    """Standard output and standard error, each a terminal of its own."""
+    """Run with stdout and stderr on terminals of their own; return what each received."""
     pairs = [pty.openpty() for _ in range(2)]
     for _, theirs in pairs:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
@@ -51,7 +51,7 @@ def run_on_terminal(code: str, **variables: str) -> tuple[str, str]:
         try:
             while piece := os.read(ours, 65_536):
                 text += piece
-        except OSError:  # it has closed its end
+        except OSError:  # the other end is closed
             pass
         os.close(ours)
         said.append(text.decode())
@@ -79,13 +79,13 @@ def environment(**variables: str) -> dict[str, str]:
 def test_progress_is_shown_on_a_terminal_of_errors_and_erased_at_the_end() -> None:
     out, err = run_on_terminal(COUNTS)
 
-    assert out.split() == ["5", "100", "None"]  # what is written meanwhile goes where it is meant to go
+    assert out.split() == ["5", "100", "None"]  # output during progress stays on stdout
     seen = ESCAPE.sub("", err)
     assert "working" in seen
     assert "50 of 100" in seen
     assert "50 of 1,200" in seen
-    assert "of 5 " not in seen  # few are done before anybody has read of them
-    assert err.rstrip().endswith("\x1b[2K")  # the line is wiped
+    assert "of 5 " not in seen  # too few for a bar
+    assert err.rstrip().endswith("\x1b[2K")  # the line is erased
 
 
 @pytest.mark.parametrize("how", ["piped", "dumb"])

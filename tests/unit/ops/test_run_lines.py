@@ -1,4 +1,4 @@
-"""`unattended runs show` and `tail`: what they print of a run for people."""
+"""`unattended runs show` and `tail`: the lines of a run."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -202,7 +202,7 @@ DONE = {"sentences": ["turn 1: pay(amount=12) was called"], "about_keys": "Its t
     [
         ({"state": "failed"}, True),
         ({"state": "parked"}, True),
-        ({"state": "failed", "replays": ["run_2"]}, False),  # no replay is advised
+        ({"state": "failed", "replays": ["run_2"]}, False),  # no replay is suggested
         ({"state": "succeeded"}, False),
     ],
 )
@@ -328,4 +328,4 @@ def test_a_run_that_waits_for_a_person_is_no_red_error(state: str, style: str) -
 
     assert ended.spans[-1].style == style
     assert "red" not in {style for style, _ in lines}
-    assert sum("pay waits" in line for _, line in lines) == 1  # it is said once
+    assert sum("pay waits" in line for _, line in lines) == 1  # printed once

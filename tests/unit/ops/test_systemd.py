@@ -1,4 +1,4 @@
-"""The systemd units: systemd takes them, thinks them well confined, and they agree with the product."""
+"""The systemd units: valid, well confined by systemd's own rating, and consistent with the product."""
 
 import configparser
 import re
@@ -26,7 +26,7 @@ NAMES = [f"unattended-{role}.service" for role in ROLES if role != "worker"] + [
 
 def read(path: Path) -> Mapping[str, Mapping[str, str]]:
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's names have capitals
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's names are capitalized
     parser.read(path)
     return parser
 
@@ -63,7 +63,7 @@ def systemd_analyze(*arguments: str, folder: Path) -> tuple[int, str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The units, with a program that exists on this machine."""
+    """Write the units with a program that exists on this machine."""
     folder = tmp_path / "system"
     shutil.copytree(UNITS, folder)
     for unit in folder.glob("*.service"):
@@ -91,7 +91,7 @@ def test_each_starts_its_role_and_the_target_all_of_them() -> None:
 
 def test_stopping_a_role_waits_longer_than_its_grace() -> None:
     assert int(unit_of("worker")["TimeoutStopSec"]) == settings_of("worker").grace_s + EXTRA_WORKER_GRACE_S
-    assert int(unit_of("gateway")["TimeoutStopSec"]) > 10  # as long as it lets open requests end
+    assert int(unit_of("gateway")["TimeoutStopSec"]) > 10  # the gateway's grace for open requests
 
 
 def test_a_worker_sees_its_own_memory_limit_before_the_kernel_does() -> None:

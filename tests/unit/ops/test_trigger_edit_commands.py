@@ -1,4 +1,4 @@
-"""Commands on triggers that are written wrongly: told before any server is asked."""
+"""Usage errors of trigger commands, reported without a server."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A trigger as lines for people: how it stands, what comes next, and why something started nothing."""
+"""A trigger as lines: state, what comes next, and skipped events."""
 
 from datetime import UTC, datetime
 from typing import Any

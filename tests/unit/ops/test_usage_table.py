@@ -1,4 +1,4 @@
-"""`unattended usage`: the order of its lines, its bars, and what fits a terminal."""
+"""`unattended usage`: the order of its rows, its bars, and its fit to a terminal."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`unattended validate`: one verdict per package, as JSON of a fixed shape and as lines for people."""
+"""`unattended validate`: one verdict per package, as JSON of a fixed shape and as text."""
 
 import json
 import os
@@ -353,7 +353,7 @@ def test_packages_list_and_show_agree_with_validate(tmp_path: Path) -> None:
 
 
 def test_a_command_is_not_interrupted_by_the_log(tmp_path: Path) -> None:
-    """In a process of its own: pytest sets up a log, commands have none."""
+    """Run in a subprocess, as pytest configures logging and commands do not."""
     package(tmp_path, "Broken", tools="- [")
     command = [sys.executable, "-m", "unattended", "packages", "list"]
     environ = {**os.environ, "UNATTENDED_PACKAGES": str(tmp_path)}

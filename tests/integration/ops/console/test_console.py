@@ -1,4 +1,4 @@
-"""The console as a program sees it: who is let in, what an app sees, what is refused, and what each answer forbids."""
+"""The console over HTTP: login, scopes of apps, refusals, and security headers."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ async def state_of(console: Console, run_id: str) -> str:
 
 
 async def form(visit: Visit, path: str) -> dict[str, Any]:
-    """What a confirmation page sends beside what is filled in."""
+    """Return the hidden fields of a confirmation page."""
     page = (await visit.get(path)).text
     found = ORDER_ID.search(page)
     return {"form_token": await visit.token(), **({} if found is None else {"order_id": found[1]})}
@@ -174,7 +174,7 @@ async def test_actions_are_recorded_by_key_and_a_second_click_fires_nothing(cons
     assert paused.headers["location"] == LEAD
     page = (await visit.get(LEAD)).text
     assert "Sales/lead is paused." in page
-    assert "Sales/lead is paused." not in (await visit.get(LEAD)).text  # told once
+    assert "Sales/lead is paused." not in (await visit.get(LEAD)).text  # shown once
     assert "Grace (console)" in page
     assert "the shop moves" in page
     assert "the shop moves" in (await visit.get("/console/triggers?state=paused")).text
@@ -196,7 +196,7 @@ async def test_actions_are_recorded_by_key_and_a_second_click_fires_nothing(cons
     replayed = await console.stage.run(again.headers["location"].rpartition("/")[2])
     assert replayed["replay_of"] == started[0]["_id"]
     refused = await visit.send(f"/console/runs/{started[0]['_id']}/discard", form_token=await visit.token())
-    assert refused.status_code == 303  # it was cancelled already: nothing is left to do
+    assert refused.status_code == 303  # it was cancelled already
     assert (await visit.get(f"/console/runs/{replayed['_id']}/answer")).status_code == 409
     assert (await visit.get(f"/console/runs/{replayed['_id']}/explode")).status_code == 404
 
@@ -271,7 +271,7 @@ async def test_a_key_of_one_app_sees_that_app_alone(console: Console) -> None:
 
 
 async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console) -> None:
-    """Also behind the login, behind allowing actions, and by the links back."""
+    """Names survive the login, the permission of actions, and the links back."""
     app_id = "shop/köln 50%"
     trigger = Trigger("Sales", FormSpec(name="far", inputs={"email": FormInput()}), app_id=app_id)
     await console.gateway.ground.triggers.create(trigger)
@@ -286,7 +286,7 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
     for referer, leads_to in ((f"{page}?app=x", f"{page}?app=x"), ("/elsewhere", "/console"), ("", "/console")):
         came_from = {"referer": f"{visit.origin}{referer}"} if referer else {}
         again = await visit.send("/console/actions", headers=came_from, form_token=await visit.token(), allow="yes")
-        assert again.headers["location"] == leads_to  # the button of every page's header
+        assert again.headers["location"] == leads_to  # the button in each page's header
     assert (asking.status_code, f'href="{page}">No, go back' in asking.text) == (200, True)
     await visit.send("/console/logout", form_token=await visit.token())
     login = (await visit.get((await visit.get(page)).headers["location"])).text
@@ -364,7 +364,7 @@ async def test_the_overview_lists_the_longest_waits_for_a_person(console: Consol
     assert page.count("more question") == 1
     assert 'Refund 2 EUR?</span> <span class="soft">and 2 more questions<' in page
     troubled = page.partition("Failed in the last 24 hours")[2].partition("</section>")[0]
-    assert not [run_id for run_id in runs if run_id[-6:] in troubled]  # they have a list of their own
+    assert not [run_id for run_id in runs if run_id[-6:] in troubled]  # they are in the list of waiting runs
     table = page.partition("Runs that wait for a person</caption>")[2].partition("</table>")[0]
     order = sorted(runs, key=lambda run_id: table.index(run_id[-6:]))
     assert order == runs[::-1]

@@ -42,7 +42,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def logged_in(console: Console, browser: Browser, key: str, **context: Any) -> AsyncIterator[Page]:
-    """With a session that did not begin at the login page, which another test goes through."""
+    """Open a page with a ready session; another test covers the login page."""
     session = await Sessions(console.gateway.ground.database).begin(hash_key(key))
     opened: BrowserContext = await browser.new_context(**context)
     await opened.add_cookies(
@@ -135,7 +135,7 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
         await page.get_by_role("button", name="Allow actions for 15 minutes").click()
         await expect(page.get_by_role("main")).to_contain_text("continues from its checkpoint")
         await page.get_by_label("Your answer").fill("Yes, refund it.")
-        assert (await stage.run(run_id))["state"] == "needs_human"  # nothing was done yet
+        assert (await stage.run(run_id))["state"] == "needs_human"  # nothing has changed yet
         await page.get_by_role("button", name="Send answer").click()
 
         await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 1, and continues.")
@@ -150,7 +150,7 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
 
 
 async def test_a_choice_is_a_button_that_works_without_scripts(console: Console, browser: Browser) -> None:
-    """What a person sees is what is approved, and Enter in a field beside the buttons chooses nothing."""
+    """What is shown is what is approved, and Enter in a field presses no choice."""
     run_id = await insert_asking_run(console, {**REFUND, "keys": ["verdict", "why"]}, LARGER)
     key = await console.key("Grace", may=("approve",))
     async with logged_in(console, browser, key, java_script_enabled=False) as page:
@@ -202,7 +202,7 @@ async def focused_element(page: Page) -> str:
 
 
 async def test_a_link_of_another_site_finds_the_session(console: Console, browser: Browser) -> None:
-    """A strict cookie is not sent behind a link of a chat or a mail: the page calls itself once more."""
+    """After a link in a mail browsers withhold a strict cookie, so the page reloads itself."""
     async with logged_in(console, browser, await console.key()) as page:
         target = address(console, "/runs?state=failed")
         await page.goto(address(console, "/runbook").replace("127.0.0.1", "localhost"))
@@ -241,7 +241,7 @@ def attacked_turn() -> dict[str, object]:
 
 
 async def insert_attacked_run(console: Console) -> dict[str, str]:
-    """What others have written, in every place that a page shows; the pages, each with how often it says it."""
+    """Put hostile text into every field that a page shows; return the pages and its expected count on each."""
     database, store, now = console.gateway.ground.database, console.gateway.ground.store, datetime.now(UTC)
     spec = FormSpec(name="attacked", title=ATTACK, description=ATTACK, inputs={ATTACK: FormInput(label=ATTACK)})
     trigger = Trigger("Sales", spec, app_id=ATTACK)

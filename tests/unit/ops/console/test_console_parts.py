@@ -1,4 +1,4 @@
-"""Pure parts of the console: addresses, forms, charts, the runbook, and the words of its actions."""
+"""Pure parts of the console: query parameters, forms, charts, the runbook, and texts of actions."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -117,7 +117,7 @@ def test_the_address_of_a_page_leads_to_it_again() -> None:
 
 
 async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their shares are not told, and which of two is the fuller one is not either."""
+    """One app sees neither shares nor, by the order, which of two shared budgets is fuller."""
     now = datetime.now(UTC)
     shared = {
         unit: BudgetStatus(

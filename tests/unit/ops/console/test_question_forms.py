@@ -1,4 +1,4 @@
-"""Questions on the console's pages: what is shown of each version's, which keys get a form, and what it answers."""
+"""Questions on the console's pages: how each version's are shown, which keys get a form, what it sends."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -59,16 +59,16 @@ def test_each_question_is_shown_once_with_its_own_form() -> None:
     html = page(WAITING, visitor())
 
     assert html.count("Pay 12 EUR?") == html.count("Which colour?") == 1
-    assert "pay waits for a person" not in html  # its title says it
+    assert "pay waits for a person" not in html  # the title shows the question
     assert re.findall(r'name="question" value="([^"]*)"', html) == ["1", "q_5f0c", "q_1"]
     assert "<dt>amount</dt><dd>12</dd>" in html
     assert "<dt>to</dt><dd>Ada &lt;b&gt;</dd>" in html
     assert "&#34;ticket&#34;: 0" in html
     assert re.findall(r'name="choice" value="([^"]*)"', html) == ["yes", "no, &lt;never&gt;"]
     assert 'name="key.why"' in html
-    assert 'name="key.verdict"' not in html  # the buttons answer it
+    assert 'name="key.verdict"' not in html  # the buttons replace the field
     assert (html.count('name="message"'), html.count('name="responses"')) == (1, 1)
-    assert html.index("<button hidden disabled>") < html.index('name="choice"')  # what Enter in a field presses
+    assert html.index("<button hidden disabled>") < html.index('name="choice"')  # Enter in a field presses this button
     assert "wrong" not in html
 
 
@@ -92,7 +92,7 @@ def test_a_question_of_any_version_has_a_page_and_a_form(question: dict[str, Any
 
     assert html.count('name="question"') == (1 if question else 0)
     assert "built-in method" not in html
-    assert str(question.get("payload", "")) in html.replace("&#34;", '"')  # nothing that is approved is cut
+    assert str(question.get("payload", "")) in html.replace("&#34;", '"')  # a person must see all that is approved
 
 
 @pytest.mark.parametrize(

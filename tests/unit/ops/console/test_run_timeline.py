@@ -1,4 +1,4 @@
-"""The timeline: which calls belong to which turn, and where in the run's time they were."""
+"""The timeline: the calls of each turn, and their place in the run's time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

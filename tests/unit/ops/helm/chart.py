@@ -1,4 +1,4 @@
-"""The chart as Helm would render it, for several sets of values."""
+"""The chart, rendered for several sets of values."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ Values = Mapping[str, Any]
 ROOT = Path(__file__).parents[4]
 CHART = ROOT / "ops" / "helm" / "unattended"
 ROLES = ("gateway", "scheduler", "watcher", "worker", "exporter")
-# All that the chart cannot know.
+# Values without a default.
 MINIMAL: Values = {"mongodb": {"secretName": "servers"}, "redis": {"secretName": "servers"}}
 EVERYTHING: Values = {
     **MINIMAL,
@@ -66,7 +66,7 @@ SETS: Mapping[str, Values] = {"minimal": MINIMAL, "everything": EVERYTHING, "ope
 
 
 class RefusedError(Exception):
-    """Helm would refuse to render; the text is what it would say."""
+    """Helm would refuse to render; the text is its message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The chart against the product: its commands, settings, ports, times, rules and dashboards."""
+"""The chart matches the product: commands, settings, ports, timeouts, rules and dashboards."""
 
 import json
 import re
@@ -24,7 +24,7 @@ UNITS = {"Gi": 1024**3, "Mi": MIB, "G": 10**9, "M": 10**6}
 
 
 def settings_of(shown: Rendered, role: str) -> Settings:
-    """As the process would read them; of a secret there is a word."""
+    """Load settings as the process would; secrets have a placeholder."""
     environ = {each["name"]: each.get("value", "secret") for each in shown.container(role)["env"]}
     assert unknown_variables(environ) == []
     return load_settings(environ)
@@ -66,7 +66,7 @@ def test_a_role_listens_where_its_probes_ask(render: Render) -> None:
         assert address.host == "0.0.0.0"  # noqa: S104 -- compared, not bound
         assert port["containerPort"] == address.port + (role not in ("gateway", "exporter"))
         probes = {name: probe["httpGet"] for name, probe in container.items() if name.endswith("Probe")}
-        # A role that waits for MongoDB or Redis is alive, and must not be killed.
+        # A role that waits for MongoDB or Redis is alive; a restart would not help.
         assert probes == {
             "startupProbe": {"path": "/healthz", "port": port["name"]},
             "livenessProbe": {"path": "/healthz", "port": port["name"]},
@@ -114,7 +114,7 @@ def test_the_scaler_asks_for_what_the_runbook_names(render: Render, tmp_path: Pa
 
     assert scaled["spec"]["scaleTargetRef"]["name"] == shown.of_role("Deployment", "worker")["metadata"]["name"]
     assert int(trigger["metadata"]["threshold"]) == settings_of(shown, "worker").concurrency
-    assert trigger["metadata"]["ignoreNullValues"] == "false"  # no exporter is no reason to stop workers
+    assert trigger["metadata"]["ignoreNullValues"] == "false"  # a missing exporter must not scale workers down
     by_hand = [block.text.strip() for block in blocks(ROOT / "ops" / "runbook.md") if block.language == "promql"]
     assert f"ceil(({trigger['metadata']['query']}) / {Settings().concurrency})" in by_hand
     status, said = promtool("check", "rules", rule)
@@ -158,7 +158,7 @@ def test_dashboards_are_the_shipped_ones_and_lead_to_the_public_address(render: 
         name: json.loads(with_public_url(text)) for name, text in shipped.items()
     }
     assert {each["metadata"]["annotations"]["grafana_folder"] for each in marked} == {"Unattended"}
-    assert all(len(text) < 1_000_000 for text in shown.values())  # a ConfigMap holds no more
+    assert all(len(text) < 1_000_000 for text in shown.values())  # a ConfigMap's limit
 
 
 def test_the_models_file_is_taken_from_the_values(render: Render) -> None:
@@ -193,6 +193,6 @@ def test_notes_name_what_there_is(render: Render, name: str) -> None:
     assert [words[0] for words in commands] == ["enqueue", "runs", "keys"]
     for words in commands:
         command, arguments = resolve_command(words)
-        command.make_context(command.name, arguments)  # raises for an unknown option or a missing argument
+        command.make_context(command.name, arguments)  # raises if an option is unknown or an argument is missing
     assert ("No models file" in notes) == (name == "minimal")
     assert ("https://flows.example/hooks/" in notes) == (name == "everything")

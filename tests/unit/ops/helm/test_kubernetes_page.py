@@ -1,4 +1,4 @@
-"""docs/kubernetes.md against the chart: its values, its files and its commands."""
+"""docs/kubernetes.md matches the chart: values, files and commands."""
 
 import re
 import shlex
@@ -89,7 +89,7 @@ def test_the_first_installation_has_the_secrets_that_the_chart_reads() -> None:
 
 
 def test_the_first_installation_sets_values_that_the_chart_takes(renderer: Path) -> None:
-    """`--set` makes a number of what looks like one."""
+    """`--set` parses text that looks like a number as one."""
     [install] = [words for words in commands() if "--set" in words]
     values: dict[str, Any] = {}
     for option, value in pairwise(install):
@@ -107,7 +107,7 @@ def test_prometheus_takes_the_configuration_and_finds_the_roles(
 ) -> None:
     whole = yaml.safe_load(block_of("prometheus.yml").text)
     [job] = whole["scrape_configs"]
-    [discovery] = job.pop("kubernetes_sd_configs")  # Debian's Prometheus is built without it
+    [discovery] = job.pop("kubernetes_sd_configs")  # Debian's Prometheus lacks it
     job["static_configs"] = [{"targets": ["127.0.0.1:9400"]}]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole), encoding="utf-8")
     services = {each["metadata"]["name"]: each["spec"] for each in render("minimal").of_kind("Service")}

@@ -1,18 +1,18 @@
-"""What the chart renders: Kubernetes takes it, its parts fit together, and pods may do no more than they need."""
+"""The rendered manifests: valid for Kubernetes, consistent, and with minimal permissions."""
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kubernetes_validate  # type: ignore[import-untyped]  # it brings no types
+import kubernetes_validate  # type: ignore[import-untyped]  # untyped
 import pytest
 from jsonschema import Draft7Validator
 
 from tests.unit.ops.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, Values, pod_of, render_chart
 
 Render = Callable[[str], Rendered]
-OLDEST = "1.29"  # Chart.yaml says so
-NAMES = (53, 5353)  # 5353: of OpenShift
+OLDEST = "1.29"  # as in Chart.yaml
+NAMES = (53, 5353)  # 5353: OpenShift's DNS
 CUSTOM = json.loads(Path(__file__).with_name("custom_resources.json").read_text(encoding="utf-8"))
 
 
@@ -22,7 +22,7 @@ def matches(selector: Document, labels: Document) -> bool:
 
 
 def pods(shown: Rendered) -> Iterator[tuple[str, Document, Document]]:
-    """Role, labels and pod of each deployment."""
+    """Return role, labels and pod of each deployment."""
     for role in ROLES:
         deployment = shown.of_role("Deployment", role)
         yield role, deployment["spec"]["template"]["metadata"]["labels"], pod_of(deployment)
@@ -110,7 +110,7 @@ def test_a_target_of_prometheus_is_named_by_job_and_role(render: Render) -> None
     assert endpoint["relabelings"] == [
         {"action": "replace", "targetLabel": "job", "replacement": "unattended"},
         {"action": "replace", "targetLabel": "role", "sourceLabels": [source]},
-        {"action": "labeldrop", "regex": "endpoint"},  # else ours would become `exported_endpoint`
+        {"action": "labeldrop", "regex": "endpoint"},  # otherwise our label would become `exported_endpoint`
     ]
     assert [labels["app.kubernetes.io/component"] for _, labels, _ in pods(render("everything"))] == list(ROLES)
 
@@ -229,7 +229,7 @@ def test_updates_and_drains_never_take_a_role_away_as_a_whole(render: Render) ->
     for role in ROLES:
         assert shown.of_role("Deployment", role)["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
         assert shown.of_role("PodDisruptionBudget", role)["spec"]["maxUnavailable"] == 1
-    # The scaler says how many workers there are, an upgrade of the chart does not.
+    # The scaler sets the number of workers; an upgrade of the chart must not.
     assert ["replicas" in shown.of_role("Deployment", role)["spec"] for role in ROLES] == [
         True,
         True,

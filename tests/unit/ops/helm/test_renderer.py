@@ -1,4 +1,4 @@
-"""The renderer itself, where Helm's ways are not Go's: whoever trusts its answers relies on these."""
+"""The renderer, where Helm differs from Go's templates; the other chart tests rely on it."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.unit.ops.helm.chart import RefusedError, render_chart
 
 
 def chart(folder: Path, **files: str) -> Path:
-    """Files by name; `__` stands for a slash and `_dot_` for a dot."""
+    """Write files by name; `__` stands for a slash and `_dot_` for a dot."""
     written = {"Chart.yaml": "{apiVersion: v2, name: small, version: 1.2.3, appVersion: '9'}", "values.yaml": "{}"}
     written |= {name.replace("__", "/").replace("_dot_", "."): text for name, text in files.items()}
     for name, text in written.items():
@@ -23,7 +23,7 @@ def test_given_values_go_over_the_charts_own_and_null_takes_one_away(renderer: P
     shown = render_chart(renderer, {"a": {"c": [3], "d": None, "e": 5}}, chart=made)
 
     assert shown.values == {"a": {"b": 1, "c": [3], "e": 5}}
-    assert shown.files["templates/x.txt"] == "!"  # Go alone would write <no value>
+    assert shown.files["templates/x.txt"] == "!"  # plain Go would write <no value>
 
 
 def test_partials_are_included_and_not_rendered(renderer: Path, tmp_path: Path) -> None:

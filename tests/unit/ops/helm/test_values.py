@@ -1,4 +1,4 @@
-"""The chart's values: the schema takes what is meant, and whoever writes something else is told where."""
+"""The chart's values: the schema accepts valid ones, and names the place of an error."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ VALIDATOR = Draft7Validator(SCHEMA)
 
 
 def merge_values(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """As Helm does it: objects key by key, null takes a key away."""
+    """Merge as Helm does: objects key by key; null removes a key."""
     merged = dict(base)
     for key, value in changes.items():
         if value is None:
@@ -37,7 +37,7 @@ def full_values(values: Values) -> dict[str, Any]:
 
 
 def schema_messages(values: Values) -> list[str]:
-    """What Helm would say: the place and the words of each error."""
+    """Return Helm's errors: place and message of each."""
     return [f"{'.'.join(map(str, each.path))}: {each.message}" for each in errors(values)]
 
 
@@ -146,5 +146,5 @@ def test_every_setting_has_exactly_one_place(render: Callable[[str], Rendered]) 
     by_chart = {each["name"] for role in ROLES for each in render("everything").container(role)["env"]} - by_value
     known = {name for each in setting_fields() if not (name := variable_name(each)).startswith("OTEL_")}
 
-    # What the embedded servers keep: here there are none.
+    # For the embedded servers, which the chart does not use.
     assert by_value | by_chart - {"MODEL_KEY", "SHOP_KEY"} == known - {"UNATTENDED_DATA_DIR"}
