@@ -1,4 +1,4 @@
-"""A panel with lines, as SVG, and its legend."""
+"""A graph panel and its legend, as SVG."""
 
 import math
 import time

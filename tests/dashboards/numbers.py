@@ -59,7 +59,7 @@ def _bar(series: Series, name: str, maximum: float, tall: int, defaults: Panel) 
 
 
 def draw_table(panel: Panel, results: Sequence[Sequence[Series]], *, now: float, height: int) -> str:
-    """Merged by labels, then ordered and named, as the panel's transformations say."""
+    """Merge by labels, then order and rename, as the panel's transformations do."""
     organized = panel["transformations"][1]["options"]
     names = sorted(organized["indexByName"], key=organized["indexByName"].__getitem__)
     labels = [name for name in names if not name.startswith("Value")]

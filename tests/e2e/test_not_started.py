@@ -1,4 +1,4 @@
-"""A package that is not started: whoever wants a run of it is told why, and no run comes into being."""
+"""A package that is not started: every way to start a run reports why, and creates no run."""
 
 from pathlib import Path
 

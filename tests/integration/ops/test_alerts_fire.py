@@ -1,5 +1,6 @@
-"""The shipped rules on a real Prometheus and Alertmanager: all roles are scraped, alerts fire when a worker is stopped,
-a stream is suspended and a budget is spent, and they end after the runbook's repair."""
+"""The shipped rules on a real Prometheus and Alertmanager, with all roles scraped.
+
+Alerts fire when a worker is stopped, a stream is suspended or a budget is spent, and end after the runbook's repair."""
 
 import asyncio
 import json

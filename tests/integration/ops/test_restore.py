@@ -1,7 +1,7 @@
-"""What the runbook promises of a backup: brought into an empty replica set, with an empty Redis, runs go on after their
-last turn, usage is what it was, and a stream whose position the new oplog lacks is suspended.
+"""The runbook's restore of a backup into an empty replica set, with an empty Redis.
 
-`mongodump --oplog` gives the database as it was at one moment. So does a snapshot session, which is what the test uses.
+Runs resume after their last turn, usage is unchanged, and a stream is suspended if the new oplog lacks its position.
+`mongodump --oplog` copies the database at one point in time; the test uses a snapshot session for the same.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The shipped alert rules: Prometheus takes them, each fires when it should and not before, and says what to do.
+"""The shipped alert rules: valid, firing when they should and not before, with advice.
 
-The files in `alert_rules` are what `promtool test rules` reads, but for what an alert always says: its description and
-its page of the runbook are added here.
+The files in `alert_rules` are input of `promtool test rules`; the description and the runbook page that every alert has
+are added here.
 """
 
 import re

@@ -142,7 +142,7 @@ def test_an_answer_is_shown_with_what_it_was_an_answer_to(kept: dict[str, Any], 
 def _send_answer(
     monkeypatch: pytest.MonkeyPatch, typed: str, questions: list[dict[str, Any]], *options: Any, terminal: bool = True
 ) -> tuple[list[dict[str, Any]], str]:
-    """What is sent for these options (`question`, `said`) and this typing, and what was shown."""
+    """Answer with these options (`question`, `fields`) and typed text; return what is sent and shown."""
     run = {**RUN, "question": questions[0], "questions": questions}
     monkeypatch.setattr(asks, "with_database", lambda _work: run)
     with CliRunner().isolation(input=typed) as (_, stderr, _):

@@ -186,8 +186,7 @@ def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
 
 
 def test_runs_that_wait_for_a_person_are_shown_by_app_and_workflow() -> None:
-    """Those of apps without a label of their own together, with the oldest of them; a workflow that waits no more has
-    no series, so that its alert ends."""
+    """Apps that share a label are merged; a workflow without waiting runs has no series, so that its alert ends."""
     waiting = {
         AppWorkflow("acme", "Refund"): PersonWait(2, 60.5),
         AppWorkflow("b", "Refund"): PersonWait(3, 10),
