@@ -200,10 +200,10 @@ def busy_system(folder: Path) -> Iterator[BusySystem]:
             **{SECRET_VARIABLE: new_secret()},
         )
         with started_command("up", cwd=folder, env=env) as process:
-            said = folder / "output"
+            answers = folder / "output"
             wait_until(
                 "every role is ready",
-                lambda: all(f"{role}_ready" in said.read_text() for role in SAY_READY),
+                lambda: all(f"{role}_ready" in answers.read_text() for role in SAY_READY),
                 within_s=120,
             )
             services = json.loads((folder / "data" / "services.json").read_text())
@@ -245,7 +245,7 @@ def _answer(request: Mapping[str, Any], number: int, mood: ModelBehaviour) -> An
     time.sleep(mood.slowness * (0.5 + (number * 7 % 11) / 5))
     if "poison" in asked or number % 23 == 22:
         return refusal(503)
-    tool, text = next(said for prompt, said in ANSWER_TEXT.items() if prompt in asked)
+    tool, text = next(answers for prompt, answers in ANSWER_TEXT.items() if prompt in asked)
     size = len(asked) // 4
     took = usage(size, 10 + number % 30, cached=size // 2, reasoning=number % 8)
     if tool and request["messages"][-1]["role"] != "tool":

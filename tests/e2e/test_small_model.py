@@ -142,11 +142,11 @@ def test_three_agents_talk_to_a_real_model_and_every_token_is_on_the_bill(server
         ("Extract", True),  # once: the grammar made repairs unnecessary
         ("Close", True),
     ]
-    said = json.loads(report["turns"][1]["text"])
-    assert set(said) == {"mood", "stars", "sure"}
-    assert said["mood"] in ("good", "bad")
-    assert isinstance(said["stars"], int)
-    assert isinstance(said["sure"], bool)
+    json_reply = json.loads(report["turns"][1]["text"])
+    assert set(json_reply) == {"mood", "stars", "sure"}
+    assert json_reply["mood"] in ("good", "bad")
+    assert isinstance(json_reply["stars"], int)
+    assert isinstance(json_reply["sure"], bool)
     billed = {kind: sum(call[f"{kind}_tokens"] for call in report["usage"]) for kind in ("input", "output")}
     assert billed == served_model(server)
     assert min(billed.values()) > 0

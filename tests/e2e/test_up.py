@@ -53,8 +53,8 @@ class Machine:
         self.env["UNATTENDED_MODELS"] = str(self.folder / "slow.yaml")
 
     def ready_roles(self) -> set[str]:
-        said = (self.folder / "output").read_text()
-        return {role for role in ("gateway", "scheduler", "watcher", "worker", "exporter") if f"{role}_ready" in said}
+        output = (self.folder / "output").read_text()
+        return {role for role in ("gateway", "scheduler", "watcher", "worker", "exporter") if f"{role}_ready" in output}
 
     def enqueue(self) -> str:
         arguments = ("enqueue", "DailyDigest", "--app", "acme", "--input", '{"region": "eu"}')

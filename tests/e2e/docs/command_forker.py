@@ -57,14 +57,14 @@ def exec_command(request: dict[str, Any], streams: list[int]) -> None:
 
 def answer(caller: socket.socket) -> bool:
     """Return True in the fork that becomes the command."""
-    said, streams, _, _ = socket.recv_fds(caller, 65_536, 3)
+    message, streams, _, _ = socket.recv_fds(caller, 65_536, 3)
     while chunk := caller.recv(65_536):
-        said += chunk
+        message += chunk
     if os.fork():
         for stream in streams:
             os.close(stream)
         return False
-    exec_command(json.loads(said), streams)
+    exec_command(json.loads(message), streams)
     return True
 
 

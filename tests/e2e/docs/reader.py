@@ -130,9 +130,9 @@ class Reader:
         self.staying[kind] = process
 
         def is_ready() -> bool:
-            said = output.read_text()
-            assert process.poll() is None, f"{command} ended:\n{said}"
-            return all(word in said for word in READY[kind])
+            printed = output.read_text()
+            assert process.poll() is None, f"{command} ended:\n{printed}"
+            return all(word in printed for word in READY[kind])
 
         with showing_output_on_failure(output.read_text):
             wait_until(f"{command} is ready", is_ready, within_s=120)

@@ -25,8 +25,8 @@ def sensible_model() -> Iterator[ModelServer]:
 
     def plan(number: int) -> Answer:
         messages = served[0].requests[number]["messages"]
-        said = "\n".join(str(each["content"]) for each in messages if each["role"] in ("system", "developer"))
-        agent = next((name for name, prompt in prompts.items() if prompt in said), None)
+        system_text = "\n".join(str(each["content"]) for each in messages if each["role"] in ("system", "developer"))
+        agent = next((name for name, prompt in prompts.items() if prompt in system_text), None)
         if agent is None:
             return completion("Done.", usage=USAGE)
         results = sum(each["role"] == "tool" for each in messages)

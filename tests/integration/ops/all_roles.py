@@ -40,9 +40,9 @@ class Roles:
             self.at[role] = await wait_until(f"the {role} listens", partial(self._address_in_log, role, started[role]))
 
     async def _address_in_log(self, role: str, log: str) -> str | None:
-        said = await asyncio.to_thread((self._folder / log).read_text, encoding="utf-8")
-        assert self._processes[role].returncode is None, said
-        found = re.search(r"metrics_listening\s+address=(\S+)", said)
+        output = await asyncio.to_thread((self._folder / log).read_text, encoding="utf-8")
+        assert self._processes[role].returncode is None, output
+        found = re.search(r"metrics_listening\s+address=(\S+)", output)
         return found[1] if found else None
 
     async def stop(self, *roles: str) -> None:

@@ -70,10 +70,10 @@ def _lines(stage: Stage, width: int, arguments: tuple[str, ...], variables: dict
         stderr=subprocess.PIPE,
     )
     os.close(theirs)
-    said = bytearray()
+    screen = bytearray()
     try:
         while piece := os.read(ours, 65_536):
-            said += piece
+            screen += piece
     except OSError:  # the other end is closed
         pass
     finally:
@@ -81,4 +81,4 @@ def _lines(stage: Stage, width: int, arguments: tuple[str, ...], variables: dict
         _, errors = process.communicate(timeout=60)
     assert b"Traceback" not in errors
     assert process.returncode == 0, errors
-    return said.decode().splitlines()
+    return screen.decode().splitlines()

@@ -98,12 +98,12 @@ async def test_alerts_reach_the_alertmanager_and_end_after_the_repair(stage: Sta
     stage.package("Orders", {**relay("Orders", ["A"]), "triggers": {"triggers": [change]}})
     limit = parse_budget(app_id="acme", window="day", unit="tokens", limit=10)
     await BudgetStore(stage.store.database).set(limit, by="test")
-    with alertmanager(tmp_path, OPS / "alertmanager" / "alertmanager.yml") as told:
+    with alertmanager(tmp_path, OPS / "alertmanager" / "alertmanager.yml") as notifications:
         async with all_roles(stage) as roles:
             write_targets(targets, roles.at)
-            config = scrape_config_for(targets, rules=impatient_rules(tmp_path / "rules"), alertmanager=told)
+            config = scrape_config_for(targets, rules=impatient_rules(tmp_path / "rules"), alertmanager=notifications)
             with prometheus(tmp_path, config) as server:
-                watch = AlertWatch(server, told)
+                watch = AlertWatch(server, notifications)
                 await wait_until("all roles are scraped", watch.has_scraped_all)
                 await wait_until("every rule is evaluated", watch.has_evaluated_all)
                 await wait_until("nothing is wrong", lambda: watch.has_none(*TROUBLE))

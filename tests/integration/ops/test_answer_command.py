@@ -36,15 +36,21 @@ async def test_an_answer_names_its_question_and_user_and_the_story_shows_both(st
     unnamed = await unattended(stage, "runs", "answer", run_id, *YES)
     nothing = await unattended(stage, "runs", "answer", run_id, "--question", "2")
     other = await unattended(stage, "runs", "answer", run_id, "--question", "7", *YES)
-    told = [each.err for each in (unnamed, nothing, other)]
-    assert ([each.code for each in (unnamed, nothing, other)], told[0].count(NUMBERS)) == ([2, 2, 1], 1)
+    messages = [each.err for each in (unnamed, nothing, other)]
+    assert ([each.code for each in (unnamed, nothing, other)], messages[0].count(NUMBERS)) == ([2, 2, 1], 1)
     before = await unattended(stage, "runs", "show", run_id)
     first = await unattended(stage, "runs", "answer", run_id, "--question", "2", "--by", "the boss", *YES)
     again = await unattended(stage, "runs", "answer", run_id, "--question", "q_2", "--by", "the boss", *YES, "--json")
     after = await unattended(stage, "runs", "show", run_id)
 
-    for said in (REFUND["title"], LARGER["title"], '"amount": 5000', '"arrived broken"', "choices: yes, no, ask the"):
-        assert before.out.count(str(said)) >= 1, before.out
+    for expected in (
+        REFUND["title"],
+        LARGER["title"],
+        '"amount": 5000',
+        '"arrived broken"',
+        "choices: yes, no, ask the",
+    ):
+        assert before.out.count(str(expected)) >= 1, before.out
     assert "NeedsHuman" not in before.out
     assert f"→ answer it: unattended runs answer {run_id} --question 2 --response Refund.verdict=…" in before.out
     assert first.out == f"{run_id} has answer 2; questions 1 and 3 wait for an answer\n"
@@ -108,11 +114,11 @@ async def test_a_question_of_an_older_version_is_shown_and_answered(stage: Stage
     await stage.store.runs.update_one({"_id": run_id}, {"$unset": {"questions": ""}})
 
     shown = await unattended(stage, "runs", "show", run_id)
-    given = await unattended(stage, "runs", "answer", run_id, "--question", "2", "--response", "Card.ok=true")
+    answered = await unattended(stage, "runs", "answer", run_id, "--question", "2", "--response", "Card.ok=true")
 
     assert "answer by ann (cli)" in shown.out
     assert "--question 2 --response Card.KEY=…" in shown.out
-    assert given.out == f"{run_id} has answer 2, and continues\n"
+    assert answered.out == f"{run_id} has answer 2, and continues\n"
     assert (await stage.run(run_id))["answers"][1]["responses"] == {"Card": {"ok": True}}
 
 

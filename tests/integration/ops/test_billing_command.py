@@ -164,7 +164,7 @@ async def test_resending_shows_its_size_first(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("drop", "batch_x"), 1, "there is no batch batch_x to drop"),
         (("show", "batch_x"), 1, "there is no batch batch_x; `unattended billing list` lists the batches"),
@@ -181,12 +181,12 @@ async def test_resending_shows_its_size_first(stage: Stage) -> None:
     ids=lambda value: "-".join(value).replace("/", "_") if isinstance(value, tuple) else "",
 )
 async def test_a_mistake_is_one_line_with_its_remedy(
-    stage: Stage, arguments: tuple[str, ...], code: int, said: str
+    stage: Stage, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     done = await run_billing(stage, *arguments)
 
     assert (done.code, done.out) == (code, "")
-    assert said in done.err
+    assert message in done.err
 
 
 async def test_a_file_that_was_there_stays_until_the_new_one_is_whole(stage: Stage) -> None:

@@ -20,8 +20,8 @@ NOW = datetime.now(UTC)
 
 
 async def create_budget(store: RunStore, **budget: str | int) -> StoredBudget:
-    given = {"window": "day", "unit": "tokens", "limit": 100, **budget}
-    return (await BudgetStore(store.database).set(parse_budget(**given), by="ada")).stored  # type: ignore[arg-type]  # -- as a form gives them
+    fields = {"window": "day", "unit": "tokens", "limit": 100, **budget}
+    return (await BudgetStore(store.database).set(parse_budget(**fields), by="ada")).stored  # type: ignore[arg-type]  # -- as a form gives them
 
 
 async def record_rejections(store: RunStore, budget: StoredBudget, app_id: str | None, times: Sequence[int]) -> None:

@@ -43,9 +43,13 @@ async def test_a_budget_is_made_changed_shown_and_removed(stage: Stage) -> None:
         "app:acme/day/usd is created: at most USD 10.00 a day for acme (Europe/Berlin)\n"
         "when spent: new runs wait, running ones stop\n"
     )
-    told = json.loads(changed.stdout)
-    assert (told["how"], told["limit"], told["timezone"]) == ("changed", 12.5, "Europe/Berlin")
-    assert (told["new_runs"], told["note"]) == ("refuse", "trial")
+    changed_budget = json.loads(changed.stdout)
+    assert (changed_budget["how"], changed_budget["limit"], changed_budget["timezone"]) == (
+        "changed",
+        12.5,
+        "Europe/Berlin",
+    )
+    assert (changed_budget["new_runs"], changed_budget["note"]) == ("refuse", "trial")
     assert again.stdout.startswith("app:acme/day/usd is unchanged: at most USD 12.50 a day")
     lines = shown.stdout.splitlines()
     assert lines[2:4] == ["when spent: new runs fail at their start, running ones stop", "note: trial"]
@@ -111,10 +115,10 @@ async def test_a_budget_for_an_unused_name_is_doubted(stage: Stage) -> None:
     first = await run_budgets(stage, "set", "--app", "acme", *day)
     await insert_usage(stage.store.database, [UsedCalls("acme", workflow="Digest")])
 
-    said = [await run_budgets(stage, "set", *whose, *day) for whose in (("--workflow", "Digest"), ("--app", "*"))]
+    results = [await run_budgets(stage, "set", *whose, *day) for whose in (("--workflow", "Digest"), ("--app", "*"))]
     doubted = [await run_budgets(stage, "set", *whose, *day) for whose in (("--workflow", "Dgiest"), ("--app", "acne"))]
 
-    assert [each.stderr for each in (first, *said)] == [""] * 3
+    assert [each.stderr for each in (first, *results)] == [""] * 3
     assert {each.stderr for each in doubted} == {
         "unattended: no model call that it limits was made yet; is its name right?\n"
     }

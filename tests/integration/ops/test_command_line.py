@@ -97,11 +97,11 @@ async def test_with_json_each_command_prints_only_json_and_errors_on_stderr(stag
         words = [each.format(**made) if each.startswith("{") and each != ENTRY else each for each in arguments]
         done = await _invoke_in_process(stage, *path.split(), *words, "--json")
 
-        said = (path, done.output, done.exception)
-        assert done.exit_code == code, said
+        details = (path, done.output, done.exception)
+        assert done.exit_code == code, details
         if code == SAID_NO and path != "runs tail":
-            assert done.stdout == "", said
-            assert done.stderr.startswith("unattended: "), said
+            assert done.stdout == "", details
+            assert done.stderr.startswith("unattended: "), details
             continue
         found = (
             [json.loads(line) for line in done.stdout.splitlines()] if path == "runs tail" else json.loads(done.stdout)
@@ -141,7 +141,7 @@ async def test_tab_finds_apps_runs_triggers_and_keys_in_the_database(
     assert (newest, parked) == (runs, [])
     assert begun == [(runs[1], "acme Relay queued")]
     assert triggers == ["Relay/nightly", "Relay/hourly@globex"]
-    assert [said for _, said in keys] == ["shop"]
+    assert [details for _, details in keys] == ["shop"]
 
 
 async def test_an_unusable_mongodb_is_one_line_with_the_next_step(stage: Stage) -> None:

@@ -64,7 +64,7 @@ async def test_a_key_is_revoked_once(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--rate", "10"), "100/s"),
         (("--rate", "0/s"), "100/s"),
@@ -76,9 +76,9 @@ async def test_a_key_is_revoked_once(stage: Stage) -> None:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
-async def test_a_mistake_is_one_line_and_makes_no_key(stage: Stage, arguments: tuple[str, ...], said: str) -> None:
+async def test_a_mistake_is_one_line_and_makes_no_key(stage: Stage, arguments: tuple[str, ...], message: str) -> None:
     done = await unattended(stage, "keys", "create", "shop", *arguments)
 
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
     assert await ApiKeys(stage.store.database).list() == []

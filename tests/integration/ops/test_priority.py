@@ -71,9 +71,9 @@ async def test_a_run_enqueued_as_urgent_starts_first(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     asked: list[tuple[str, ...]] = [(), ("--priority", "0"), ("--priority", "9")]
 
-    told = [await unattended(stage, "enqueue", "Relay", "--app", "acme", *each, "--json") for each in asked]
+    outputs = [await unattended(stage, "enqueue", "Relay", "--app", "acme", *each, "--json") for each in asked]
     refused = await unattended(stage, "enqueue", "Relay", "--app", "acme", "--priority", "10")
-    run_ids = [each.json["run_id"] for each in told]
+    run_ids = [each.json["run_id"] for each in outputs]
     shown = [await unattended(stage, "runs", "show", each, "--json") for each in run_ids]
     await stage.start_worker(concurrency=1)
     runs = [await stage.wait_for_end(each) for each in run_ids]

@@ -73,9 +73,9 @@ async def test_promtool_takes_what_every_role_exposes(stage: Stage) -> None:
 
             await wait_until(f"the {role} has something to show", shown)
 
-    said = {role: promtool("check", "metrics", stdin=page.encode()) for role, page in pages.items()}
+    results = {role: promtool("check", "metrics", stdin=page.encode()) for role, page in pages.items()}
 
     assert answers == [202, 200]
-    assert said == dict.fromkeys(ROLES, (0, ""))
+    assert results == dict.fromkeys(ROLES, (0, ""))
     assert 'unattended_budget_limit{app="acme",workflow="",window="day",unit="usd"} 5.0' in pages["exporter"]
     assert all("app=" not in page for role, page in pages.items() if role != "exporter")

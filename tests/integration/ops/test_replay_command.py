@@ -159,7 +159,7 @@ async def test_many_are_replayed_but_for_those_that_have_done_something(stage: S
 
         dry = await unattended(stage, "runs", "replay", "--workflow", "Till", "--dry-run")
         many = await unattended(stage, "runs", "replay", "--workflow", "Till", "--state", "failed", "--yes")
-        told = await unattended(stage, "runs", "replay", "--app", "acme", "--state", "failed", "--yes", "--json")
+        result = await unattended(stage, "runs", "replay", "--app", "acme", "--state", "failed", "--yes", "--json")
         everything = await unattended(
             stage, "runs", "replay", "--workflow", "Till", "--state", "failed", "--yes", "--repeat-done", "--json"
         )
@@ -171,8 +171,10 @@ async def test_many_are_replayed_but_for_those_that_have_done_something(stage: S
         assert skipped in many.err.splitlines()
         assert "--repeat-done" in many.err
         assert many.code == 1
-        assert (told.json["already"], told.json["skipped"]) == (1, 1)
-        assert told.json["skipped_runs"] == [{"run_id": done["_id"], "done": ["turn 1: refund(amount=12) was called"]}]
+        assert (result.json["already"], result.json["skipped"]) == (1, 1)
+        assert result.json["skipped_runs"] == [
+            {"run_id": done["_id"], "done": ["turn 1: refund(amount=12) was called"]}
+        ]
         assert (everything.code, everything.json["skipped"]) == (0, 0)
         assert await stage.store.runs.count_documents({"replay_of": done["_id"]}) == 1
 

@@ -177,12 +177,12 @@ async def test_a_live_run_is_followed_turn_by_turn_to_its_end(stage: Stage) -> N
     everything.send_signal(signal.SIGINT)
     _, trouble = await everything.communicate()
 
-    said = [line[10:] for line in out.decode().splitlines()]
-    assert (one.returncode, err, said[0]) == (0, b"", "accepted from test")
-    assert said[1].startswith("claimed by ")
-    assert [line.split("  (")[0] for line in said[2:5]] == ["1. A → B", "2. B → C", "3. C → terminate"]
-    assert said[2].endswith("hello there")
-    assert said[5].startswith("succeeded, completed: ")
+    message = [line[10:] for line in out.decode().splitlines()]
+    assert (one.returncode, err, message[0]) == (0, b"", "accepted from test")
+    assert message[1].startswith("claimed by ")
+    assert [line.split("  (")[0] for line in message[2:5]] == ["1. A → B", "2. B → C", "3. C → terminate"]
+    assert message[2].endswith("hello there")
+    assert message[5].startswith("succeeded, completed: ")
     assert (everything.returncode, trouble) == (130, b"\n")
     turns = [(line["run_id"], line["number"], line["agent"]) for line in lines if line["event"] == "turn"]
     assert turns == [(each, number, "ABC"[number - 1]) for each in (run_id, second) for number in (1, 2, 3)]
@@ -270,10 +270,10 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
         (("list", "--since", "1h", "--until", "2h"), 2, "--since must be before --until"),
         (("discard", ours, "--app", "acme"), 2, "name runs or use filters, not both"),
     ]
-    told = await asyncio.gather(*(unattended(stage, "runs", *each) for each, _, _ in refused))
-    for done, (arguments, code, said) in zip(told, refused, strict=True):
+    results = await asyncio.gather(*(unattended(stage, "runs", *each) for each, _, _ in refused))
+    for done, (arguments, code, message) in zip(results, refused, strict=True):
         assert done.code == code, arguments
-        assert done.err == said if code == 1 else said in done.err
+        assert done.err == message if code == 1 else message in done.err
 
 
 async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:

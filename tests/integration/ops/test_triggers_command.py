@@ -109,7 +109,7 @@ async def test_a_backfill_with_nothing_to_do_reports_why(stage: Stage) -> None:
     past = ("backfill", "nightly", "--from", "2026-03-01", "--to", "2026-03-02T23:00Z")
     await triggers(stage, *past, "--yes")
     all_there = "between 2026-03-01 00:00:00 UTC and 2026-03-02 23:00:00 UTC: all 2 times have their runs\n"
-    told = [
+    cases = [
         ((*past, "--yes"), all_there),
         ((*past, "--dry-run"), all_there),
         (past, all_there),
@@ -121,11 +121,11 @@ async def test_a_backfill_with_nothing_to_do_reports_why(stage: Stage) -> None:
         ((*past[:3], "9000-01-01", "--to", "9000-02-01"), ": the schedule has no time in that range so far\n"),
     ]
 
-    for arguments, said in told:
+    for arguments, message in cases:
         done = await refusal(stage, *arguments)
         assert done.exit_code == 0
         assert done.stdout.startswith("nothing to backfill between ")
-        assert done.stdout.endswith(said)
+        assert done.stdout.endswith(message)
     as_json = await refusal(stage, *past, "--json")
     assert json.loads(as_json.stdout) == {"trigger_id": "Digest/nightly", "created": 0, "there_already": 4}
 
@@ -150,10 +150,10 @@ async def test_a_refusal_is_one_line_with_an_exit_code(stage: Stage) -> None:
         (("backfill", "lead", "--from", "2d", "--to", "1d"), 1, "is a form_submit"),
     ]
 
-    for arguments, code, said in refused:
+    for arguments, code, message in refused:
         done = await refusal(stage, *arguments)
         assert (done.exit_code, done.stdout) == (code, ""), (arguments, done.stderr)
-        assert said in done.stderr, (arguments, done.stderr)
+        assert message in done.stderr, (arguments, done.stderr)
 
 
 async def test_filters_narrow_the_list(stage: Stage) -> None:

@@ -108,8 +108,8 @@ async def test_a_full_disk_is_one_line(stage: Stage) -> None:
         process = await asyncio.create_subprocess_shell(line, env=environment(stage), stderr=asyncio.subprocess.PIPE)
         _, err = await asyncio.wait_for(process.communicate(), 60)
 
-        said = "unattended: standard output cannot be written: No space left on device\n"
-        assert (process.returncode, err.decode()) == (1, said)
+        message = "unattended: standard output cannot be written: No space left on device\n"
+        assert (process.returncode, err.decode()) == (1, message)
 
 
 async def test_a_terminal_shows_bars_at_any_width_with_the_total_below(stage: Stage) -> None:

@@ -33,11 +33,12 @@ def alerts(path: Path) -> Iterator[Document]:
 
 def cases(path: Path) -> Document:
     """Load a test of rules, and add the description and runbook page of every expected alert."""
-    said = {(each["alert"], each["labels"]["severity"]): each["annotations"] for each in alerts(path)}
+    output = {(each["alert"], each["labels"]["severity"]): each["annotations"] for each in alerts(path)}
     written: Document = yaml.safe_load(read(TESTS / path.name))
     for case in (case for test in written["tests"] for case in test["alert_rule_test"]):
         case["exp_alerts"] = [
-            fill_expected(each, said[case["alertname"], each["exp_labels"]["severity"]]) for each in case["exp_alerts"]
+            fill_expected(each, output[case["alertname"], each["exp_labels"]["severity"]])
+            for each in case["exp_alerts"]
         ]
     return {"rule_files": [str(path)], "evaluation_interval": "1m", **written}
 
@@ -49,18 +50,18 @@ def fill_expected(expected: Document, always: Document) -> Document:
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
 def test_prometheus_takes_the_rules(path: Path) -> None:
-    status, said = promtool("check", "rules", path)
+    status, output = promtool("check", "rules", path)
 
-    assert status == 0, said
+    assert status == 0, output
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
 def test_alerts_fire_when_they_should_and_not_before(path: Path, tmp_path: Path) -> None:
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(cases(path)))
 
-    status, said = promtool("test", "rules", tmp_path / "tests.yaml")
+    status, output = promtool("test", "rules", tmp_path / "tests.yaml")
 
-    assert status == 0, said
+    assert status == 0, output
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)

@@ -34,7 +34,7 @@ RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ([], "an answer is needed: --message, --response or --json-responses"),
         (["--question", "1"], "an answer is needed: --message, --response or --json-responses"),
@@ -48,11 +48,11 @@ RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
         (["--json-responses", "@nowhere.json"], "nowhere.json cannot be read"),
     ],
 )
-def test_wrong_use_is_reported_with_its_option(options: list[str], told: str) -> None:
+def test_wrong_use_is_reported_with_its_option(options: list[str], message: str) -> None:
     result = CliRunner().invoke(answer, ["run_1", *options])
 
     assert result.exit_code == 2
-    assert told in result.output
+    assert message in result.output
 
 
 def test_values_are_json_where_they_are_json_and_text_otherwise() -> None:
@@ -155,7 +155,7 @@ YES = {"responses": {"Refund": {"verdict": "yes"}}}
 
 
 @pytest.mark.parametrize(
-    ("questions", "named", "said", "typed", "sent"),
+    ("questions", "named", "fields", "typed", "sent"),
     [
         ([ANSWER_KEYS], None, {}, "blue\n", [{"question": 1, "message": "blue"}]),
         (
@@ -192,16 +192,16 @@ YES = {"responses": {"Refund": {"verdict": "yes"}}}
 def test_at_a_terminal_questions_are_shown_and_omitted_values_prompted(
     questions: list[dict[str, Any]],
     named: Any,
-    said: dict[str, Any],
+    fields: dict[str, Any],
     typed: str,
     sent: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answered, shown = _send_answer(monkeypatch, typed, questions, named, said)
+    answered, shown = _send_answer(monkeypatch, typed, questions, named, fields)
 
     assert answered == sent
     meant = [each for each in questions if named in (None, each["number"], each.get("id"))]
-    if not (named and said):
+    if not (named and fields):
         assert all(str(each.get("title", each["text"])) in shown for each in meant)
 
 
@@ -224,8 +224,8 @@ def test_a_choice_is_sent_as_the_text_that_it_is(given: dict[str, Any], sent: di
     waiting = [ANSWER_KEYS, {**PAY, "choices": ["true", "7"]}]
 
     for name in (3, "q_5f0c"):
-        said = with_choice_as_text(waiting, {"question": name, "responses": {"Refund": given}})
-        assert said == {"question": name, "responses": {"Refund": sent}}
+        fields = with_choice_as_text(waiting, {"question": name, "responses": {"Refund": given}})
+        assert fields == {"question": name, "responses": {"Refund": sent}}
     assert with_choice_as_text(waiting, {"question": 1, "message": "x"}) == {"question": 1, "message": "x"}
 
 

@@ -96,7 +96,7 @@ def test_a_bar_is_red_when_all_is_spent_and_yellow_from_four_fifths_on() -> None
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
         ({"timezone": "Europe/Berlin"}, "at most USD 10.00 a day for acme (Europe/Berlin)"),
         (
@@ -106,12 +106,12 @@ def test_a_bar_is_red_when_all_is_spent_and_yellow_from_four_fifths_on() -> None
         ({"app_id": None, "workflow": "Digest", "window": "run"}, "at most USD 10.00 a run for all apps together"),
     ],
 )
-def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], said: str) -> None:
-    assert describe_limit(budget(**fields)).startswith(said)
+def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], expected: str) -> None:
+    assert describe_limit(budget(**fields)).startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
         ({}, "new runs wait, running ones stop"),
         (
@@ -122,8 +122,8 @@ def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], said: str) -> None
         ({"window": "run"}, "the run stops"),
     ],
 )
-def test_the_consequence_of_spending_it_is_shown(fields: dict[str, Any], said: str) -> None:
-    assert describe_consequence(budget(**fields)) == f"when spent: {said}"
+def test_the_consequence_of_spending_it_is_shown(fields: dict[str, Any], expected: str) -> None:
+    assert describe_consequence(budget(**fields)) == f"when spent: {expected}"
 
 
 def test_a_story_names_its_author_and_reason() -> None:
@@ -143,7 +143,7 @@ DAY = "set --app acme --per day"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ("set --app acme --per fortnight --usd 1", "--per is one of hour, day, month, total, run"),
         (f"{DAY} --usd -1", "--usd is a number from 0 to 1,000,000,000"),
@@ -163,7 +163,7 @@ DAY = "set --app acme --per day"
         ("show", "Missing argument 'ID'"),
     ],
 )
-def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, said: str) -> None:
+def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, expected: str) -> None:
     done = CliRunner().invoke(budgets, arguments.split())
 
-    assert (done.exit_code, said in done.output) == (2, True), done.output
+    assert (done.exit_code, expected in done.output) == (2, True), done.output

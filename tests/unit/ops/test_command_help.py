@@ -92,5 +92,5 @@ def test_the_page_of_the_command_line_is_current() -> None:
     for path in COMMANDS:
         assert f"\n### unattended {path}\n" in page
     for path in WITHOUT_JSON:
-        told = path if path in ("up", "completion", "billing export", "packages schema") else "the roles"
-        assert told in page.partition("--json` prints")[2].partition("\n")[0]
+        exception = path if path in ("up", "completion", "billing export", "packages schema") else "the roles"
+        assert exception in page.partition("--json` prints")[2].partition("\n")[0]

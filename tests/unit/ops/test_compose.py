@@ -56,9 +56,9 @@ def test_published_ports_are_on_the_loopback(name: str) -> None:
     for service, each in services(name).items():
         assert all(port.startswith("127.0.0.1:") for port in each.get("ports", [])), service
         if each.get("network_mode") == "host":
-            said = " ".join([*each.get("command", []), *each.get("environment", {}).values()])
-            assert "127.0.0.1" in said, f"{service} listens on all addresses of the host"
-            assert "0.0.0.0" not in said  # noqa: S104 -- compared, not bound
+            output = " ".join([*each.get("command", []), *each.get("environment", {}).values()])
+            assert "127.0.0.1" in output, f"{service} listens on all addresses of the host"
+            assert "0.0.0.0" not in output  # noqa: S104 -- compared, not bound
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -150,9 +150,9 @@ def test_redis_forgets_nothing_and_mongodb_is_a_replica_set() -> None:
 
 @pytest.mark.parametrize("name", ["prometheus.yml", "host.yml"])
 def test_prometheus_takes_its_configuration(name: str) -> None:
-    status, said = promtool("check", "config", "--syntax-only", COMPOSE / "prometheus" / name)
+    status, output = promtool("check", "config", "--syntax-only", COMPOSE / "prometheus" / name)
 
-    assert status == 0, said
+    assert status == 0, output
 
 
 def test_prometheus_finds_every_role_where_it_answers() -> None:

@@ -150,9 +150,9 @@ def test_prometheus_takes_every_expression_whatever_is_chosen(name: str, tmp_pat
     recorded = [{"record": f"asked:{place}", "expr": each} for place, each in enumerate(asked)]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": recorded}]}))
 
-    status, said = promtool("check", "rules", "--lint=none", tmp_path / "rules.yaml")
+    status, output = promtool("check", "rules", "--lint=none", tmp_path / "rules.yaml")
 
-    assert status == 0, said
+    assert status == 0, output
 
 
 def test_every_outcome_has_its_colour() -> None:
@@ -177,17 +177,17 @@ def test_growth_counts_what_increase_does_not_see(case: str, values: str, grew: 
     if "not just" not in case:  # `increase` spreads the count over the gap
         asked[promql.increase("some_total")] = 2 * grew
 
-    status, said = promtool("test", "rules", _test_of(asked, series, tmp_path))
+    status, output = promtool("test", "rules", _test_of(asked, series, tmp_path))
 
-    assert status == 0, (case, said)
+    assert status == 0, (case, output)
 
 
 def test_a_process_that_starts_anew_loses_nothing_of_what_it_counted(tmp_path: Path) -> None:
     series = [{"series": 'some_total{instance="a"}', "values": "0+1x24 0+1x6"}]
 
-    status, said = promtool("test", "rules", _test_of({promql.increase("some_total"): 9}, series, tmp_path))
+    status, output = promtool("test", "rules", _test_of({promql.increase("some_total"): 9}, series, tmp_path))
 
-    assert status == 0, said
+    assert status == 0, output
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_a_stranded_run_has_not_ended_well(counted: dict[str, int], percent: int
     where = 'app="acme"'
     share = {f"100 * ({promql.success_share(where)})": percent}
 
-    status, said = promtool("test", "rules", _test_of(share, series, tmp_path))
+    status, output = promtool("test", "rules", _test_of(share, series, tmp_path))
 
-    assert status == 0, said
+    assert status == 0, output
 
 
 def _test_of(queries: dict[str, int], series: list[dict[str, str]], folder: Path) -> Path:

@@ -348,7 +348,7 @@ async def test_an_unset_variable_that_a_package_requires_is_a_problem(tmp_path: 
     }
 
     assert (found["absent"].level, found["there"].level) == ("problem", "ok")
-    said = "orchestrator.yaml: requires.env: the environment variable SLACK_URL is not set"
-    assert found["absent"].found.startswith(said)
+    message = "orchestrator.yaml: requires.env: the environment variable SLACK_URL is not set"
+    assert found["absent"].found.startswith(message)
     assert found["absent"].advice == "set it in the environment of the workers"
     assert "s3cr3t" not in str(found)

@@ -16,8 +16,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 COUNTS = """
 from ops.cli.progress import show_progress
 for number in (5, 100, None):
-    with show_progress("working", number) as told:
-        told(50, 1200) if number is None else told(number // 2)
+    with show_progress("working", number) as report:
+        report(50, 1200) if number is None else report(number // 2)
         print(number)
 """
 VERDICT = """
@@ -44,7 +44,7 @@ def run_on_terminal(code: str, **variables: str) -> tuple[str, str]:
         stdout=pairs[0][1],
         stderr=pairs[1][1],
     )
-    said = []
+    output = []
     for ours, theirs in pairs:
         os.close(theirs)
         text = bytearray()
@@ -54,9 +54,9 @@ def run_on_terminal(code: str, **variables: str) -> tuple[str, str]:
         except OSError:  # the other end is closed
             pass
         os.close(ours)
-        said.append(text.decode())
+        output.append(text.decode())
     assert process.wait(60) == 0
-    return said[0], said[1]
+    return output[0], output[1]
 
 
 def run_piped(code: str, **variables: str) -> tuple[str, str]:

@@ -126,7 +126,7 @@ def test_an_owner_that_continued_with_another_version_shows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"state": "queued"}, "  waits      for a worker"),
         ({"state": "queued", "hold": "rate", "held_by": "rate:acme"}, "  held       by the rate limit rate:acme"),
@@ -170,8 +170,8 @@ def test_an_owner_that_continued_with_another_version_shows_it() -> None:
         *("waits", "running", "resolved", "parked", "replay", "keys", "replayed"),
     ],
 )
-def test_why_it_stands_where_it_stands(changes: dict[str, Any], said: str) -> None:
-    assert said in event_lines(**{"outcome": None, **changes})
+def test_why_it_stands_where_it_stands(changes: dict[str, Any], expected: str) -> None:
+    assert expected in event_lines(**{"outcome": None, **changes})
 
 
 @pytest.mark.parametrize(
@@ -287,14 +287,14 @@ def test_only_new_events_are_shown(before: Told, changes: dict[str, Any], events
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.25, "0.2 s"), (75, "1 min 15 s"), (7500, "2 h 5 min"), (300_000, "3 d 11 h")]
+    ("seconds", "expected"), [(0.25, "0.2 s"), (75, "1 min 15 s"), (7500, "2 h 5 min"), (300_000, "3 d 11 h")]
 )
-def test_a_time_is_shown_in_everyday_form(seconds: float, said: str) -> None:
-    assert format_duration(AT, AT + timedelta(seconds=seconds)) == said
+def test_a_time_is_shown_in_everyday_form(seconds: float, expected: str) -> None:
+    assert format_duration(AT, AT + timedelta(seconds=seconds)) == expected
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "expected"),
     [
         ({"state": "queued", "hold": None}, "queued"),
         ({"state": "queued", "hold": None, "not_before": AT}, "queued (later)"),
@@ -304,8 +304,8 @@ def test_a_time_is_shown_in_everyday_form(seconds: float, said: str) -> None:
     ],
     ids=["ready", "later", "held", "in order", "ended"],
 )
-def test_a_list_shows_why_a_run_may_not_start_yet(run: dict[str, Any], said: str) -> None:
-    assert describe_state(run) == said
+def test_a_list_shows_why_a_run_may_not_start_yet(run: dict[str, Any], expected: str) -> None:
+    assert describe_state(run) == expected
 
 
 def test_a_run_that_waits_for_its_turn_is_followed_as_such() -> None:

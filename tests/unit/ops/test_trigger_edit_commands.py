@@ -12,7 +12,7 @@ OURS = ("--workflow", "Sales", "--app", "acme")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("create", "{}"), "--workflow is needed, or workflow beside spec"),
         (("create", '{"workflow": "Sales", "spec": {}}'), "--app is needed, or app_id beside spec"),
@@ -29,10 +29,10 @@ OURS = ("--workflow", "Sales", "--app", "acme")
         (("list", "--type", "telepathy"), "Invalid value for '--type'"),
     ],
 )
-def test_a_mistake_is_reported_with_what_to_write(arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_reported_with_what_to_write(arguments: tuple[str, ...], message: str) -> None:
     done = CliRunner().invoke(triggers, list(arguments))
 
-    assert (done.exit_code, said in done.output) == (2, True), done.output
+    assert (done.exit_code, message in done.output) == (2, True), done.output
 
 
 @pytest.mark.parametrize("text", ["- name: a\n  every: 1h\n", "name: a\nevery: 1h\n", '{"name": "a", "every": "1h"}'])

@@ -51,7 +51,7 @@ def test_an_active_trigger_has_short_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"state": "inactive", "inactive": "no apps", "apps": []}, ["inactive: no apps", "schedule for no app"]),
         ({"answers_approved_by": "boss (api)"}, ["answers      in advance, approved by boss (api)"]),
@@ -85,10 +85,10 @@ def test_an_active_trigger_has_short_lines() -> None:
         ({"description": "two\nlines\x1b[31m"}, ["  two\\nlines\\x1b[31m"]),
     ],
 )
-def test_what_is_special_about_a_trigger_is_shown(changes: dict[str, Any], said: list[str]) -> None:
+def test_what_is_special_about_a_trigger_is_shown(changes: dict[str, Any], expected: list[str]) -> None:
     text = "\n".join(lines(**changes))
 
-    for each in said:
+    for each in expected:
         assert each in text
     assert "None" not in text
 
@@ -97,15 +97,15 @@ def test_next_times_are_shown_in_both_zones_where_these_differ() -> None:
     utc = {"utc": AT, "local": "2026-03-29T01:00:00+00:00"}
     berlin = {"utc": AT, "local": "2026-03-29T03:00:00+02:00"}
 
-    told = lines(outlook={"next": [utc, berlin], "nothing_next": "paused"})
+    shown = lines(outlook={"next": [utc, berlin], "nothing_next": "paused"})
 
-    assert "  next         2026-03-29 01:00:00 UTC" in told
-    assert "               2026-03-29 01:00:00 UTC  (2026-03-29 03:00:00+02:00)" in told
-    assert "  but idle     paused" in told
+    assert "  next         2026-03-29 01:00:00 UTC" in shown
+    assert "               2026-03-29 01:00:00 UTC  (2026-03-29 03:00:00+02:00)" in shown
+    assert "  but idle     paused" in shown
 
 
 @pytest.mark.parametrize(
-    ("note", "said"),
+    ("note", "expected"),
     [
         ({"reason": "overlap", "app_id": "acme", "nominal_at": AT}, "overlap: the previous run was not finished, app"),
         (
@@ -127,18 +127,18 @@ def test_next_times_are_shown_in_both_zones_where_these_differ() -> None:
         ({}, "unknown"),
     ],
 )
-def test_a_reason_is_shown_with_its_subject(note: dict[str, Any], said: str) -> None:
-    assert said in describe_reason(note)
-    assert said in "\n".join(lines(notes=[note]))
+def test_a_reason_is_shown_with_its_subject(note: dict[str, Any], expected: str) -> None:
+    assert expected in describe_reason(note)
+    assert expected in "\n".join(lines(notes=[note]))
 
 
 def test_its_answers_for_people_are_shown_one_by_one() -> None:
     small = {"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}
     spec = {"name": "x", "ui_responses": {"pay": [small, {"answer": {"verdict": "no"}}], "Card": {"seen": True}}}
 
-    told = [each.strip() for each in lines(spec=spec) if "answers" in each]
+    shown = [each.strip() for each in lines(spec=spec) if "answers" in each]
 
-    assert told == [
+    assert shown == [
         """answers      pay: {"verdict": "yes"} when arguments.amount <= `50`""",
         """answers      pay: {"verdict": "no"}""",
         """answers      Card: {"seen": true}""",
@@ -148,8 +148,8 @@ def test_its_answers_for_people_are_shown_one_by_one() -> None:
 def test_what_it_waits_for_is_shown_as_written() -> None:
     spec = {"name": "nightly", "type": "schedule", "every": "1h", "overlap": "buffer_one", "misfire": {"policy": "all"}}
 
-    said = "\n".join(lines(spec=spec))
+    expected = "\n".join(lines(spec=spec))
 
-    assert "overlap      buffer_one" in said
-    assert "misfire" in said
-    assert "every " not in said
+    assert "overlap      buffer_one" in expected
+    assert "misfire" in expected
+    assert "every " not in expected

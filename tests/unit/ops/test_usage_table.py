@@ -157,18 +157,19 @@ def test_a_bar_is_true_to_the_eighth_and_shows_what_is_little(share: float, bloc
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [(0, "0 %"), (0.001, "<1 %"), (0.005, "<1 %"), (0.42, "42 %"), (0.999, ">99 %"), (1, "100 %")]
+    ("share", "expected"),
+    [(0, "0 %"), (0.001, "<1 %"), (0.005, "<1 %"), (0.42, "42 %"), (0.999, ">99 %"), (1, "100 %")],
 )
-def test_a_share_is_neither_nothing_nor_all_when_it_is_not(share: float, said: str) -> None:
-    assert format_percent(share) == said
+def test_a_share_is_neither_nothing_nor_all_when_it_is_not(share: float, expected: str) -> None:
+    assert format_percent(share) == expected
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "expected"),
     [(0, "0"), (9_999, "9,999"), (12_345, "12.3k"), (999_999, "1.00M"), (1_800_000, "1.80M"), (123_456_789, "123M")],
 )
-def test_short_numbers_have_three_digits_and_a_unit(number: int, said: str) -> None:
-    assert format_short_count(number) == said
+def test_short_numbers_have_three_digits_and_a_unit(number: int, expected: str) -> None:
+    assert format_short_count(number) == expected
 
 
 def test_usd_keep_their_cents_and_never_round_to_nothing() -> None:
@@ -194,19 +195,21 @@ def test_a_sum_is_of_every_field() -> None:
 
 
 def test_gaps_of_the_sums_are_reported_with_their_remedy() -> None:
-    said = [*usage_warnings(UsageTotals(calls=2_000, missing=1, estimated=3, unpriced=1_600))]
+    expected = [*usage_warnings(UsageTotals(calls=2_000, missing=1, estimated=3, unpriced=1_600))]
 
-    assert said[0].startswith(
+    assert expected[0].startswith(
         "1,600 calls have no price, so the sums lack their USD:"
         " find the models with `unattended usage --by provider,model`"
     )
-    assert said[1].startswith("1 call has no usage (failed, stopped, or not reported), so the sums lack their tokens")
-    assert said[2].startswith("3 calls have estimated usage")
+    assert expected[1].startswith(
+        "1 call has no usage (failed, stopped, or not reported), so the sums lack their tokens"
+    )
+    assert expected[2].startswith("3 calls have estimated usage")
     assert [*usage_warnings(UsageTotals(calls=5))] == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ("--by fortnight", "'fortnight' is none of app, workflow, model, agent, provider, trigger, day, hour"),
         ("--by app,model,day,hour", "4 keys are too many"),
@@ -222,7 +225,7 @@ def test_gaps_of_the_sums_are_reported_with_their_remedy() -> None:
         ("--rebuild --by day", "may stand beside"),
     ],
 )
-def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, said: str) -> None:
+def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, expected: str) -> None:
     done = CliRunner().invoke(usage, arguments.split())
 
-    assert (done.exit_code, said in done.output) == (2, True), done.output
+    assert (done.exit_code, expected in done.output) == (2, True), done.output

@@ -84,9 +84,9 @@ class ApprovalStorm:
         return (await client.post(f"/v1/runs/{run_id}/answer", json=body, headers=headers)).status_code == 200
 
     async def _by_command(self, run_id: str, question: Document, choice: str) -> bool:
-        said = ("--question", str(question["number"]), "--response", f"pay.choice={choice}")
+        options = ("--question", str(question["number"]), "--response", f"pay.choice={choice}")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", str(PROGRAM), "runs", "answer", run_id, *said),
+            *(sys.executable, "-P", str(PROGRAM), "runs", "answer", run_id, *options),
             env=as_environment(replace(self.stage.settings, environ={})),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,

@@ -207,7 +207,7 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     run_id = await accept_run(console.stage)
     call = {"id": "1", "name": "refund", "arguments": '{"note": "<b>12</b>"}'}
     events = [{"text": None, "tool_calls": [call]}, {"tool_results": [{"id": "1", "name": "refund", "text": "ok"}]}]
-    said: dict[str, Any] = {
+    expected: dict[str, Any] = {
         "agent": "Payer",
         "text": "",
         "handoff": None,
@@ -215,7 +215,7 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
         "tokens": {},
         "duration_s": 1.0,
     }
-    turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, **said, "events": events}
+    turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, **expected, "events": events}
     await console.stage.store.turns.insert_one(turn)
     outcome = {"kind": "package_error", "reason": "not written", "error": None}
     counted = {"version": 1, "counters": {"model_calls": 1}, "ended": None}
@@ -258,9 +258,9 @@ async def test_a_key_of_one_app_sees_that_app_alone(console: Console) -> None:
     assert (mine[-6:] in listed, others[-6:] in listed) == (True, False)
     assert others[-6:] not in (await visit.get("/console")).text
     assert (await visit.get(f"/console/runs?id={mine[-8:]}")).headers["location"] == f"/console/runs/{mine}"
-    told = [await visit.get(f"/console/runs/{each}") for each in (others, "run_never")]
-    assert [answer.status_code for answer in told] == [404, 404]
-    assert told[0].text.replace(others, "") == told[1].text.replace("run_never", "")
+    responses = [await visit.get(f"/console/runs/{each}") for each in (others, "run_never")]
+    assert [answer.status_code for answer in responses] == [404, 404]
+    assert responses[0].text.replace(others, "") == responses[1].text.replace("run_never", "")
     assert (await visit.get(f"/console/runs?id={others[-8:]}")).status_code == 404
     assert (await visit.get("/console/runs?app_id=globex")).status_code == 403
     assert (await visit.get("/console/usage?app_id=globex")).status_code == 403
@@ -279,8 +279,8 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
     visit = await console.visit()
 
     assert f'href="{page}"' in (await visit.get("/console/triggers")).text
-    told = (await visit.get(f"{page}/pause")).text
-    assert f'name="next" value="{page}/pause"' in told
+    responses = (await visit.get(f"{page}/pause")).text
+    assert f'name="next" value="{page}/pause"' in responses
     allowed = await visit.send("/console/actions", form_token=await visit.token(), allow="yes", next=f"{page}/pause")
     asking = await visit.get(allowed.headers["location"])
     for referer, leads_to in ((f"{page}?app=x", f"{page}?app=x"), ("/elsewhere", "/console"), ("", "/console")):
@@ -300,12 +300,12 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
 async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = await accept_run(console.stage, app_id="large")
     turn = {"run_id": run_id, "agent": "A", "text": "", "handoff": "A", "events": [], "context_changes": {}}
-    said = [
+    expected = [
         {**turn, "_id": f"{run_id}:{number}", "number": number, "token": 1, "tokens": {}, "duration_s": 0.1}
         for number in range(1, 51)
     ]
-    await console.gateway.ground.store.turns.insert_many(said)
-    await console.gateway.ground.store.runs.update_one({"_id": run_id}, {"$set": {"turn": len(said)}})
+    await console.gateway.ground.store.turns.insert_many(expected)
+    await console.gateway.ground.store.runs.update_one({"_id": run_id}, {"$set": {"turn": len(expected)}})
     for name in ("one", "two"):
         spec = FormSpec(name=name, inputs={"email": FormInput()})
         await console.gateway.ground.triggers.create(Trigger("Gone", spec, app_id="large"))
@@ -387,10 +387,10 @@ async def test_impossible_filters_are_explained_in_a_sentence(console: Console) 
         f"triggers/Sales/{quote('nobody@acme')}": "there is no such trigger",
     }
 
-    for path, said in wrong.items():
+    for path, expected in wrong.items():
         answer = await visit.get(f"/console/{path}")
         assert answer.status_code in {404, 409, 422}, path
-        assert said in answer.text, answer.text
+        assert expected in answer.text, answer.text
 
 
 async def test_pages_of_runs_hold_each_run_once_while_others_come(console: Console) -> None:

@@ -39,9 +39,9 @@ async def test_pending_questions_are_shown_once_and_each_form_answers_its_own(co
         assert (done.status_code, done.headers["location"]) == (303, page), done.text
         return (await visit.get(page)).text
 
-    told = await answered(question="q_3", **{"key.verdict": "no", "key.why": "too much"})
-    assert "has answer 3; questions 1, 2 and 4 wait for an answer." in told
-    assert re.findall(r'name="question" value="(\w+)"', told) == ["q_1", "q_2", "q_4"]
+    last_response = await answered(question="q_3", **{"key.verdict": "no", "key.why": "too much"})
+    assert "has answer 3; questions 1, 2 and 4 wait for an answer." in last_response
+    assert re.findall(r'name="question" value="(\w+)"', last_response) == ["q_1", "q_2", "q_4"]
     await answered(question="q_2", choice="ask the shop first")
     await answered(question="q_2", choice="ask the shop first")  # a second click repeats the answer
     await answered(question="q_4", responses='{"sum": 7}')

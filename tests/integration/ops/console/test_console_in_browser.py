@@ -96,7 +96,7 @@ async def test_a_person_finds_a_run_and_reads_its_story_without_scripts(console:
 async def assert_story_is_shown(page: Page) -> None:
     await expect(page.get_by_role("heading", level=1)).to_have_text("Digest for acme")
     story = await page.get_by_role("main").inner_text()
-    for said in (
+    for expected in (
         "succeeded",
         "Collector",
         "→ Writer",
@@ -111,7 +111,7 @@ async def assert_story_is_shown(page: Page) -> None:
         "3 model calls",
         "succeeded after turn 2",
     ):
-        assert said in story, f"{said} is not in: {story}"
+        assert expected in story, f"{expected} is not in: {story}"
     bars = page.locator("svg.span.of-turn .fill")
     assert await bars.count() == 2
     starts = [float(str(await bars.nth(at).get_attribute("x")).rstrip("%")) for at in range(2)]
@@ -170,8 +170,8 @@ async def test_a_choice_is_a_button_that_works_without_scripts(console: Console,
         await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 2; question 3 waits for an answer.")
         await expect(question).to_have_count(0)
         await expect(page.get_by_role("region", name="Answers")).to_contain_text("Refund 12 EUR to Ada Lovelace?")
-        [given] = (await console.stage.run(run_id))["answers"]
-        assert given["responses"] == {"Refund": {"verdict": "yes", "why": "it was broken"}}
+        [hostile_answer] = (await console.stage.run(run_id))["answers"]
+        assert hostile_answer["responses"] == {"Refund": {"verdict": "yes", "why": "it was broken"}}
         assert misdeeds == []
 
 
@@ -258,7 +258,7 @@ async def insert_attacked_run(console: Console) -> dict[str, str]:
     asked = {"kind": "tool", "tool": ATTACK, "agent": ATTACK, "turn": 1, "text": ATTACK, "payload": {"x": ATTACK}}
     bound = {"function": ATTACK, "arguments": {ATTACK: ATTACK}, "title": ATTACK}
     question = {**asked, **bound, "number": 2, "id": "q_1", "keys": [ATTACK, ATTACK * 2], "choices": [ATTACK]}
-    given = {"number": 1, "by": ATTACK, "name": ATTACK, "at": now, "turn": 1, "question": {**asked, **bound}}
+    hostile_answer = {"number": 1, "by": ATTACK, "name": ATTACK, "at": now, "turn": 1, "question": {**asked, **bound}}
     change = {
         "workflow": ATTACK,
         "trigger.name": ATTACK,
@@ -271,7 +271,7 @@ async def insert_attacked_run(console: Console) -> dict[str, str]:
         "outcome": {"kind": "needs_human", "reason": ATTACK, "error": error},
         "question": question,
         "questions": [question, {**asked, "number": 3, "keys": [ATTACK]}],
-        "answers": [{**given, "message": ATTACK, "responses": {ATTACK: ATTACK}}],
+        "answers": [{**hostile_answer, "message": ATTACK, "responses": {ATTACK: ATTACK}}],
         "chain": [f"{ATTACK}/{ATTACK}"],
         "parent_run_id": ATTACK,
         "context": {"x": ATTACK},

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.integration
 
 def forgetful() -> dict[str, Any]:
     """A package whose only hand-off waits for a text that its agent never writes."""
-    said = {"type": "agent_text", "agent": "Clerk", "match": {"equals": "READY"}}
-    ready = {"type": "boolean", "source": {"type": "state", "default": False, "triggers": [said]}}
+    ready_trigger = {"type": "agent_text", "agent": "Clerk", "match": {"equals": "READY"}}
+    ready = {"type": "boolean", "source": {"type": "state", "default": False, "triggers": [ready_trigger]}}
     way = {"source_agent": "Clerk", "target_agent": "Writer", "handoff_type": "condition", "condition": "${ready}"}
     end = {"source_agent": "Writer", "target_agent": "terminate", "handoff_type": "after_work"}
     return {

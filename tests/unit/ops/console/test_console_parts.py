@@ -136,9 +136,9 @@ async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeyp
         for app_id in (None, "acme")
     }
 
-    told = {app_id: [(row["app_id"], row["unit"], row["kind"]) for row in rows[app_id]] for app_id in rows}
-    assert told[None] == [(None, "usd", "warn"), ("acme", "tokens", "warn"), (None, "tokens", "good")]
-    assert told["acme"] == [("acme", "tokens", "warn"), (None, "tokens", "good"), (None, "usd", "good")]
+    shown = {app_id: [(row["app_id"], row["unit"], row["kind"]) for row in rows[app_id]] for app_id in rows}
+    assert shown[None] == [(None, "usd", "warn"), ("acme", "tokens", "warn"), (None, "tokens", "good")]
+    assert shown["acme"] == [("acme", "tokens", "warn"), (None, "tokens", "good"), (None, "usd", "good")]
 
 
 def test_times_are_asked_for_as_ages_or_dates() -> None:

@@ -116,7 +116,7 @@ def test_only_a_session_that_may_approve_has_forms(who: Visitor, forms: int, ord
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "expected"),
     [
         ({"question": "1", "message": "blue"}, {"question": 1, "message": "blue"}),
         ({"question": "q_5f0c", "choice": "7"}, {"question": "q_5f0c", "responses": {"Refund": {"verdict": "7"}}}),
@@ -130,8 +130,8 @@ def test_only_a_session_that_may_approve_has_forms(who: Visitor, forms: int, ord
         ({"question": "q_gone", "choice": "yes"}, {"question": "q_gone", "responses": {"tool": {"choice": "yes"}}}),
     ],
 )
-def test_a_form_answers_the_question_that_it_shows(form: dict[str, str], said: dict[str, Any]) -> None:
-    assert parse_answer(WAITING, form) == said
+def test_a_form_answers_the_question_that_it_shows(form: dict[str, str], expected: dict[str, Any]) -> None:
+    assert parse_answer(WAITING, form) == expected
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,6 @@ def test_a_form_answers_the_question_that_it_shows(form: dict[str, str], said: d
     ],
 )
 def test_an_impossible_form_gets_an_error(form: dict[str, str]) -> None:
-    with pytest.raises(ProblemError) as told:
+    with pytest.raises(ProblemError) as raised:
         parse_answer(WAITING, form)
-    assert told.value.status == 422
+    assert raised.value.status == 422

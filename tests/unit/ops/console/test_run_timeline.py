@@ -59,9 +59,9 @@ def story(turns: list[dict[str, Any]], history: list[dict[str, Any]], *, state: 
 
 
 def test_a_turn_stands_where_its_first_call_began() -> None:
-    told = story([turn(1, "A"), turn(2, "B", duration_s=5)], [line(1, begun_s=0, ended_s=10, turns=2)])
+    run_story = story([turn(1, "A"), turn(2, "B", duration_s=5)], [line(1, begun_s=0, ended_s=10, turns=2)])
 
-    [owner] = owner_views(told, [call(1, 1, "A", begun_s=1), call(1, 2, "B", begun_s=4)], now=at(60))
+    [owner] = owner_views(run_story, [call(1, 1, "A", begun_s=1), call(1, 2, "B", begun_s=4)], now=at(60))
 
     assert owner.bar == TimelineBar(0, 100)
     assert [each.bar for each in owner.turns] == [TimelineBar(10, 20), TimelineBar(40, 50)]

@@ -117,8 +117,8 @@ def test_the_scaler_asks_for_what_the_runbook_names(render: Render, tmp_path: Pa
     assert trigger["metadata"]["ignoreNullValues"] == "false"  # a missing exporter must not scale workers down
     by_hand = [block.text.strip() for block in blocks(ROOT / "ops" / "runbook.md") if block.language == "promql"]
     assert f"ceil(({trigger['metadata']['query']}) / {Settings().concurrency})" in by_hand
-    status, said = promtool("check", "rules", rule)
-    assert status == 0, said
+    status, output = promtool("check", "rules", rule)
+    assert status == 0, output
 
 
 def with_public_url(text: str) -> str:
@@ -139,8 +139,8 @@ def test_rules_are_the_shipped_ones_and_lead_to_the_public_address(render: Rende
     assert {each.partition("#")[0] for each in links} == {"https://flows.example/console/runbook"}
     whole = tmp_path / "rules.yaml"
     whole.write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
-    status, said = promtool("check", "rules", whole)
-    assert status == 0, said
+    status, output = promtool("check", "rules", whole)
+    assert status == 0, output
 
 
 def test_dashboards_are_the_shipped_ones_and_lead_to_the_public_address(render: Render) -> None:

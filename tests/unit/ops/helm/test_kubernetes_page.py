@@ -112,9 +112,9 @@ def test_prometheus_takes_the_configuration_and_finds_the_roles(
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole), encoding="utf-8")
     services = {each["metadata"]["name"]: each["spec"] for each in render("minimal").of_kind("Service")}
 
-    status, said = promtool("check", "config", tmp_path / "prometheus.yml")
+    status, output = promtool("check", "config", tmp_path / "prometheus.yml")
 
-    assert status == 0, said
+    assert status == 0, output
     assert discovery == {"role": "endpoints", "namespaces": {"names": ["flows"]}}
     assert job["job_name"] == "unattended"
     assert services[job["relabel_configs"][0]["regex"]]["publishNotReadyAddresses"] is True
