@@ -18,7 +18,7 @@ from tests.integration.stage import Document, Stage
 
 pytestmark = pytest.mark.integration
 
-NUMBERS = "--question: questions 1, 2 and 3 wait; `unattended runs show "
+NUMBERS = "--question is needed: questions 1, 2 and 3 wait; `unattended runs show "
 YES = ("--response", "Refund.verdict=yes")
 
 

@@ -120,7 +120,7 @@ async def test_a_budget_for_an_unused_name_is_doubted(stage: Stage) -> None:
 
     assert [each.stderr for each in (first, *results)] == [""] * 3
     assert {each.stderr for each in doubted} == {
-        "unattended: no model call that it limits was made yet; is its name right?\n"
+        "unattended: no model call so far counts towards this budget; check the spelling of app and workflow\n"
     }
 
 

@@ -72,7 +72,7 @@ async def test_a_key_is_revoked_once(stage: Stage) -> None:
         (("--expires", "0s"), "longer"),
         (("--app", ""), "one line"),
         (("--may", "everything"), "approve"),
-        (("--may", "approve", "--read-only"), "exclude each other"),
+        (("--may", "approve", "--read-only"), "--read-only excludes --may approve"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )

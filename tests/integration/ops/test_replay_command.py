@@ -140,7 +140,7 @@ async def test_a_terminal_is_prompted_and_can_decline(stage: Stage) -> None:
         for seen in (no, yes):
             assert "turn 1: refund(amount=12) was called" in seen
             assert "the same turn_idempotency_key" in seen
-            assert f"replay {run['_id']}, though a replay does this again? [y/N]" in seen
+            assert f"replay {run['_id']}, although this happens again? [y/N]" in seen
         assert no.endswith("1")
         assert yes.endswith("0")
         new = await stage.store.runs.find_one({"replay_of": run["_id"]})

@@ -96,9 +96,9 @@ async def test_nothing_to_sum_up_is_reported(stage: Stage) -> None:
     never, other = await run_usage(stage, ""), await run_usage(stage, "--app nobody")
     by_name = await run_usage(stage, "--trigger weekday-morning")
 
-    assert (never.exit_code, never.stderr) == (0, "no model was called yet\n")
+    assert (never.exit_code, never.stderr) == (0, "there are no model calls yet\n")
     assert (other.exit_code, other.stderr) == (0, "no model call matches\n")
-    assert by_name.stderr == "no model call matches; `unattended usage --by trigger` shows the types\n"
+    assert by_name.stderr == "no model call matches; `unattended usage --by trigger` lists the types\n"
     assert json.loads((await run_usage(stage, "--json")).stdout) == []
 
 
