@@ -171,7 +171,7 @@ async def test_resending_shows_its_size_first(stage: Stage) -> None:
         (("replay",), 2, "name batches, or use --dead"),
         (("replay", "batch_x", "--dead"), 2, "not both"),
         (("replay", "batch_x"), 1, "there is no batch batch_x"),
-        (("resend",), 2, "--since 2026-01-31"),
+        (("resend",), 2, "--since is needed: a date such as 2026-01-31"),
         (("export", "--since", "1d", "--until", "2d"), 2, "--since must be before --until"),
         (("export", "--format", "xml"), 2, "xml"),
         (("export", "-o", "no/folder/usage.csv"), 1, "no/folder/usage.csv cannot be written: No such file"),

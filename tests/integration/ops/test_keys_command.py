@@ -69,7 +69,7 @@ async def test_a_key_is_revoked_once(stage: Stage) -> None:
         (("--rate", "10"), "100/s"),
         (("--rate", "0/s"), "100/s"),
         (("--expires", "soon"), "30s, 15m or 1h"),
-        (("--expires", "0s"), "longer"),
+        (("--expires", "0s"), "above zero"),
         (("--app", ""), "one line"),
         (("--may", "everything"), "approve"),
         (("--may", "approve", "--read-only"), "--read-only excludes --may approve"),
