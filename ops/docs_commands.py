@@ -1,4 +1,4 @@
-"""The reference of docs/cli.md, made from the commands themselves.
+"""The command reference in docs/cli.md, generated from the commands.
 
 Run it after a change of a command: `.venv/bin/python -m ops.docs_commands`.
 """
@@ -19,7 +19,7 @@ NamedCommand = tuple[str, click.Command, click.Context]
 
 
 def command_reference() -> str:
-    """A table of all commands, then the help of each."""
+    """Return a table of all commands, then the help of each."""
     root = cli.make_context(PROGRAM, [], resilient_parsing=True, terminal_width=WIDTH)
     lines = ["| command | what it does |", "|---|---|"]
     helps = []
@@ -33,18 +33,18 @@ def command_reference() -> str:
 
 
 def leaf_commands(name: str, command: click.Command, parent: click.Context) -> Iterator[NamedCommand]:
-    """Every command that does something, with its name as one types it."""
+    """Yield every command below this one that is not a group, with its full name."""
     real = command.load() if isinstance(command, DeferredCommand) else command
     context = real.make_context(name, [], parent, resilient_parsing=True)
     if not isinstance(real, click.Group):
         yield context.command_path, real, context
         return
-    for below in real.commands:
-        yield from leaf_commands(below, real.commands[below], context)
+    for subcommand in real.commands:
+        yield from leaf_commands(subcommand, real.commands[subcommand], context)
 
 
 def with_reference(page: str) -> str:
-    """The text with today's reference after the mark, which is the end of the page."""
+    """Replace everything after the mark by the present reference."""
     return f"{page.partition(BEGIN)[0]}{BEGIN}\n{command_reference()}\n"
 
 

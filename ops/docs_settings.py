@@ -1,4 +1,4 @@
-"""The settings table of the README, made from the settings themselves.
+"""The settings table of the README, generated from the settings.
 
 Run it after a change of `workers/settings.py`: `.venv/bin/python -m ops.docs_settings`.
 """
@@ -15,22 +15,22 @@ END = "<!-- end of settings -->"
 
 def settings_table() -> str:
     rows = [
-        f"| `{variable_name(each)}` | {_default_text(each)} | {each.metadata['description']} |"
-        for each in _ordered_settings()
+        f"| `{variable_name(setting)}` | {_default_text(setting)} | {setting.metadata['description']} |"
+        for setting in _ordered_settings()
     ]
     return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])
 
 
 def with_table(readme: str) -> str:
-    """The text with today's table between the two marks."""
+    """Replace the table between the two marks."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{settings_table()}\n{END}{after}"
 
 
 def _ordered_settings() -> list[Any]:
-    # Ours first, the names that packages already know last.
-    return sorted(setting_fields(), key=lambda each: bool(each.metadata["name"]))
+    # UNATTENDED_… first, then the names that packages of other runtimes use too.
+    return sorted(setting_fields(), key=lambda setting: bool(setting.metadata["name"]))
 
 
 def _default_text(setting: Any) -> str:

@@ -1,4 +1,4 @@
-"""Free ports: find one, or say in one line that a wanted one is taken."""
+"""Free ports: finds one, or reports in one line that a configured address is in use."""
 
 import errno
 import socket
@@ -8,15 +8,18 @@ from workers.process.metrics_server import MAX_PORTS
 from workers.setting_values import Address
 from workers.settings import SettingsError
 
+LOOPBACK_BY_ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- not bound, replaced
+SAME_ADDRESS_ADVICE = "set UNATTENDED_METRICS_LISTEN to another port"
+
 
 def find_free_address() -> Address:
-    """Free at this moment; whoever binds it should do so soon."""
+    """Return a free address; bind it soon, before another process does."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return Address("127.0.0.1", listener.getsockname()[1])
 
 
 def resolve_port(address: Address) -> Address:
-    """With port 0, which means any, the one that it shall be."""
+    """Replace port 0, which means any, by a free port."""
     if address.port:
         return address
     with _open_listener(address) as listener:
@@ -24,7 +27,7 @@ def resolve_port(address: Address) -> Address:
 
 
 def find_next_free(address: Address, *, excluded_ports: Container[int]) -> Address:
-    """The first port after this one that is free at this moment."""
+    """Return the first free port after this one."""
     for port in range(address.port + 1, min(address.port + MAX_PORTS, 65535) + 1):
         try:
             if port not in excluded_ports:
@@ -36,13 +39,22 @@ def find_next_free(address: Address, *, excluded_ports: Container[int]) -> Addre
 
 
 def is_same_address(first: Address, second: Address) -> bool:
-    """Whether only one of the two can be listened on."""
+    """Whether the two cannot listen at the same time."""
     if first.port != second.port or first.port == 0:
         return False
     hosts = _numeric_host(first), _numeric_host(second)
-    if len({":" in host for host in hosts}) == 2:  # IPv4 and IPv6 do not meet
+    if len({":" in host for host in hosts}) == 2:  # IPv4 and IPv6 do not collide
         return False
-    return hosts[0] == hosts[1] or any(host in ("0.0.0.0", "::") for host in hosts)  # noqa: S104 -- not bound, compared
+    return hosts[0] == hosts[1] or any(host in LOOPBACK_BY_ANY_HOST for host in hosts)
+
+
+def connectable_host(address: Address) -> str:
+    """Replace the host that means all interfaces, which clients cannot connect to, by the loopback."""
+    return LOOPBACK_BY_ANY_HOST.get(address.host, address.host)
+
+
+def same_address_text(gateway: Address, exporter: Address) -> str:
+    return f"the gateway at {gateway} and the exporter at {exporter} use the same address"
 
 
 def _numeric_host(address: Address) -> str:
@@ -54,10 +66,7 @@ def _numeric_host(address: Address) -> str:
 
 def require_distinct(gateway: Address, exporter: Address) -> None:
     if is_same_address(gateway, exporter):
-        raise SettingsError(
-            f"the gateway at {gateway} and the exporter at {exporter} are in each other's way; "
-            "set UNATTENDED_METRICS_LISTEN to another port"
-        )
+        raise SettingsError(f"{same_address_text(gateway, exporter)}; {SAME_ADDRESS_ADVICE}")
 
 
 def require_free(address: Address, *, setting: str) -> None:
@@ -70,5 +79,5 @@ def require_free(address: Address, *, setting: str) -> None:
 
 
 def _open_listener(address: Address) -> socket.socket:
-    family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-    return socket.create_server(where[:2], family=family)
+    family, _, _, _, socket_address = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(socket_address[:2], family=family)

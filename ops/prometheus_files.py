@@ -1,4 +1,4 @@
-"""What a Prometheus beside `unattended up` reads: where the five roles are, and a configuration that finds them."""
+"""Files for a Prometheus beside `unattended up`: its configuration, and the addresses of the roles."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,15 +9,15 @@ from typing import Any
 import yaml
 
 from ops.embedded.embedded_error import EmbeddedError
+from ops.free_ports import connectable_host
 from workers.setting_values import Address
 
 CONFIG_FOLDER = "prometheus"
 TARGETS_FILE = "targets.json"
 ALERTS_FOLDER = Path(__file__).parent / "alerts"
-# Where Alertmanager listens unless it is told otherwise. Without one, Prometheus shows the alerts on its own page.
+# Alertmanager's default address. Without one, Prometheus shows the alerts on its own page.
 ALERTMANAGER_ADDRESS = "127.0.0.1:9093"
-HEADER = "# Written anew by each `unattended up`.\n"
-LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- not bound, replaced
+HEADER = "# Rewritten by each `unattended up`.\n"
 
 
 def scrape_config_path(data_dir: Path) -> Path:
@@ -26,12 +26,12 @@ def scrape_config_path(data_dir: Path) -> Path:
 
 @contextmanager
 def scrape_files(data_dir: Path, addresses: Mapping[str, Address]) -> Iterator[None]:
-    """The configuration stays. The targets go with us: what was stopped on purpose is not down."""
+    """Write the files; at the end remove the targets, so that stopped roles are not reported as down."""
     config = scrape_config_path(data_dir.expanduser().resolve())
     folder = config.parent
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Others may read this part of it: in a container, Prometheus is a user of its own.
+        # Readable by other users, as Prometheus in a container runs as one.
         folder.mkdir(mode=0o755, exist_ok=True)
         _write_atomically(config, HEADER + yaml.safe_dump(prometheus_config(folder), sort_keys=False))
         _write_atomically(folder / TARGETS_FILE, json.dumps(scrape_targets(addresses), indent=2))
@@ -44,24 +44,24 @@ def scrape_files(data_dir: Path, addresses: Mapping[str, Address]) -> Iterator[N
 
 
 def scrape_targets(addresses: Mapping[str, Address]) -> list[dict[str, Any]]:
-    """As `file_sd_configs` take them."""
+    """Return the targets in the format of `file_sd_configs`."""
     return [
-        {"targets": [str(Address(LOOPBACK_OF_ANY.get(each.host, each.host), each.port))], "labels": {"role": role}}
-        for role, each in addresses.items()
+        {"targets": [str(Address(connectable_host(address), address.port))], "labels": {"role": role}}
+        for role, address in addresses.items()
     ]
 
 
 def prometheus_config(folder: Path) -> dict[str, Any]:
-    found_in = [{"files": [str(folder / TARGETS_FILE)], "refresh_interval": "5s"}]
+    file_discovery = [{"files": [str(folder / TARGETS_FILE)], "refresh_interval": "5s"}]
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": [str(ALERTS_FOLDER / "*.yaml")],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [ALERTMANAGER_ADDRESS]}]}]},
-        "scrape_configs": [{"job_name": "unattended", "file_sd_configs": found_in}],
+        "scrape_configs": [{"job_name": "unattended", "file_sd_configs": file_discovery}],
     }
 
 
 def _write_atomically(path: Path, text: str) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+    new_file = path.with_suffix(".new")
+    new_file.write_text(text, encoding="utf-8")
+    new_file.replace(path)

@@ -1,4 +1,4 @@
-"""Unmet needs: variables, secrets, hosts, workflows that a package names and this machine lacks. Never their values."""
+"""Unmet needs: variables, secrets, hosts and workflows that a package names and this machine lacks."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -22,8 +22,10 @@ MAX_SECRET_BYTES = 64 * 1024
 def add_unmet_needs(
     inspection: Inspection, settings: Settings, *, workflows: Collection[str] | None = None
 ) -> Inspection:
-    """A trigger whose secret is missing is inactive; its package is not refused. `workflows`: all that are here, where
-    that is known."""
+    """Add findings for unmet needs, which deactivate triggers or variables but refuse no package.
+
+    `workflows` are the names of all packages here, if known.
+    """
     package = inspection.package
     if package is None:
         return inspection
@@ -37,10 +39,10 @@ def add_unmet_needs(
 
 
 def _find_missing_secrets(package: Package, settings: Settings) -> Iterator[Finding]:
-    for file, path, reference, meanwhile in _secret_references(package):
+    for file, path, reference, consequence in _secret_references(package):
         problem = _secret_problem(reference, settings)
         if problem is not None:
-            yield Finding("warning", "secret_missing", file, path, f"{problem}; until then {meanwhile}")
+            yield Finding("warning", "secret_missing", file, path, f"{problem}; until then {consequence}")
 
 
 def find_disallowed_hosts(package: Package, settings: Settings) -> Iterator[Finding]:
@@ -53,7 +55,7 @@ def find_disallowed_hosts(package: Package, settings: Settings) -> Iterator[Find
 
 
 def _host_problem(source: ExternalSource, settings: Settings) -> str | None:
-    """What else is wrong with the address has been said."""
+    """Return the problem of a host that is not allowed; other problems of the address have findings of their own."""
     try:
         address = urlsplit(source.url)
         fill_url(f"{address.scheme}://{address.netloc}/", {}, allowed_hosts=settings.external_hosts)
@@ -65,7 +67,7 @@ def _host_problem(source: ExternalSource, settings: Settings) -> str | None:
 
 
 def _secret_references(package: Package) -> Iterator[tuple[str, str, str, str]]:
-    """File, path, reference, and what it means that it is missing."""
+    """Yield file, path, reference, and the consequence while the secret is missing."""
     names = package.file_names
     file = names.get("triggers") or names.get("orchestrator", "orchestrator")
     for spec in package.triggers:
@@ -82,9 +84,9 @@ def _secret_references(package: Package) -> Iterator[tuple[str, str, str, str]]:
 def _secret_problem(reference: str, settings: Settings) -> str | None:
     kind, _, name = reference.partition(":")
     try:
-        # A package may name any file of this machine: also one that never ends, or waits for a writer.
+        # A package may name a device that never ends, or a pipe that waits for a writer.
         if kind == "file" and not _is_small_file(Path(name).expanduser()):
-            return f"the secret {reference} is no file of at most {MAX_SECRET_BYTES // 1024} KB; write it there"
+            return f"the secret {reference} is not a file of at most {MAX_SECRET_BYTES // 1024} KB; write it there"
         settings.resolve_secret(reference)
     except (ValueError, OSError, RuntimeError) as error:  # no such variable, no such file, no such ~user
         return str(error)

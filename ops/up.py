@@ -1,4 +1,4 @@
-"""`unattended up`: the embedded servers if none are configured, and every role, until told to stop."""
+"""`unattended up`: starts the embedded servers, if none are configured, and all roles."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ from workflows.package.catalog import LIBRARY, package_directories
 
 
 async def run_up(settings: Settings) -> None:
-    # Everything that would make a role fail at once is said first, before anything is started.
+    # Report everything that would make a role fail at once, before anything is started.
     models = read_models_file(find_models_path(settings.models, library=LIBRARY))
     read_operator_file(find_operator_path(settings.config), own_database=settings.database)
     require_distinct(settings.listen, settings.metrics_listen)
@@ -39,7 +39,7 @@ async def run_up(settings: Settings) -> None:
 
 
 async def _wait_either(stop: Awaitable[object], supervision: Awaitable[object]) -> None:
-    """Told to stop, or the supervision itself failed: then its error ends the process."""
+    """Wait for a signal, or for a failure of the supervisor, which ends the process."""
     tasks = [asyncio.ensure_future(stop), asyncio.ensure_future(supervision)]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -51,7 +51,7 @@ async def _wait_either(stop: Awaitable[object], supervision: Awaitable[object]) 
 
 
 async def _require_usable_servers(settings: Settings) -> None:
-    """Those that are given; the embedded ones speak for themselves when they start."""
+    """Check configured servers; the embedded ones report their own problems when they start."""
     checks = await check_redis(settings.redis_url) if settings.redis_url else []
     if settings.mongodb_url:
         checks += await check_mongodb(settings.mongodb_url, database=settings.database, embedded=False)
@@ -62,7 +62,7 @@ async def _require_usable_servers(settings: Settings) -> None:
 
 @asynccontextmanager
 async def run_servers_and_roles(settings: Settings) -> AsyncIterator[tuple[Settings, Supervisor]]:
-    """Servers, then roles; ended in the opposite order."""
+    """Start servers, then roles; stop them in the opposite order."""
     async with AsyncExitStack() as stack:
         if not (settings.mongodb_url and settings.redis_url):
             if sys.stderr.isatty():
@@ -84,14 +84,14 @@ async def run_servers_and_roles(settings: Settings) -> AsyncIterator[tuple[Setti
 
 
 def _banner(settings: Settings, models: str) -> str:
-    places = ", ".join(str(place) for place in package_directories(settings.packages))
+    directories = ", ".join(map(str, package_directories(settings.packages)))
     return (
         f"Unattended is up; stop it with Ctrl-C.\n"
         f"  hooks and forms  http://{settings.listen}/\n"
         f"  console          http://{settings.listen}/console\n"
         f"  metrics          http://{settings.metrics_listen}/metrics\n"
         f"  Prometheus       prometheus --config.file={scrape_config_path(settings.data_dir)}\n"
-        f"  packages         {places}\n"
+        f"  packages         {directories}\n"
         f"  models           {models}\n"
         f"  MongoDB          {settings.mongodb_url if '@' not in (settings.mongodb_url or '') else 'as configured'}"
     )

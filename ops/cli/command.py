@@ -1,4 +1,4 @@
-"""Commands and groups whose help ends with examples and related commands, in an order that somebody chose."""
+"""Click commands and groups with examples, related commands and a chosen order in their help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -9,9 +9,12 @@ from typing_extensions import override
 
 PROGRAM = "unattended"
 
+CommandFunction = Callable[..., Any]
+OptionDecorator = Callable[[CommandFunction], CommandFunction]
+
 
 class Command(click.Command):
-    """`examples`: whole lines for a shell. `related`: other commands, as one types them after the program."""
+    """`examples` are whole shell lines; `related` are other commands as typed after the program's name."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), related: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -30,7 +33,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """`sections`: its commands by purpose; without, all of them under one title, in the order they were added."""
+    """Lists its commands in the order they were added; `sections` groups them under titles."""
 
     command_class = Command
 
@@ -44,25 +47,36 @@ class Group(click.Group):
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = max(map(len, self.commands))
-        room = formatter.width - names - 6
+        name_width = max(map(len, self.commands))
+        text_width = formatter.width - name_width - 6
         for title, section in (self.sections or {"Commands": [*self.commands]}).items():
-            rows = [(f"{name:<{names}}", self.commands[name].get_short_help_str(room)) for name in section]
+            rows = [(f"{name:<{name_width}}", self.commands[name].get_short_help_str(text_width)) for name in section]
             with formatter.section(title):
                 formatter.write_dl(rows)
 
 
 def command(
     name: str, *, examples: Sequence[str], related: Sequence[str] = ()
-) -> Callable[[Callable[..., Any]], click.Command]:
+) -> Callable[[CommandFunction], click.Command]:
     return click.command(name, cls=Command, examples=examples, related=related)
 
 
+def add_options(*options: OptionDecorator) -> OptionDecorator:
+    """Combine options into one decorator; help lists them in this order."""
+
+    def decorate(function: CommandFunction) -> CommandFunction:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 class DeferredCommand(click.Command):
-    """Stands in a group for a command whose libraries take longer to import than the command to run."""
+    """Imports the real command only when it is used, so that `--help` of its group stays fast."""
 
     def __init__(self, name: str, target: str, summary: str) -> None:
-        """`target`: module and attribute, as ops.cli.key_commands:keys. `summary`: the first sentence of its help."""
+        """`target` is `module:attribute`; `summary` is the first sentence of the command's help."""
         super().__init__(name, help=summary)
         self.target = target
 
@@ -74,5 +88,5 @@ class DeferredCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Whose command is the real one: what is then parsed, invoked, completed or asked for help."""
+        """Hand over to the real command, which parses, runs, completes and prints its help."""
         return self.load().make_context(info_name, args, parent, **extra)

@@ -1,4 +1,4 @@
-"""`unattended completion`: the script with which a shell completes commands, options and names."""
+"""Tab completion: candidates for names, and the command that prints a shell's script."""
 
 import logging
 import os
@@ -14,7 +14,22 @@ import click
 
 from ops.cli.command import PROGRAM, command
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+    from pymongo.database import Database
+
 SHELLS = ("bash", "zsh", "fish")
+TIMEOUT_S = 0.5
+MAX_NAMES = 50
+_MONGODB_TIMEOUT_MS = 300
+# bash evaluates a completed word as if it were typed: an app called `$(…)` would be executed.
+_SHELL_SAFE = re.compile(r"[\w@%+=:,./-]+")
+
+_has_completed = threading.Event()
+
+Candidate = tuple[str, str]  # a name, and the hint that the shell shows beside it
+FindNames = Callable[[str], Iterable[Candidate]]
+ShellComplete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
 
 
 @command(
@@ -28,65 +43,51 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS), metavar="bash|zsh|fish")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Prints what makes your shell complete commands with Tab.
+    """Prints the script that completes commands with Tab.
 
-    Also options, and the names of your workflows, triggers, apps and runs, as far as they are found in half a second.
-    Works from the next shell that you start; bash has to be 4.4 or newer, zsh needs `compinit` before it.
+    It completes commands, options, and the names of workflows, triggers, apps and runs that are found within half a
+    second. It takes effect in the next shell. Needs bash 4.4 or newer; in zsh, load it after `compinit`.
     """
     from click.shell_completion import get_completion_class
 
     from ops.cli.main import COMPLETE_VARIABLE
 
-    known = get_completion_class(shell)
-    if known is None:  # a shell that click has learned to do without
-        raise click.BadParameter(f"this version of click knows no {shell}", param_hint="SHELL")
-    click.echo(known(context.find_root().command, {}, PROGRAM, COMPLETE_VARIABLE).source(), nl=False)
-
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-    from pymongo.database import Database
-
-TIMEOUT_S = 0.5
-MAX_NAMES = 50
-_MONGODB_TIMEOUT_MS = 300
-# bash takes a completed word as if it were typed: an app that is called `$(…)` would be run.
-_SHELL_SAFE = re.compile(r"[\w@%+=:,./-]+")
-
-_has_completed = threading.Event()
-
-Candidate = tuple[str, str]  # and what is said beside it
-FindNames = Callable[[str], Iterable[Candidate]]
-ShellComplete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
+    completion_class = get_completion_class(shell)
+    if completion_class is None:  # a newer click may drop a shell
+        raise click.BadParameter(f"this version of click does not support {shell}", param_hint="SHELL")
+    click.echo(completion_class(context.find_root().command, {}, PROGRAM, COMPLETE_VARIABLE).source(), nl=False)
 
 
 def complete_with(find: FindNames) -> ShellComplete:
-    """For the `shell_complete` of a parameter. What was found when patience ends is what is shown."""
+    """Build a parameter's `shell_complete`: it returns the names that `find` yields within the timeout."""
 
-    def complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> "list[CompletionItem[str]]":
+    def complete(_context: click.Context, _parameter: click.Parameter, prefix: str) -> "list[CompletionItem[str]]":
         from click.shell_completion import CompletionItem
 
         found: dict[str, str] = {}
 
-        def look() -> None:
-            with suppress(Exception):  # who presses Tab has asked nothing yet that an error could answer
-                for name, said in find(begun):
-                    if name.startswith(begun) and _SHELL_SAFE.fullmatch(name):
-                        found.setdefault(name, said)
+        def collect() -> None:
+            with suppress(Exception):  # an error on Tab would garble the line that is being typed
+                for name, hint in find(prefix):
+                    if name.startswith(prefix) and _SHELL_SAFE.fullmatch(name):
+                        found.setdefault(name, hint)
 
         logging.disable()
         warnings.simplefilter("ignore")
-        looking = threading.Thread(target=look, daemon=True)
-        looking.start()
+        thread = threading.Thread(target=collect, daemon=True)
+        thread.start()
         _has_completed.set()
-        looking.join(TIMEOUT_S)
-        return [CompletionItem(name, help=said or None) for name, said in list(found.items())]
+        thread.join(TIMEOUT_S)
+        return [CompletionItem(name, help=hint or None) for name, hint in list(found.items())]
 
     return complete
 
 
 def exit_if_completed() -> None:
-    """At once: threads that still look, or wait for a name server, would keep the process from its end."""
+    """End the process at once after a completion.
+
+    A thread that still queries, or waits for a name server, would delay the normal exit.
+    """
     if _has_completed.is_set():
         with suppress(OSError):
             sys.stdout.flush()
@@ -98,14 +99,14 @@ def find_workflows(_prefix: str) -> Iterator[Candidate]:
 
 
 def find_triggers(prefix: str) -> Iterator[Candidate]:
-    """Their ids; and the names alone, once somebody has begun to write one."""
+    """Yield ids; after the first letter also bare names."""
     for workflow, name, kind in _declared_triggers():
         yield f"{workflow}/{name}", kind
         if prefix:
             yield name, kind
     with _open_database() as database:
-        made = database["triggers"].find({**_id_prefix_filter(prefix), "spec": {"$exists": True}}, {"spec.type": 1})
-        yield from ((each["_id"], each["spec"]["type"]) for each in made.limit(MAX_NAMES))
+        created = database["triggers"].find({**_id_prefix_filter(prefix), "spec": {"$exists": True}}, {"spec.type": 1})
+        yield from ((trigger["_id"], trigger["spec"]["type"]) for trigger in created.limit(MAX_NAMES))
 
 
 def find_trigger_names(_prefix: str) -> Iterator[Candidate]:
@@ -122,34 +123,30 @@ def find_apps(_prefix: str) -> Iterator[Candidate]:
 
 
 def find_runs(*states: str) -> FindNames:
-    """The newest, of these states."""
+    """Build a finder of the newest runs in these states; without states, in any."""
 
-    def find(begun: str) -> Iterator[Candidate]:
-        wanted: dict[str, Any] = _id_prefix_filter(begun) if begun else {}
+    def find(prefix: str) -> Iterator[Candidate]:
+        query: dict[str, Any] = _id_prefix_filter(prefix) if prefix else {}
         if states:
-            wanted["state"] = {"$in": list(states)}
-        shown = ("app_id", "workflow", "state")
+            query["state"] = {"$in": list(states)}
+        fields = ("app_id", "workflow", "state")
         from workers.store.completions import newest_runs
 
         with _open_database() as database:
-            for run in newest_runs(database, wanted, shown, limit=MAX_NAMES):
-                yield run["_id"], " ".join(str(run[name]) for name in shown)
+            for run in newest_runs(database, query, fields, limit=MAX_NAMES):
+                yield run["_id"], " ".join(str(run[name]) for name in fields)
 
     return find
 
 
 def find_ids(collection: str, *fields: str) -> FindNames:
-    """Ids of a small collection, the newest first."""
+    """Build a finder of the ids in a small collection, the newest first."""
 
-    def find(begun: str) -> Iterator[Candidate]:
+    def find(prefix: str) -> Iterator[Candidate]:
         with _open_database() as database:
-            for each in (
-                database[collection]
-                .find(_id_prefix_filter(begun), dict.fromkeys(fields, 1))
-                .sort("_id", -1)
-                .limit(MAX_NAMES)
-            ):
-                yield str(each["_id"]), " ".join(str(each.get(name) or "") for name in fields)
+            documents = database[collection].find(_id_prefix_filter(prefix), dict.fromkeys(fields, 1))
+            for document in documents.sort("_id", -1).limit(MAX_NAMES):
+                yield str(document["_id"]), " ".join(str(document.get(name) or "") for name in fields)
 
     return find
 
@@ -159,14 +156,14 @@ def _id_prefix_filter(prefix: str) -> dict[str, Any]:
 
 
 def _declared_triggers() -> Iterator[tuple[str, str, str]]:
-    """Workflow, name and type of each trigger in a package."""
+    """Yield workflow, name and type of each trigger in the packages."""
     for workflow, files in _package_files("orchestrator", "triggers"):
-        for each in files["triggers"].get("triggers") or ():
-            yield workflow, str(each["name"]), str(each.get("type", ""))
+        for entry in files["triggers"].get("triggers") or ():
+            yield workflow, str(entry["name"]), str(entry.get("type", ""))
 
 
 def _package_files(*stems: str) -> "Iterator[tuple[str, Mapping[str, Mapping[str, Any]]]]":
-    """Their files as they are written: to check them would take longer than a Tab key is waited for."""
+    """Yield each package's raw files; checking them would exceed the timeout."""
     from workers.settings import load_settings
     from workflows.package.catalog import list_package_folders, package_directories
     from workflows.package.files.package_files import read_package_files
@@ -174,8 +171,8 @@ def _package_files(*stems: str) -> "Iterator[tuple[str, Mapping[str, Mapping[str
 
     for folder in list_package_folders(package_directories(load_settings().packages)):
         files = read_package_files(folder, Findings())
-        found = {stem: files[stem].body if stem in files else {} for stem in stems}
-        yield str(found["orchestrator"].get("workflow_name") or folder.name), found
+        bodies = {stem: files[stem].body if stem in files else {} for stem in stems}
+        yield str(bodies["orchestrator"].get("workflow_name") or folder.name), bodies
 
 
 @contextmanager

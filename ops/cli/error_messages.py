@@ -1,4 +1,4 @@
-"""What a command says of an error that is the user's or the world's, and the exit code that goes with it."""
+"""Messages and exit codes for errors that a user or operator can fix."""
 
 import errno
 import re
@@ -6,17 +6,16 @@ import re
 import click
 
 from ops.cli.command import PROGRAM
+from ops.cli.exit_codes import EXIT_FAILURE, EXIT_USAGE
 from workers.embedded_services import NothingRunning
 from workers.settings import SettingsError
 
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
 _DRIVER_DETAILS = re.compile(r",? (?:full error|Topology Description):| \(configured timeouts:")
 _DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def describe_error(error: Exception) -> tuple[str, int] | None:
-    """One line for the user; None of what is nobody's mistake but ours."""
+    """Return one line and the exit code; None for a defect of the program itself."""
     if isinstance(error, SettingsError):
         return str(error), EXIT_FAILURE if isinstance(error, NothingRunning) else EXIT_USAGE
     if isinstance(error, click.ClickException):
@@ -29,14 +28,14 @@ def describe_error(error: Exception) -> tuple[str, int] | None:
 
 
 def _describe_usage_error(error: click.ClickException) -> str:
-    """In our manner: one line, in small letters, with the command whose help knows more."""
-    said = " ".join(error.format_message().split()).rstrip(".")
-    said = said[:1].lower() + said[1:]
+    """Format as one line in lower case, followed by the `--help` command that explains it."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    message = message[:1].lower() + message[1:]
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
-        return said
+        return message
     path = context.command_path.replace(context.find_root().info_name or PROGRAM, PROGRAM, 1)
-    return f"{said}{' See' if said.endswith('?') else '; see'} `{path} --help`"
+    return f"{message}{' See' if message.endswith('?') else '; see'} `{path} --help`"
 
 
 def _describe_package_error(error: Exception) -> tuple[str, int] | None:
@@ -58,7 +57,7 @@ def _describe_mongodb_error(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, ConfigurationError):
         return f"UNATTENDED_MONGODB_URL cannot be used: {error}", EXIT_USAGE
     if isinstance(error, PyMongoError):
-        said = _DRIVER_DETAILS.split(str(error), maxsplit=1)[0][:200].rstrip(".")
-        how = "refuses" if isinstance(error, OperationFailure) else "does not answer"
-        return f"MongoDB {how}: {said}; run `unattended doctor`", EXIT_FAILURE
+        message = _DRIVER_DETAILS.split(str(error), maxsplit=1)[0][:200].rstrip(".")
+        problem = "refuses" if isinstance(error, OperationFailure) else "does not answer"
+        return f"MongoDB {problem}: {message}; run `unattended doctor`", EXIT_FAILURE
     return None

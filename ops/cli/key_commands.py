@@ -1,4 +1,4 @@
-"""`unattended keys`: who may call /v1, for which app, how much, and how often."""
+"""`unattended keys`: API keys for /v1, with their scopes, rates and lifetimes."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -8,21 +8,22 @@ import click
 
 from ops.cli.command import Group
 from ops.cli.completion import complete_with, find_apps, find_ids
-from ops.cli.output import format_moment, json_option, print_json, print_table
+from ops.cli.output import exit_with_error, json_option, print_json, print_table
 from ops.cli.session import with_database
+from ops.presenters.times import format_moment
 
 if TYPE_CHECKING:
     from triggers.api_keys import ApiKey
 
 T = TypeVar("T")
 
-MAX_NAME_LENGTH = 100  # it goes into records of who did something
+MAX_NAME_LENGTH = 100  # records of changes repeat it
 MAX_APP_ID_LENGTH = 200
 
 
 @click.group(cls=Group)
 def keys() -> None:
-    """API keys for /v1."""
+    """Creates, lists and revokes API keys for /v1."""
 
 
 def _parse_with(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
@@ -46,14 +47,14 @@ def _parse_lifetime(text: str) -> datetime:
 
     lifetime = parse_duration(text)
     if not lifetime:
-        raise ValueError("write a time that is longer than nothing, such as 90d")
+        raise ValueError("write a time above zero, such as 90d")
     return datetime.now(UTC) + lifetime
 
 
 def _one_line_parser(max_length: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if not 0 < len(text) <= max_length or not text.isprintable():
-            raise ValueError(f"write one line of at most {max_length} characters")
+            raise ValueError(f"write one line of 1 to {max_length} characters")
         return text
 
     return parse
@@ -76,31 +77,31 @@ def _one_line_parser(max_length: int) -> Callable[[str], str]:
     shell_complete=complete_with(find_apps),
     help="Only this app's runs, triggers and usage. Without it: all apps.",
 )
-@click.option("--read-only", is_flag=True, help="May look, and change nothing.")
+@click.option("--read-only", is_flag=True, help="Allow reads only.")
 @click.option(
     "--may",
     multiple=True,
     type=click.Choice(["approve"]),
-    help="approve: may answer and discard runs that wait for a person, and make triggers that answer in advance.",
+    help="approve: allow answering and discarding runs that wait for a person, and triggers that answer in advance.",
 )
 @click.option(
-    "--rate", callback=_parse_with(_parse_rate), help="Calls that each gateway lets in, such as 600/m. Default: 100/s."
+    "--rate", callback=_parse_with(_parse_rate), help="Limit of calls at each gateway, such as 600/m. Default: 100/s."
 )
 @click.option(
-    "--expires", "expires_at", callback=_parse_with(_parse_lifetime), help="Good for so long, such as 90d or 12h."
+    "--expires", "expires_at", callback=_parse_with(_parse_lifetime), help="Lifetime of the key, such as 90d or 12h."
 )
 @json_option
 def create_key(name: str, app_id: str | None, as_json: bool, **options: Any) -> None:
-    """Makes a key, and shows it once.
+    """Creates a key, and shows it once.
 
-    Only a hash of it is kept.
+    Only its hash is stored.
     """
     from triggers.api_keys import DEFAULT_RATE, Access, ApiKeys, format_rate
 
     access: Access = "read" if options["read_only"] else "write"
     may = tuple(dict.fromkeys(options["may"]))
     if access == "read" and may:
-        raise click.UsageError("--read-only and --may approve exclude each other: an answer is a change")
+        raise click.UsageError("--read-only excludes --may approve: an answer is a change")
     rate, expires_at = options["rate"] or DEFAULT_RATE, options["expires_at"]
     rights: dict[str, Any] = {"access": access, "may": may}
     key = with_database(
@@ -119,7 +120,7 @@ def list_keys(as_json: bool) -> None:
     """Lists names and scopes, never the keys themselves."""
     from triggers.api_keys import ApiKeys
 
-    rows = [_key_row(each) for each in with_database(lambda database, _: ApiKeys(database).list())]
+    rows = [_key_row(key) for key in with_database(lambda database, _: ApiKeys(database).list())]
     if as_json:
         print_json(rows)
         return
@@ -138,19 +139,18 @@ def list_keys(as_json: bool) -> None:
     ]
     print_table("API keys", ["id", "name", "app", "access", "may", "rate", "state", "created", "last used"], table)
     if not rows:
-        click.echo("there are no keys yet; `unattended keys create NAME` makes one", err=True)
+        click.echo("there are no keys yet; `unattended keys create NAME` creates one", err=True)
 
 
 @keys.command("revoke", examples=["unattended keys revoke key_01JX2B5W8ZK4M7Q9T1V38C0A2F"], related=["keys list"])
 @click.argument("key_id", shell_complete=complete_with(find_ids("api_keys", "name")))
 @json_option
 def revoke_key(key_id: str, as_json: bool) -> None:
-    """Ends a key; it is refused within a second or two."""
+    """Revokes a key; gateways refuse it within two seconds."""
     from triggers.api_keys import ApiKeys
 
     if not with_database(lambda database, _: ApiKeys(database).revoke(key_id)):
-        click.echo(f"unattended: there is no key {key_id} to revoke; `unattended keys list` shows them", err=True)
-        raise SystemExit(1)
+        exit_with_error(f"there is no key {key_id} to revoke; `unattended keys list` lists the keys")
     if as_json:
         print_json({"id": key_id, "revoked": True})
     else:

@@ -8,7 +8,8 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from ops.cli.output import format_exact_usd, make_console
+from ops.cli.output import make_console
+from ops.presenters.amounts import format_exact_usd
 from ops.presenters.printable_text import to_printable
 from ops.presenters.turn_lines import BAD, DIM, GOOD, Line, error_lines, turn_lines
 from workers.local_run.report import RunReport, TurnReport

@@ -1,4 +1,4 @@
-"""Commands for this machine: the demo, everything at once, and the doctor."""
+"""Commands for one machine: `demo`, `up` and `doctor`."""
 
 import asyncio
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ops.cli.command import command
+from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import json_option, print_json, print_table
 from ops.cli.progress import show_progress
 from workers.logs import configure_logging
@@ -15,7 +16,7 @@ from workers.settings import SettingsError, load_settings
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the embedded servers keep data. Default: UNATTENDED_DATA_DIR, of the demo a fresh one.",
+    help="Data directory of the embedded servers. Default: UNATTENDED_DATA_DIR; for the demo a new one.",
 )
 
 
@@ -23,10 +24,10 @@ data_dir_option = click.option(
 @data_dir_option
 @json_option
 def demo(data_dir: Path | None, as_json: bool) -> None:
-    """Shows everything on this machine in two minutes, then ends.
+    """Demonstrates the product on this machine in two minutes.
 
-    A schedule, a MongoDB change, a webhook and a form start runs; then comes the bill. Uses servers of its own in a
-    fresh directory, and canned answers instead of a model.
+    A schedule, a MongoDB change, a webhook and a form start runs; then the demo prints their usage and ends. It starts
+    its own servers in a new directory, and uses scripted answers instead of a model.
     """
     from ops.demo.demo import run_demo
 
@@ -43,7 +44,7 @@ def demo(data_dir: Path | None, as_json: bool) -> None:
 def up(data_dir: Path | None) -> None:
     """Starts servers and all roles on this machine, until Ctrl-C.
 
-    Data is kept between starts.
+    Data persists between starts.
     """
     from ops.up import run_up
 
@@ -56,24 +57,24 @@ def up(data_dir: Path | None) -> None:
 @data_dir_option
 @json_option
 def doctor(data_dir: Path | None, as_json: bool) -> None:
-    """Says what would break, and what to do about it.
+    """Checks the installation, and prints how to fix each problem.
 
-    Checks settings, Redis, MongoDB, packages, models, ports and billing. Exit code 1 when something would break.
+    Checks settings, Redis, MongoDB, packages, models, ports and billing. Exit code 1 when a check fails.
     """
     from ops.doctor.check_result import has_problem
     from ops.doctor.examination import examine, settings_problem
 
     configure_logging(role="doctor", log_format="console", log_level="error")
     try:
-        with show_progress("examining"):
+        with show_progress("checking"):
             checks = asyncio.run(examine(load_settings(data_dir=data_dir)))
     except SettingsError as error:
         checks = [settings_problem(error)]
     rows: list[dict[str, Any]] = [
-        {"check": each.name, "level": each.level, "found": each.found, "advice": each.advice} for each in checks
+        {"check": check.name, "level": check.level, "found": check.found, "advice": check.advice} for check in checks
     ]
     if as_json:
         print_json({"ok": not has_problem(checks), "checks": rows})
     else:
         print_table("Doctor", ["check", "level", "found", "what to do"], [list(row.values()) for row in rows])
-    raise SystemExit(1 if has_problem(checks) else 0)
+    raise SystemExit(EXIT_FAILURE if has_problem(checks) else 0)

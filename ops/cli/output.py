@@ -1,22 +1,37 @@
 """Output: tables on a terminal, plain when piped, JSON when asked."""
 
 import json
+import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
+from ops.cli.command import PROGRAM
+from ops.cli.exit_codes import EXIT_FAILURE
 from ops.presenters.printable_text import to_printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-MIN_COLUMN_WIDTH = 8  # letters beside each other, where a column has more
+    from ops.presenters.turn_lines import Line
+
+MIN_COLUMN_WIDTH = 8  # characters that a folded column keeps side by side
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout.")
+
+
+def print_error(message: str) -> None:
+    """Print one line on stderr, safe for a terminal: it may repeat what a model or a caller sent."""
+    click.echo(f"{PROGRAM}: {to_printable(message)}", err=True)
+
+
+def exit_with_error(message: str, code: int = EXIT_FAILURE) -> NoReturn:
+    print_error(message)
+    raise SystemExit(code)
 
 
 def print_json(value: Any) -> None:
@@ -24,12 +39,12 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """For what goes on: one object per line, at once."""
+    """Print one object per line, for output that continues."""
     click.echo(_to_json(value, indent=None))
 
 
 def _to_json(value: Any, *, indent: int | None) -> str:
-    """With null for NaN and Infinity, which JSON has not and an input may hold; the API does the same."""
+    """Write null for NaN and Infinity, which JSON lacks and an input may hold; the API does the same."""
     try:
         return json.dumps(value, default=_to_json_value, ensure_ascii=False, indent=indent, allow_nan=False)
     except ValueError:
@@ -44,14 +59,17 @@ def _to_json_value(value: Any) -> Any:
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, unfolded: Iterable[str] = ()
 ) -> None:
-    """Tab-separated when piped, so that `cut` and `awk` work. `whole`: columns that are not folded."""
+    """Print tab-separated lines when piped, so that `cut` and `awk` work.
+
+    On a terminal, columns named in `unfolded` stay on one line.
+    """
     lines = [["" if cell is None else to_printable(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in [list(columns), *lines]:
             click.echo("\t".join(line))
         return
-    console, kept = make_console(), set(unfolded)
-    if _min_width(columns, lines, kept) > console.width:
+    console, unfolded = make_console(), set(unfolded)
+    if _min_width(columns, lines, unfolded) > console.width:
         _print_records(console, title, columns, lines)
         return
     from rich.table import Table
@@ -61,24 +79,24 @@ def print_table(
     for index, column in enumerate(columns):
         numeric = all(_is_number(line[index]) for line in lines) and bool(lines)
         justify: Literal["right", "left"] = "right" if numeric else "left"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=column in kept)
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column in unfolded)
     for line in lines:
-        table.add_row(*map(Text, line))  # not as markup: names and messages may hold [brackets]
+        table.add_row(*map(Text, line))  # no markup: names and messages may hold [brackets]
     console.print(table)
 
 
 def _min_width(columns: Sequence[str], lines: Sequence[Sequence[str]], unfolded: Collection[str]) -> int:
     from rich.cells import cell_len
 
-    widest = [max(map(cell_len, cells)) for cells in zip(columns, *lines, strict=True)]
-    least = (
-        width if name in unfolded else min(width, MIN_COLUMN_WIDTH) for name, width in zip(columns, widest, strict=True)
+    widths = [max(map(cell_len, cells)) for cells in zip(columns, *lines, strict=True)]
+    min_widths = (
+        width if name in unfolded else min(width, MIN_COLUMN_WIDTH) for name, width in zip(columns, widths, strict=True)
     )
-    return sum(least) + 2 * (len(columns) - 1)
+    return sum(min_widths) + 2 * (len(columns) - 1)
 
 
 def _print_records(console: "Console", title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Each row as lines of its own, without what is empty: columns of a few letters cannot be read."""
+    """Print each row as a block of lines, without empty cells: narrower columns would be unreadable."""
     from rich.table import Table
     from rich.text import Text
 
@@ -94,29 +112,37 @@ def _print_records(console: "Console", title: str, columns: Sequence[str], lines
 
 
 def make_console(**options: Any) -> "Console":
-    """In colours on a terminal; plain when piped or when NO_COLOR says so."""
+    """Use colours on a terminal, and none when piped or when NO_COLOR is set."""
     from rich.console import Console
 
-    usual = Console(**options)
-    if usual.no_color or not usual.is_terminal:
+    console = Console(**options)
+    if console.no_color or not console.is_terminal:
         return Console(color_system=None, **options)
-    return usual
+    return console
+
+
+def line_console() -> "Console":
+    return make_console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def print_lines(lines: "Iterable[Line]") -> None:
+    from rich.text import Text
+
+    console = line_console()
+    for style, line in lines:
+        console.print(Text(line, style=style))
+
+
+def discard_stdout() -> None:
+    """Redirect stdout to /dev/null once the reader of a pipe is gone, as `head` is after ten lines.
+
+    Otherwise Python flushes at exit and fails again.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).replace(",", "").removeprefix("$").isdigit()
-
-
-def format_moment(value: Any) -> str:
-    return value.strftime("%Y-%m-%d %H:%M:%S") if isinstance(value, datetime) else ""
-
-
-def format_exact_usd(value: float | None) -> str:
-    """What costs anything is not shown as nothing."""
-    if value is None:
-        return "unknown"
-    text = f"{value:.6f}"
-    return text if float(text) or not value else f"{value:.9f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +152,7 @@ class Terminal:
     has_unicode: bool
 
     def print(self, text: str) -> None:
-        """In colours where they are wanted in a pipe as well, as FORCE_COLOR says."""
+        """Print with colours also into a pipe when FORCE_COLOR is set."""
         click.echo(text, color=self.has_colours)
 
     def style(self, text: str, **attributes: Any) -> str:
@@ -134,6 +160,6 @@ class Terminal:
 
 
 def current_terminal() -> Terminal:
-    """Plain where NO_COLOR says so, and ASCII where its encoding has no more."""
+    """Return the terminal's width, whether it has colours (NO_COLOR), and whether it can show Unicode."""
     console = make_console()
     return Terminal(console.width, console.color_system is not None, not console.options.ascii_only)

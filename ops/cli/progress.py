@@ -1,19 +1,19 @@
-"""Progress of long work: a bar on a terminal, and nothing where nobody looks."""
+"""A progress bar for long commands, on a terminal only."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-MIN_ITEMS = 20  # are done before anybody has read of them
+MIN_ITEMS = 20  # fewer are done before a bar can be read
 
-ReportProgress = Callable[..., None]  # how many are done, and of how many
+ReportProgress = Callable[..., None]  # takes how many are done and, if it was unknown at first, the total
 
 
 @contextmanager
 def show_progress(label: str, total: int | None = None) -> Iterator[ReportProgress]:
-    """To be told how many are done, and of how many where `number` is not known; until then it only moves.
+    """Yield a function that updates the bar; while the total is unknown, the bar only moves.
 
-    On standard error, so that output can go elsewhere, and gone at the end.
+    It is drawn on stderr, so that stdout can be redirected, and removed at the end.
     """
     if not sys.stderr.isatty() or (total is not None and total < MIN_ITEMS):
         yield _ignore_progress
@@ -28,15 +28,15 @@ def show_progress(label: str, total: int | None = None) -> Iterator[ReportProgre
         return
     words = [TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[far]}")]
     columns = (SpinnerColumn("line"), words[0], BarColumn(), words[1], TimeRemainingColumn())
-    # What is written meanwhile goes where it is meant to go: rich would take stdout to this console.
+    # Without these flags rich would redirect stdout to this console.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
         task = bar.add_task(label, total=total, far="")
 
-        def told(done: int, of: int | None = total) -> None:
+        def report(done: int, of: int | None = total) -> None:
             bar.update(task, completed=done, total=of, far=f"{done:,}" if of is None else f"{done:,} of {of:,}")
 
-        yield told
+        yield report
 
 
 def _ignore_progress(*_: object) -> None:
-    """Looks."""
+    """Draw nothing."""

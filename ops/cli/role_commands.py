@@ -1,4 +1,4 @@
-"""The five roles as commands; each imports what it needs when it starts, and no more."""
+"""The five roles as commands; each imports its role only when it starts."""
 
 import asyncio
 from typing import Any
@@ -6,20 +6,17 @@ from typing import Any
 import click
 
 from ops.cli.command import command
+from ops.cli.parameters import AddressType
 from workers.embedded_services import with_services
 from workers.logs import configure_logging
-from workers.setting_values import Address, parse_address
 from workers.settings import Settings, load_settings
 
-
-class AddressType(click.ParamType[Address]):
-    name = "host:port"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        try:
-            return value if isinstance(value, Address) else parse_address(str(value))
-        except ValueError as error:
-            self.fail(f"write {error}", param, ctx)
+metrics_option = click.option(
+    "--metrics-listen",
+    type=AddressType(),
+    help="Address of /metrics; roles other than the exporter use the next free port."
+    " Default: UNATTENDED_METRICS_LISTEN.",
+)
 
 
 def _load_role_settings(role: str, *, redis: bool = True, **flags: Any) -> Settings:
@@ -28,22 +25,22 @@ def _load_role_settings(role: str, *, redis: bool = True, **flags: Any) -> Setti
     return with_services(settings, redis=redis)
 
 
-metrics_option = click.option(
-    "--metrics-listen", type=AddressType(), help="First address for /metrics. Default: UNATTENDED_METRICS_LISTEN."
-)
-
-
 @command(
     "worker",
     examples=["unattended worker --concurrency 100", "unattended worker --metrics-listen 0.0.0.0:9400"],
     related=["scheduler", "runs list"],
 )
 @click.option(
-    "--concurrency", type=click.IntRange(min=1), help="Runs at once in this process. Default: UNATTENDED_CONCURRENCY."
+    "--concurrency",
+    type=click.IntRange(min=1),
+    help="Maximum number of runs at once in this process. Default: UNATTENDED_CONCURRENCY.",
 )
 @metrics_option
 def worker(**flags: Any) -> None:
-    """Works on runs: claims them, holds chats, counts tokens."""
+    """Executes runs.
+
+    Claims queued runs, takes their turns, and writes checkpoints and usage. Any number of workers may run.
+    """
     from workers.worker_role import serve
 
     serve(_load_role_settings("worker", **flags))
@@ -52,9 +49,9 @@ def worker(**flags: Any) -> None:
 @command("scheduler", examples=["unattended scheduler"], related=["triggers list", "worker"])
 @metrics_option
 def scheduler(**flags: Any) -> None:
-    """Fires schedules; finds lost wake-ups and dead workers' runs.
+    """Fires schedules; repairs lost wake-ups and runs of dead workers.
 
-    Any number may run.
+    Any number of schedulers may run.
     """
     from triggers.schedule.scheduler_role import serve
 
@@ -66,7 +63,7 @@ def scheduler(**flags: Any) -> None:
 def watcher(**flags: Any) -> None:
     """Turns MongoDB changes into runs.
 
-    Any number may run; one owns a stream at a time.
+    Any number of watchers may run; one at a time owns a change stream.
     """
     from triggers.change_stream.watcher_role import serve
 
@@ -74,9 +71,9 @@ def watcher(**flags: Any) -> None:
 
 
 @command("gateway", examples=["unattended gateway --listen 0.0.0.0:8400"], related=["keys create", "triggers list"])
-@click.option("--listen", type=AddressType(), help="Address to answer on. Default: UNATTENDED_LISTEN.")
+@click.option("--listen", type=AddressType(), help="Address to listen on. Default: UNATTENDED_LISTEN.")
 def gateway(**flags: Any) -> None:
-    """Answers webhooks, forms, the API and the console over HTTP."""
+    """Serves webhooks, forms, the API and the console over HTTP."""
     from ops.console.app import console_routes
     from triggers.gateway.gateway_role import run
 
@@ -86,9 +83,9 @@ def gateway(**flags: Any) -> None:
 @command("exporter", examples=["unattended exporter --metrics-listen 127.0.0.1:9400"], related=["usage", "doctor"])
 @metrics_option
 def exporter(**flags: Any) -> None:
-    """Shows runs, queues and usage to Prometheus.
+    """Exports metrics of runs, queues and usage to Prometheus.
 
-    Of the whole cluster: one exporter is enough.
+    They cover the whole cluster, so one exporter is enough.
     """
     from ops.exporter.exporter_role import serve
 

@@ -1,4 +1,4 @@
-"""A session: settings with addresses and a database, for commands that ask the store and end."""
+"""A database session for one command: settings, addresses, a connection, and wake-ups."""
 
 import asyncio
 import logging
@@ -21,9 +21,9 @@ Work = Callable[["AsyncDatabase[dict[str, Any]]", Settings], Awaitable[T]]
 
 def with_database(work: Work[T], *, redis: bool = False) -> T:
     settings = with_services(load_settings(), redis=redis)
-    if redis:  # else a warning that a wake-up could not be sent would come without its reason
+    if redis:  # so that a wake-up that cannot be sent is logged with its reason
         configure_logging(role="cli", log_format="console", log_level="warning")
-        logging.getLogger("workflows").setLevel(logging.CRITICAL)  # of packages the command itself says what matters
+        logging.getLogger("workflows").setLevel(logging.CRITICAL)  # the command itself reports on packages
 
     from workers.store.run_store import connect
 

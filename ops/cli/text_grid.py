@@ -1,4 +1,4 @@
-"""A grid: columns of text that are made to fit a terminal, in a thousand rows as fast as in ten."""
+"""A grid of text columns that fits the width of a terminal."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +8,13 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class GridColumn:
-    """`short`: the cells where there is little room."""
+    """`short_cells` replace the cells on a narrow terminal."""
 
     title: str
     cells: Sequence[str]
     short_cells: Sequence[str] | None = None
     is_right_aligned: bool = True
-    max_width: int | None = None  # the widest it may become; what is longer loses its middle
+    max_width: int | None = None  # longer cells lose their middle
 
     @property
     def width(self) -> int:
@@ -25,7 +25,7 @@ class GridColumn:
 
 
 def fit_columns(columns: Sequence[GridColumn], max_width: int, drop_order: Sequence[str]) -> Sequence[GridColumn]:
-    """With whole cells, else with short ones, else without those that are dropped first."""
+    """Use full cells, else short ones, else drop columns in the given order until the rest fits."""
     if total_width(columns) <= max_width:
         return columns
     kept = [column if column.short_cells is None else replace(column, cells=column.short_cells) for column in columns]
@@ -41,7 +41,7 @@ def total_width(columns: Sequence[GridColumn]) -> int:
 
 
 def grid_lines(columns: Sequence[GridColumn], *, unicode: bool) -> Iterator[str]:
-    """The titles, then a line for each row, all of one width."""
+    """Yield the titles, then a line per row, all of one width."""
     widths = [column.width for column in columns]
     cells = [
         [

@@ -1,4 +1,4 @@
-"""Confirming: an action is done from a page that says what it does, by a session that may act."""
+"""Confirmation of actions: permission checks, the confirmation page, and the notice after it."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from triggers.gateway.http_problems import ProblemError
 def permission_page(
     context: ConsoleContext, request: Request, visitor: Visitor, title: str, *, is_approval: bool = False
 ) -> Response | None:
-    """The page that offers to allow actions; None where they are allowed."""
+    """Return the page that offers to allow actions; None if they are allowed."""
     visitor.check_may_approve() if is_approval else visitor.check_may_write()
     if visitor.may_act:
         return None
@@ -31,10 +31,10 @@ def confirmation_page(
 
 
 def check_may_act(visitor: Visitor, *, is_approval: bool = False) -> None:
-    """Before anything is done: it may be long ago that the page was shown."""
+    """Check again before an action, as its page may be old."""
     visitor.check_may_approve() if is_approval else visitor.check_may_write()
     if not visitor.may_act:
-        raise ProblemError(403, "actions are not allowed in this session any more; allow them and try again")
+        raise ProblemError(403, "this session no longer allows actions; allow them and try again")
 
 
 async def redirect_with_notice(context: ConsoleContext, visitor: Visitor, notice: str, path: str) -> Response:
@@ -43,6 +43,6 @@ async def redirect_with_notice(context: ConsoleContext, visitor: Visitor, notice
 
 
 def _subject_path(request: Request) -> str:
-    """The page of what the action is about, with the app that was looked at."""
+    """Return the path of the run or trigger, with the app of the page."""
     path, mark, query = query_params.current_path(request).partition("?")
     return path.rpartition("/")[0] + mark + query

@@ -1,4 +1,4 @@
-"""Orders on a run: which of them it takes in its state, and what each of them does, in the words of its page."""
+"""Actions on a run that its state and the visitor's key allow, with the text that explains each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,10 @@ Story = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAction:
-    """`does` is said before it is done; `is_end`: it cannot be taken back; `is_approval`: only a key that may approve
-    does it."""
+    """`effect` is the text of the confirmation page.
+
+    A final action cannot be undone; an approval needs a key that may approve.
+    """
 
     name: str
     label: str
@@ -22,35 +24,33 @@ class ConsoleAction:
     is_approval: bool = False
 
 
-_CANCEL_TEXT = "It ends at once as cancelled, and no agent speaks any more. This cannot be taken back."
+_CANCEL_TEXT = "The run ends at once as cancelled. This cannot be undone."
 _REPLAY = ConsoleAction(
     "replay",
     "Replay",
-    "What this run was asked to do is asked once more, from its first turn, as a new run with the same input. Its "
-    "model calls cost again, and people are asked again for what they have answered. Asked for twice, it starts one "
-    "run.",
+    "Starts a new run with the same input, from the first turn. Its model calls cost again, and people have to answer "
+    "again. A second replay of the same run starts no further run.",
 )
 _CANCEL = ConsoleAction("cancel", "Cancel", _CANCEL_TEXT, is_final=True)
 _CANCEL_RUNNING = ConsoleAction(
     "cancel",
     "Cancel",
-    "Its worker is asked to stop, closes the chat with its next heartbeat and ends the run as cancelled. What its "
-    "tools have done stays done. This cannot be taken back.",
+    "The worker ends the run as cancelled with its next heartbeat. Effects of its tools remain. This cannot be undone.",
     is_final=True,
 )
 _DISCARD = ConsoleAction(
     "discard",
     "Discard",
-    "The run is given up and ends as cancelled; its turns and its outcome stay to be read. This cannot be taken back.",
+    "The run ends as cancelled; its turns and its outcome remain visible. This cannot be undone.",
     is_final=True,
     is_approval=True,
 )
-_RETRY_NOW = ConsoleAction("retry-now", "Retry now", "The run does not wait for its time any more: it is due at once.")
+_RETRY_NOW = ConsoleAction("retry-now", "Retry now", "The next attempt of the run is due at once.")
 _ANSWER = ConsoleAction(
     "answer",
     "Answer",
-    "An answer is for the question above it and for no other call. When each question has its answer, the run goes on "
-    "where it stands.",
+    "An answer applies only to the question above it. The run continues from its checkpoint once each question has an "
+    "answer.",
     is_approval=True,
 )
 
@@ -66,15 +66,15 @@ _ACTIONS_BY_STATE: Mapping[str, tuple[ConsoleAction, ...]] = {
 
 
 def allowed_run_actions(run: Story, visitor: Visitor) -> list[ConsoleAction]:
-    """Those that the visitor's key may give. A session that may answer has the forms on the page of the run itself."""
+    """Return the actions that the visitor's key allows, except Answer where the run's page has the forms itself."""
     if not visitor.may_write:
         return []
-    orders = [order for order in possible_run_actions(run) if visitor.may_approve or not order.is_approval]
-    return [order for order in orders if not (visitor.may_act and order is _ANSWER)]
+    actions = [action for action in possible_run_actions(run) if visitor.may_approve or not action.is_approval]
+    return [action for action in actions if not (visitor.may_act and action is _ANSWER)]
 
 
 def possible_run_actions(run: Story) -> list[ConsoleAction]:
-    orders = list(_ACTIONS_BY_STATE.get(run["state"], ()))  # a newer version may know other states
+    actions = list(_ACTIONS_BY_STATE.get(run["state"], ()))  # a newer version may know other states
     if run["state"] == RunState.QUEUED and run.get("not_before") and not run.get("hold"):
-        orders.insert(0, _RETRY_NOW)
-    return orders
+        actions.insert(0, _RETRY_NOW)
+    return actions

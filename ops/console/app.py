@@ -1,4 +1,4 @@
-"""The console app: every page under /console, for the gateway to serve beside its own addresses."""
+"""The console app: the routes under /console, which the gateway serves."""
 
 from collections.abc import Sequence
 
@@ -30,12 +30,12 @@ _STATIC_FILES = {"console.css": "text/css", "console.js": "text/javascript"}
 
 
 def console_routes(role: RoleContext) -> Sequence[BaseRoute]:
-    pages = PageRenderer()
-    desk = ConsoleContext(role, pages, Sessions(role.database), Keyring(ApiKeys(role.database)))
-    app = Starlette(routes=_routes(desk), exception_handlers=dict(error_handlers(pages)))
+    renderer = PageRenderer()
+    context = ConsoleContext(role, renderer, Sessions(role.database), Keyring(ApiKeys(role.database)))
+    app = Starlette(routes=_routes(context), exception_handlers=dict(error_handlers(renderer)))
     app.router.redirect_slashes = False
-    guarded = SecurityHeaders(app)
-    return [Route(CONSOLE_PATH, guarded), Route(CONSOLE_PATH + "/{rest:path}", guarded)]
+    secured_app = SecurityHeaders(app)
+    return [Route(CONSOLE_PATH, secured_app), Route(CONSOLE_PATH + "/{rest:path}", secured_app)]
 
 
 def _routes(context: ConsoleContext) -> Sequence[BaseRoute]:
@@ -59,5 +59,5 @@ def _routes(context: ConsoleContext) -> Sequence[BaseRoute]:
 
 
 def _static_file(name: str, media_type: str) -> Response:
-    """As an answer that is the same for everybody; it is an ASGI app itself."""
+    """Read the file once; a response is an ASGI app itself."""
     return Response((FOLDER / "static" / name).read_bytes(), media_type=media_type)

@@ -1,4 +1,4 @@
-"""The desk: what every page of the console needs, and who stands before it."""
+"""The console context: what every page needs, and how requests become visitors and forms."""
 
 import math
 import secrets
@@ -24,7 +24,7 @@ from triggers.token_bucket import TokenBuckets
 COOKIE_NAME = "unattended_console"
 MAX_FORM_FIELDS = 100
 STATUS_SEE_OTHER = 303
-MAX_VIEW_BURST, MAX_VIEWS_PER_S = 100, 5  # of one key: more than a person reads, and too few to keep a gateway busy
+MAX_VIEW_BURST, MAX_VIEWS_PER_S = 100, 5  # per key: more than a person reads, too few to load a gateway
 
 Form = Mapping[str, str]
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -39,7 +39,7 @@ class ConsoleContext:
     view_limit: TokenBuckets = field(default_factory=TokenBuckets)
 
     async def find_visitor(self, request: Request) -> Visitor | None:
-        """None without a session, and once its key is revoked or has expired."""
+        """Return None without a session, or if its key is revoked or has expired."""
         session = await self.sessions.find(request.cookies.get(COOKIE_NAME, ""))
         if session is None:
             return None
@@ -52,31 +52,31 @@ class ConsoleContext:
             return None
         self._count_view(key)
         visitor = Visitor(session, Caller(key))
-        request.state.visitor = visitor  # for the page of an error
+        request.state.visitor = visitor  # read by error pages
         return visitor
 
     def _count_view(self, key: ApiKey) -> None:
-        taken = self.view_limit.try_acquire(key.id, per_s=MAX_VIEWS_PER_S, burst=MAX_VIEW_BURST)
-        if not taken.is_allowed:
-            wait = {"retry-after": str(max(math.ceil(taken.wait_s), 1))}
-            raise ProblemError(429, "this key opens too many pages; wait a little and try again", headers=wait)
+        token = self.view_limit.try_acquire(key.id, per_s=MAX_VIEWS_PER_S, burst=MAX_VIEW_BURST)
+        if not token.is_allowed:
+            headers = {"retry-after": str(max(math.ceil(token.wait_s), 1))}
+            raise ProblemError(429, "this key opens too many pages; wait a moment and try again", headers=headers)
 
     def page_endpoint(self, handle: Callable[["ConsoleContext", Request, Visitor], Awaitable[Response]]) -> Endpoint:
         async def show(request: Request) -> Response:
             visitor = await self.find_visitor(request)
             if visitor is None:
                 return self.redirect_to_login(request)
-            answer = await handle(self, request, visitor)
-            if visitor.session.notice is not None:  # it stands on this page
+            response = await handle(self, request, visitor)
+            if visitor.session.notice is not None:  # this page shows it
                 await self.sessions.clear_notice(visitor.session)
-            return answer
+            return response
 
         return show
 
     def action_endpoint(
         self, handle: Callable[["ConsoleContext", Request, Visitor, Form], Awaitable[Response]]
     ) -> Endpoint:
-        """For what changes something: a form of ours alone, sent from this session."""
+        """Build an endpoint that accepts only the console's own forms, sent from the same session."""
 
         async def receive(request: Request) -> Response:
             form = await self.read_form(request)
@@ -84,7 +84,7 @@ class ConsoleContext:
             if visitor is None:
                 return self.redirect_to_login(request)
             if not visitor.session.is_own_form(form.get("form_token", "")):
-                raise ProblemError(403, "this form is of another session; open the page again")
+                raise ProblemError(403, "this form belongs to another session; reload the page")
             return await handle(self, request, visitor, form)
 
         return receive
@@ -94,7 +94,7 @@ class ConsoleContext:
         limit_bytes = self.role.settings.body_limit_bytes
         check_declared_size(request, limit_bytes)
         if media_type(request) != "application/x-www-form-urlencoded":
-            raise ProblemError(415, "send the page's own form")
+            raise ProblemError(415, "send the form of the page")
         body = (await read_body(request, limit_bytes)).decode("utf-8", "replace")
         try:
             return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
@@ -104,14 +104,14 @@ class ConsoleContext:
     def redirect_to_login(self, request: Request) -> Response:
         here = query_params.current_path(request)
         if request.headers.get("sec-fetch-site") == "cross-site" and COOKIE_NAME not in request.cookies:
-            # Behind a link of another site a browser keeps a strict cookie to itself; behind one of ours it does not.
+            # A browser withholds a strict cookie after a link on another site; a link on our own page sends it.
             return self.renderer.render("continue", None, title="Console", here=here)
         return RedirectResponse(f"/console/login?next={quote(here, safe='')}", STATUS_SEE_OTHER)
 
 
 def check_origin(request: Request) -> None:
-    """Every browser says with a form which page it came from; a page of another site cannot say that it is ours."""
+    """Refuse forms from other sites: browsers send the Origin of a form's page, which no page can forge."""
     scheme, _, origin = request.headers.get("origin", "").partition("://")
     host = request.headers.get("host", "")
     if scheme not in ("http", "https") or not secrets.compare_digest(origin.lower().encode(), host.lower().encode()):
-        raise ProblemError(403, "this form came from another page than the console; open the console and try again")
+        raise ProblemError(403, "this form was not sent from the console; open the console and try again")

@@ -1,4 +1,4 @@
-"""Errors as pages: what is wrong and where to go from here, for every answer that is not a success."""
+"""Error pages: the problem, and a link back, for every response that is not a success."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.storable import NotStorableError
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
-# What is said where it is not the error's own text. Another app's run is as unknown as one that never was.
+# The status, and a text that replaces the error's own. A run of another app looks like one that does not exist.
 _STATUS_BY_ERROR: Mapping[type[Exception], tuple[int, str | None]] = {
     UnfitTriggerError: (422, None),
     UnfitAnswerError: (422, None),
@@ -33,24 +33,24 @@ _STATUS_BY_ERROR: Mapping[type[Exception], tuple[int, str | None]] = {
     UnknownWorkflowError: (404, None),
     RunNotFoundError: (404, "there is no such run"),
     UnknownTriggerError: (404, "there is no such trigger"),
-    ExecutionTimeout: (503, "this takes too long to find; narrow it by a time, a state or an app"),
-    # Starlette raises it again behind the page, and the server logs it.
-    Exception: (500, "an error on our side; it is in our log"),
+    ExecutionTimeout: (503, "this search takes too long; narrow it by a time, a state or an app"),
+    # Starlette raises it again after the page, and the server logs it.
+    Exception: (500, "internal error; the gateway's log has the details"),
 }
 
 
 def error_handlers(renderer: PageRenderer) -> Mapping[Any, Handler]:
     def page(request: Request, problem: ProblemError) -> Response:
-        answer = renderer.render(
+        response = renderer.render(
             "error",
             getattr(request.state, "visitor", None),
             status=problem.status,
             title=HTTPStatus(problem.status).phrase,
-            said=problem.detail,
+            message=problem.detail,
             back=_parent_path(query_params.current_path(request).partition("?")[0]),
         )
-        answer.headers.update(problem.headers)
-        return answer
+        response.headers.update(problem.headers)
+        return response
 
     async def on_problem(request: Request, error: Exception) -> Response:
         assert isinstance(error, ProblemError)  # noqa: S101 -- Starlette types every handler as one of Exception
@@ -58,29 +58,29 @@ def error_handlers(renderer: PageRenderer) -> Mapping[Any, Handler]:
 
     async def on_wrong_address(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 -- as above
-        said = "this address takes another method" if error.status_code == 405 else "there is no such page"
-        return page(request, ProblemError(error.status_code, said, headers=error.headers))
+        message = "this address takes another method" if error.status_code == 405 else "there is no such page"
+        return page(request, ProblemError(error.status_code, message, headers=error.headers))
 
     async def on_store(request: Request, error: Exception) -> Response:
         await on_store_error(request, error)
         return page(request, unavailable_problem())
 
-    def on_known(status: int, said: str | None) -> Handler:
-        async def tell(request: Request, error: Exception) -> Response:
-            return page(request, ProblemError(status, said or str(error)))
+    def make_handler(status: int, message: str | None) -> Handler:
+        async def on_error(request: Request, error: Exception) -> Response:
+            return page(request, ProblemError(status, message or str(error)))
 
-        return tell
+        return on_error
 
     return {
         ProblemError: on_problem,
         HTTPException: on_wrong_address,
         PyMongoError: on_store,
-        **{type_: on_known(*known) for type_, known in _STATUS_BY_ERROR.items()},
+        **{type_: make_handler(*row) for type_, row in _STATUS_BY_ERROR.items()},
     }
 
 
 def _parent_path(path: str) -> str:
-    """What an action is about, or the list that a thing is in."""
+    """Return the subject of an action's path, or the list of a subject's path."""
     parts = path.rstrip("/").split("/")
-    is_trigger = parts[2:3] == ["triggers"] and len(parts) == 5  # its name is two parts
+    is_trigger = parts[2:3] == ["triggers"] and len(parts) == 5  # a trigger's name has two parts
     return "/console/triggers" if is_trigger else "/".join(parts[:-1]) if len(parts) > 3 else "/console"

@@ -1,4 +1,4 @@
-"""Entering and leaving: login with an API key, logout, and allowing actions for a while."""
+"""Login with an API key, logout, and the permission of actions for a while."""
 
 import re
 from datetime import timedelta
@@ -16,49 +16,50 @@ from triggers.gateway.http_problems import ProblemError
 HOME_PATH = "/console"
 _CONSOLE_PATH = re.compile(r"/console([/?][\x21-\x7e]*)?")
 _NON_PAGE_PATHS = frozenset({"/console/login", "/console/logout", "/console/actions"})
-_INVALID_KEY_TEXT = "This key is unknown, revoked or expired. `unattended keys list` shows those that are good."
+_INVALID_KEY_TEXT = "This key is unknown, revoked or expired. `unattended keys list` lists the valid keys."
 
 
 def login_endpoint(context: ConsoleContext) -> Endpoint:
-    async def enter(request: Request) -> Response:
+    async def show_or_log_in(request: Request) -> Response:
         if request.method == "POST":
             return await _log_in(context, request)
-        where = safe_console_path(request.query_params.get("next", ""))
+        next_path = safe_console_path(request.query_params.get("next", ""))
         if await context.find_visitor(request) is not None:
-            return RedirectResponse(where, STATUS_SEE_OTHER)
-        return context.renderer.render("login", None, title="Log in", where=where, wrong=None)
+            return RedirectResponse(next_path, STATUS_SEE_OTHER)
+        return context.renderer.render("login", None, title="Log in", next_path=next_path, error=None)
 
-    return enter
+    return show_or_log_in
 
 
 async def _log_in(context: ConsoleContext, request: Request) -> Response:
     form = await context.read_form(request)
-    plaintext, where = form.get("key", "").strip(), safe_console_path(form.get("next", ""))
+    plaintext, next_path = form.get("key", "").strip(), safe_console_path(form.get("next", ""))
     try:
         await context.keyring.authenticate(plaintext)
     except ProblemError as problem:
-        said = _INVALID_KEY_TEXT if problem.status == 401 else problem.detail
-        return context.renderer.render("login", None, status=problem.status, title="Log in", where=where, wrong=said)
+        error = _INVALID_KEY_TEXT if problem.status == 401 else problem.detail
+        values = {"title": "Log in", "next_path": next_path, "error": error}
+        return context.renderer.render("login", None, status=problem.status, **values)
     session = await context.sessions.begin(hash_key(plaintext))
-    answer = RedirectResponse(where, STATUS_SEE_OTHER)
-    answer.set_cookie(
+    response = RedirectResponse(next_path, STATUS_SEE_OTHER)
+    response.set_cookie(
         COOKIE_NAME,
         session.token,
         max_age=int(SESSION_LIFETIME / timedelta(seconds=1)),
         path=HOME_PATH,
-        # The gateway speaks plain HTTP and believes no proxy's headers; the browser itself says how it came here.
+        # The gateway serves plain HTTP and trusts no proxy's headers; the browser's Origin shows whether it used TLS.
         secure=request.headers["origin"].startswith("https://"),
         httponly=True,
         samesite="strict",
     )
-    return answer
+    return response
 
 
 async def log_out(context: ConsoleContext, _request: Request, visitor: Visitor, _form: Form) -> Response:
     await context.sessions.end(visitor.session)
-    answer = RedirectResponse("/console/login", STATUS_SEE_OTHER)
-    answer.delete_cookie(COOKIE_NAME, path=HOME_PATH, httponly=True, samesite="strict")
-    return answer
+    response = RedirectResponse("/console/login", STATUS_SEE_OTHER)
+    response.delete_cookie(COOKIE_NAME, path=HOME_PATH, httponly=True, samesite="strict")
+    return response
 
 
 async def set_actions(context: ConsoleContext, request: Request, visitor: Visitor, form: Form) -> Response:
@@ -76,12 +77,12 @@ async def set_actions(context: ConsoleContext, request: Request, visitor: Visito
 
 
 def referring_page(request: Request) -> str:
-    """The page whose header has the button, as the browser names it; its host was checked with the form."""
-    before = urlsplit(request.headers.get("referer", ""))
-    return f"{before.path}?{before.query}" if before.query else before.path
+    """Return the page that sent the form, from the Referer; the form's origin was checked before."""
+    referer = urlsplit(request.headers.get("referer", ""))
+    return f"{referer.path}?{referer.query}" if referer.query else referer.path
 
 
 def safe_console_path(text: str) -> str:
-    """Where to go after it: a page of the console, whatever an address says."""
+    """Return a page of the console; any other path becomes the overview."""
     path = text.partition("?")[0]
     return text if _CONSOLE_PATH.fullmatch(text) and path not in _NON_PAGE_PATHS else HOME_PATH

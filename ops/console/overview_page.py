@@ -1,4 +1,4 @@
-"""The overview: what waits, what goes on, what needs somebody, and what is nearly spent; each leads to its list."""
+"""The overview page: counts of runs and triggers, questions, failures, budgets and usage."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accounting.infra.aio import gather_all
-from accounting.totals.usage_query import UsageFilter as WantedUsage
+from accounting.totals.usage_query import UsageFilter
 from ops.console import query_params
-from ops.console.budget_rows import WARNING_SHARE, budget_rows
+from ops.console.budget_rows import budget_rows
 from ops.console.context import ConsoleContext
 from ops.console.run_list_page import run_row
 from ops.console.trigger_list_page import trigger_rows
 from ops.console.usage_chart import read_usage_chart
 from ops.console.visitor import Visitor
+from ops.presenters.budget_text import WARNING_SHARE
 from ops.presenters.times import format_duration
 from triggers.api.paging import Paging
 from triggers.api.run_queries import find_newest_runs
@@ -31,18 +32,14 @@ MAX_COUNTED = 1_000
 MAX_NEWEST = 8
 MAX_PAUSED = 8
 MAX_WAITING = 8
-MAX_QUESTION_CHARACTERS = 300  # characters
-FAILURE_STATES = (
-    RunState.FAILED,
-    RunState.CANCELLED,
-    RunState.PARKED,
-)  # runs that wait for a person have a list of their own
-MAX_TRIGGERS_SCANNED = 500  # of triggers made at run time: no index knows which are inactive
+MAX_QUESTION_CHARACTERS = 300
+FAILURE_STATES = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED)
+MAX_TRIGGERS_SCANNED = 500  # of triggers created at run time, as no index covers the inactive ones
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """`kind` is its colour where there is any."""
+    """A count with a link to its list; `kind` is the colour for a count above zero."""
 
     label: str
     kind: str
@@ -71,24 +68,18 @@ def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
 async def show_overview(context: ConsoleContext, _request: Request, visitor: Visitor) -> Response:
     store, app_id, now = context.role.store, visitor.scope, datetime.now(UTC)
     tiles = _tiles(app_id, now)
-    chart, budgets, newest, troubled, waiting, paused, inactive, made, *counts = await _gather(
-        read_usage_chart(context.role.database, WantedUsage(app_id=app_id, since=now - RECENT_PERIOD), None, now=now),
+    chart, budgets, newest, failed, waiting, paused, inactive, runtime_triggers, *counts = await _gather(
+        read_usage_chart(context.role.database, UsageFilter(app_id=app_id, since=now - RECENT_PERIOD), None, now=now),
         budget_rows(context.role.database, visitor.caller),
         _find_newest_runs(store, Matching(app_id=app_id)),
         _find_failed_runs(store, app_id, now - RECENT_PERIOD),
         _find_longest_waiting(store, app_id, now),
         trigger_rows(context, visitor, TriggerFilter(app_id, state="paused"), limit=MAX_PAUSED),
-        trigger_rows(
-            context,
-            visitor,
-            TriggerFilter(app_id, state="inactive"),
-            limit=MAX_PAUSED,
-            max_scanned=MAX_TRIGGERS_SCANNED,
-        ),
+        _find_inactive_triggers(context, visitor),
         context.role.triggers.triggers.count_documents(
             runtime_query(TriggerFilter(app_id), ""), limit=MAX_TRIGGERS_SCANNED + 1
         ),
-        *(_count_runs(store, each.run_filter) for each in tiles),
+        *(_count_runs(store, tile.run_filter) for tile in tiles),
     )
     return context.renderer.render(
         "overview",
@@ -101,23 +92,28 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
             if count or not tile.run_filter.hold
         ],
         newest=newest,
-        troubled=troubled,
+        failed=failed,
         waiting=waiting,
         paused=paused,
         inactive=inactive,
-        looked_at=MAX_TRIGGERS_SCANNED if made > MAX_TRIGGERS_SCANNED else None,
-        budgets=[each for each in budgets if each["exhausted"] or (each["share"] or 0.0) >= WARNING_SHARE],
+        max_scanned=MAX_TRIGGERS_SCANNED if runtime_triggers > MAX_TRIGGERS_SCANNED else None,
+        budgets=[row for row in budgets if row["exhausted"] or (row["share"] or 0.0) >= WARNING_SHARE],
         chart=chart,
     )
 
 
+async def _find_inactive_triggers(context: ConsoleContext, visitor: Visitor) -> Sequence[Mapping[str, Any]]:
+    inactive = TriggerFilter(visitor.scope, state="inactive")
+    return await trigger_rows(context, visitor, inactive, limit=MAX_PAUSED, max_scanned=MAX_TRIGGERS_SCANNED)
+
+
 async def _gather(*awaitables: Awaitable[Any]) -> list[Any]:
-    """Of several types, at once: each answer is waited for on its way, and little else."""
+    """Run queries of different types at once; they mostly wait for the network."""
     return await gather_all(awaitables)
 
 
 async def _count_runs(store: RunStore, run_filter: Matching) -> int:
-    """At most one more than are counted: how many there are beyond a thousand, Prometheus knows."""
+    """Count up to one above the limit; Prometheus has larger numbers."""
     return await RunListing(store).count(run_filter, up_to=MAX_COUNTED + 1)
 
 
@@ -127,7 +123,7 @@ def _tile_fields(tile: Tile, count: int) -> Mapping[str, Any]:
 
 
 async def _find_longest_waiting(store: RunStore, app_id: str | None, now: datetime) -> list[dict[str, Any]]:
-    """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
+    """Find runs that wait for a person, the longest wait first; a wait begins at the end of the turn."""
     shown = (
         "app_id",
         "workflow",
@@ -150,7 +146,7 @@ def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         "workflow": run["workflow"],
         "agent": question.get("agent") or "",
         "question": str(question.get("title") or question.get("text") or "")[:MAX_QUESTION_CHARACTERS],
-        "further": max(len(run.get("questions") or ()) - 1, 0),  # a run of an older version asks one at most
+        "further": max(len(run.get("questions") or ()) - 1, 0),  # runs of older versions have one question
         "since": run["finished_at"],
         "waited": format_duration(run["finished_at"], now),
     }
@@ -162,7 +158,7 @@ async def _find_newest_runs(store: RunStore, run_filter: Matching) -> list[dict[
 
 
 async def _find_failed_runs(store: RunStore, app_id: str | None, since: datetime) -> list[dict[str, Any]]:
-    """One query per state: MongoDB takes the index of runs at rest for one state or for all four, not for three."""
+    """Query each state separately: MongoDB uses the index of runs at rest for one state or all four, not for three."""
     queries = [
         _find_newest_runs(store, Matching(app_id=app_id, states=(state,), since=since)) for state in FAILURE_STATES
     ]

@@ -1,4 +1,4 @@
-"""Pages: templates that escape by default, and the headers that forbid everything a page of ours does not need."""
+"""The page renderer: escaped templates, and headers that forbid what no page needs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ HEADERS: Mapping[str, str] = {
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not no-referrer: under it browsers send `Origin: null` with our own forms. Other hosts are told nothing by either.
+    # Not no-referrer, which makes browsers send `Origin: null` with our own forms. Neither sends it to other hosts.
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
@@ -30,7 +30,7 @@ SECTIONS = (("", "Overview"), ("runs", "Runs"), ("triggers", "Triggers"), ("usag
 
 
 class SecurityHeaders:
-    """On every answer, also those that are no page."""
+    """Adds the headers to every response of the console."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class PageRenderer:
         self._environment = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
-            undefined=ChainableUndefined,  # what a run of another version does not say is left out
+            undefined=ChainableUndefined,  # fields that a run of another version lacks are left out
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -57,8 +57,8 @@ class PageRenderer:
         self._environment.globals["sections"] = SECTIONS
 
     def render(self, name: str, visitor: Visitor | None, *, status: int = 200, **values: Any) -> Response:
-        """`values` has the page's `title`; `section` is the one it belongs to."""
-        known = {"visitor": visitor, "section": None, **values}
-        html = self._environment.get_template(f"{name}.html").render(known)
-        # Data may hold what UTF-8 cannot say: half of a character, from JSON.
+        """Render a template; `values` has the page's `title`, and the `section` to highlight."""
+        variables = {"visitor": visitor, "section": None, **values}
+        html = self._environment.get_template(f"{name}.html").render(variables)
+        # Data from JSON may hold half of a surrogate pair, which UTF-8 cannot encode.
         return Response(html.encode("utf-8", "replace"), status, media_type="text/html")

@@ -1,4 +1,4 @@
-"""What an address asks for: filters as people write them, checked, with a sentence where one cannot be used."""
+"""Query parameters of a page: parsed filters, and the paths that link to pages."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -6,11 +6,10 @@ from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
-import click
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from ops.cli.runs.run_options import MOMENT
+from ops.presenters.times import parse_moment
 from triggers.api.field_types import MAX_NAME
 from triggers.gateway.http_problems import ProblemError
 
@@ -18,7 +17,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def text_param(query: QueryParams, name: str) -> str | None:
-    """An empty field asks for nothing."""
+    """Return None for an empty field."""
     value = query.get(name, "").strip()
     if len(value) > MAX_NAME:
         raise ProblemError(422, f"{name}: is longer than {MAX_NAME} characters")
@@ -43,22 +42,18 @@ def word_param(query: QueryParams, name: str, choices: tuple[str, ...], default:
 
 
 def moment_param(query: QueryParams, name: str) -> datetime | None:
-    """An age such as 2h or 7d, or a date, as `unattended runs list --since` takes it."""
+    """Parse an age such as 2h or 7d, or a date, as `unattended runs list --since` does."""
     value = text_param(query, name)
     if value is None:
         return None
     try:
         return parse_moment(value)
-    except click.BadParameter as error:
-        raise ProblemError(422, f"{name}: {error.message}") from None
-
-
-def parse_moment(value: str) -> datetime:
-    return MOMENT.convert(value, None, None)
+    except ValueError as error:
+        raise ProblemError(422, f"{name}: {error}") from None
 
 
 def current_path(request: Request) -> str:
-    """Of this page. Starlette has its path decoded, where a `%2F` in a name would become a part more."""
+    """Return the page's path, quoted again: Starlette decodes it, and a `%2F` in a name would split the name."""
     query = request.scope["query_string"].decode("ascii", "replace")
     return quote(request.scope["path"]) + (f"?{query}" if query else "")
 
@@ -68,11 +63,11 @@ def run_path(run_id: str) -> str:
 
 
 def trigger_path(trigger_id: str, **query: str | None) -> str:
-    """An id has its app percent-encoded already, and is one part of a path behind its workflow."""
+    """The name in an id has its app percent-encoded already; it becomes one segment behind the workflow."""
     workflow, _, name = trigger_id.partition("/")
     return with_query(f"/console/triggers/{quote(workflow, safe='')}/{quote(name, safe='')}", query)
 
 
 def with_query(path: str, query: Mapping[str, str | None]) -> str:
-    said = {name: value for name, value in query.items() if value}
-    return f"{path}?{urlencode(said)}" if said else path
+    params = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(params)}" if params else path

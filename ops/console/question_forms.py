@@ -1,27 +1,29 @@
-"""Questions of a run on its pages: what is asked, as a person reads it, and what a form answers."""
+"""Questions of a run on its pages, and the answers that its forms send."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ops.console.context import Form
+from ops.presenters.answer_values import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.request_body import parse_json
 from workers.control.questions import is_meant, question_key, question_name, waiting_questions
 
-KEY_PREFIX = "key."  # in the names of fields: of what a tool gets
+KEY_PREFIX = "key."  # of form fields that hold a value for a tool
 RESPONSES_FIELD = "responses"
 CHOICE_FIELD = "choice"
-MAX_NUMBER_DIGITS = 9
-MAX_QUESTION_ID_LENGTH = 200  # of a question's id
 
 RunFields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionView:
-    """`name` goes into the form: the question's id, or the number where an older version asked. `called`: the function
-    that asks, and `arguments` what the model gave it; `keys` are fields of the form, beside `choices` as buttons."""
+    """One question as the templates show it.
+
+    `name` is the form's value: the question's id, or its number if an older version asked. `function` asked with
+    `arguments` from the model; `keys` become fields of the form and `choices` its buttons.
+    """
 
     name: str
     number: int
@@ -39,7 +41,7 @@ class QuestionView:
 
 
 def question_views(run: RunFields) -> list[QuestionView]:
-    """Those that wait, by number."""
+    """Return the questions that wait, ordered by number."""
     return [_question_view(question) for question in waiting_questions(run)]
 
 
@@ -48,7 +50,7 @@ def _question_view(question: Mapping[str, Any]) -> QuestionView:
     agent, tool = question.get("agent"), str(question.get("tool") or "tool")
     is_message = question.get("kind") != "tool"
     choices = tuple(question.get("choices") or ())
-    used = question_key(question) if choices else None
+    choice_key = question_key(question) if choices else None
     return QuestionView(
         name=str(question_name(question)),
         number=question["number"],
@@ -62,18 +64,18 @@ def _question_view(question: Mapping[str, Any]) -> QuestionView:
         arguments=question.get("arguments"),
         payload=question.get("payload"),
         choices=choices,
-        keys=tuple(key for key in question.get("keys") or () if key != used),
+        keys=tuple(key for key in question.get("keys") or () if key != choice_key),
     )
 
 
 def parse_answer(run: RunFields, form: Form) -> dict[str, Any]:
-    """The question that the form names, and `message` or `responses` for it and no other."""
-    named = _parse_question(form.get("question", ""))
+    """Parse the question that the form names, and its `message` or `responses`."""
+    name = _parse_question(form.get("question", ""))
     if "message" in form:
-        return {"question": named, "message": form["message"]}
-    question = next((each for each in _known_questions(run) if is_meant(each, named)), {})
+        return {"question": name, "message": form["message"]}
+    question = next((candidate for candidate in _known_questions(run) if is_meant(candidate, name)), {})
     tool = str(question.get("tool") or "tool")
-    return {"question": named, "responses": {tool: _parse_responses(question, form)}}
+    return {"question": name, "responses": {tool: _parse_responses(question, form)}}
 
 
 def _parse_question(text: str) -> int | str:
@@ -85,7 +87,7 @@ def _parse_question(text: str) -> int | str:
 
 
 def _known_questions(run: RunFields) -> Iterator[Mapping[str, Any]]:
-    """Also those that have an answer: a form that is sent twice says the same again."""
+    """Yield also answered questions, so that a form that is sent twice repeats its answer."""
     yield from waiting_questions(run)
     yield from answered_questions(run.get("answers") or ())
 
@@ -97,26 +99,26 @@ def answered_questions(answers: Iterable[Mapping[str, Any]]) -> Iterator[Mapping
 
 
 def _parse_responses(question: Mapping[str, Any], form: Form) -> Mapping[str, Any]:
-    """A field for each key that the package waits for, the button that was pressed, or JSON where there is neither."""
+    """Read a field for each awaited key and the pressed button; without either, one field of JSON."""
     if RESPONSES_FIELD in form:
-        try:
-            whole = parse_json(form[RESPONSES_FIELD].encode())
-        except ProblemError:
-            whole = None
-        if not isinstance(whole, dict):
+        responses = parse_json_object(form[RESPONSES_FIELD])
+        if responses is None:
             raise ProblemError(422, 'the answer: write keys and values as JSON, such as {"approved": true}')
-        return whole
+        return responses
     keys = {
-        name.removeprefix(KEY_PREFIX): _parse_value(text) for name, text in form.items() if name.startswith(KEY_PREFIX)
+        name.removeprefix(KEY_PREFIX): parse_answer_value(text)
+        for name, text in form.items()
+        if name.startswith(KEY_PREFIX)
     }
     if CHOICE_FIELD in form:
         keys[question_key(question)] = form[CHOICE_FIELD]
     return keys
 
 
-def _parse_value(text: str) -> Any:
-    """JSON where it is JSON, else text, as `unattended runs answer --response` takes it."""
+def parse_json_object(text: str) -> dict[str, Any] | None:
+    """Return None for a text that is no JSON object."""
     try:
-        return parse_json(text.encode())
+        value = parse_json(text.encode())
     except ProblemError:
-        return text
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""The list of runs: filters in the address, pages that nothing moves, the newest first."""
+"""The page that lists runs: filters in the address, and stable pages, the newest run first."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ops.cli.runs.list_runs_command import describe_state
 from ops.console import query_params
 from ops.console.context import STATUS_SEE_OTHER, ConsoleContext
 from ops.console.visitor import Visitor
+from ops.presenters.run_lines import describe_state
 from ops.presenters.times import format_duration
 from triggers.api.paging import make_cursor, page_url, parse_paging
 from triggers.api.run_queries import find_newest_runs, run_position
@@ -17,37 +17,37 @@ from workers.control.naming import whole_run_id
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
-from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES
 
 PAGE_SIZE = 50
-TIMEOUT_MS = 5_000  # a filter that no index knows, and hardly a run meets, reads all of them
+TIMEOUT_MS = 5_000  # a filter without an index that matches few runs reads all of them
 FILTER_PARAMS = ("app_id", "workflow", "trigger", "state", "outcome", "hold", "since", "until")
 
 
 async def list_runs(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
     query = request.query_params
-    if named := query_params.text_param(query, "id"):
-        run_id = await whole_run_id(context.role.store, named, app_id=visitor.scope)
+    if run_ref := query_params.text_param(query, "id"):
+        run_id = await whole_run_id(context.role.store, run_ref, app_id=visitor.scope)
         return RedirectResponse(query_params.run_path(run_id), STATUS_SEE_OTHER)
-    matching = parse_run_filter(request, visitor)
+    run_filter = parse_run_filter(request, visitor)
     paging = parse_paging(request, PAGE_SIZE, query.get("cursor"))
-    found = await find_newest_runs(context.role.store, matching, paging).max_time_ms(TIMEOUT_MS).to_list(None)
-    page, given = found[:PAGE_SIZE], {name: query.get(name, "") for name in FILTER_PARAMS}
+    found = await find_newest_runs(context.role.store, run_filter, paging).max_time_ms(TIMEOUT_MS).to_list(None)
+    page, filters = found[:PAGE_SIZE], {name: query.get(name, "") for name in FILTER_PARAMS}
     return context.renderer.render(
         "runs",
         visitor,
         title="Runs",
         section="runs",
         runs=[run_row(run) for run in page],
-        given=given,
-        first=query_params.with_query("/console/runs", given),
-        words=matching.as_words(),
+        filters=filters,
+        first=query_params.with_query("/console/runs", filters),
+        filter_text=run_filter.as_words(),
         further=page_url(paging, make_cursor(paging, run_position(page[-1]))) if len(found) > PAGE_SIZE else None,
         is_first="cursor" not in query,
         states=[*RunState],
         outcomes=[*OutcomeKind],
         holds=[*HoldKind],
-        types=sorted({str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()} | {"api", "cli"}),
+        types=sorted({*TRIGGER_TYPES, "api", "cli"}),
     )
 
 
@@ -69,12 +69,12 @@ def parse_run_filter(request: Request, visitor: Visitor) -> Matching:
 
 def run_row(run: Mapping[str, Any]) -> dict[str, Any]:
     outcome, usage = run.get("outcome") or {}, run.get("usage") or {}
-    state, _, why = describe_state(dict(run)).partition(" (")
+    state, _, reason = describe_state(dict(run)).partition(" (")
     return {
         "run_id": run["_id"],
         "path": query_params.run_path(run["_id"]),
         "state": state,
-        "why": why.rstrip(")"),
+        "state_reason": reason.rstrip(")"),
         "app_id": run["app_id"],
         "workflow": run["workflow"],
         "trigger": run["trigger"],

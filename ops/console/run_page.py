@@ -1,4 +1,4 @@
-"""One run's story: why it started, who worked on it, turn by turn what was said and done, and what it cost."""
+"""The page of one run: outcome, details, timeline with turns and costs, answers and data."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -42,28 +42,28 @@ async def show_run(context: ConsoleContext, request: Request, visitor: Visitor) 
         facts=[*run_facts(story), *state_facts(story)],
         links=_links(story),
         owners=owners,
-        unseen=story["turn"] - len(story["turns"]),
-        orders=allowed_run_actions(story, visitor),
+        hidden_turns=story["turn"] - len(story["turns"]),
+        actions=allowed_run_actions(story, visitor),
         questions=question_views(story),
         path=query_params.run_path(story["run_id"]),
         is_going_on=story["state"] in {RunState.QUEUED, RunState.RUNNING},
-        most_shown=MAX_ITEMS_SHOWN,
+        max_items=MAX_ITEMS_SHOWN,
     )
 
 
 def _links(story: Story) -> Sequence[tuple[str, Sequence[tuple[str, str | None]]]]:
-    """What it is tied to: a label, and names that lead somewhere or not."""
+    """Return related runs, triggers and users: a label, and names with or without a path."""
     runs: Mapping[str, Sequence[str]] = {
         "parent": [story["parent_run_id"]] if story.get("parent_run_id") else [],
         "replay of": [story["replay_of"]] if story.get("replay_of") else [],
         "idempotency keys of": [story["keys_of"]] if story.get("keys_of") else [],
         "replayed as": story["replays"],
     }
-    found: list[tuple[str, Sequence[tuple[str, str | None]]]] = [
+    links: list[tuple[str, Sequence[tuple[str, str | None]]]] = [
         (label, [(run_id, query_params.run_path(run_id)) for run_id in ids]) for label, ids in runs.items() if ids
     ]
     if chain := story.get("chain"):
-        found.append(("chain", [(each, query_params.trigger_path(each)) for each in chain]))
+        links.append(("chain", [(trigger_id, query_params.trigger_path(trigger_id)) for trigger_id in chain]))
     if story.get("user_id"):
-        found.append(("user", [(story["user_id"], None)]))
-    return found
+        links.append(("user", [(story["user_id"], None)]))
+    return links

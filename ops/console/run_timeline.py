@@ -1,4 +1,4 @@
-"""The timeline of a run: its owners, what each of them did turn by turn, and where in the run's time that was."""
+"""The timeline of a run: its owners, their turns, and where in the run's time each was."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 from workers.local_run.report import TurnReport, turn_report
 
-MIN_WIDTH_PERCENT = 0.6  # per cent: what took no time is seen all the same
+MIN_WIDTH_PERCENT = 0.6  # keeps bars of short turns visible
 
 Row = Mapping[str, Any]
 Story = Mapping[str, Any]
@@ -15,7 +15,7 @@ Story = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TimelineBar:
-    """In per cent of the run's time."""
+    """Start and width in per cent of the run's time."""
 
     start: float
     width: float
@@ -23,7 +23,7 @@ class TimelineBar:
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """`cost_usd` is None where the ledger has no price, or cannot tell which calls were this turn's."""
+    """`cost_usd` is None if a price is unknown, or if the ledger's rows do not add up to this turn."""
 
     number: int
     report: TurnReport
@@ -34,9 +34,9 @@ class TurnView:
 
 @dataclass(frozen=True, slots=True)
 class OwnerView:
-    """`line` is its line in the run's history; None of one that is still at work."""
+    """`lease` is the owner's entry in the run's history; None for the present owner."""
 
-    line: Row | None
+    lease: Row | None
     bar: TimelineBar | None
     turns: tuple[TurnView, ...]
 
@@ -55,19 +55,19 @@ class TimeSpan:
 
 
 def owner_views(story: Story, rows: Sequence[Row], *, now: datetime) -> Iterator[OwnerView]:
-    """`rows`: the run's part of the ledger, in the order of its calls."""
+    """Yield the owners; `rows` are the run's rows of the ledger, in the order of the calls."""
     span = _run_span(story, now)
     turns = list(story["turns"])
-    waiting = list(rows)
-    for line in story.get("history") or []:
-        own = [turn for turn in turns if turn["number"] <= line["turn"]]
-        turns = turns[len(own) :]
-        begun = line["from"] or line["until"]
-        bar = None if span is None else span.bar(begun, (line["until"] - begun) / timedelta(seconds=1))
-        yield OwnerView(line, bar, tuple(_turn_views(own, waiting, line["token"], begun, span)))
+    remaining = list(rows)
+    for lease in story.get("history") or []:
+        own_turns = [turn for turn in turns if turn["number"] <= lease["turn"]]
+        turns = turns[len(own_turns) :]
+        start = lease["from"] or lease["until"]
+        bar = None if span is None else span.bar(start, (lease["until"] - start) / timedelta(seconds=1))
+        yield OwnerView(lease, bar, tuple(_turn_views(own_turns, remaining, lease["token"], start, span)))
     token, since = (story.get("lease") or {}).get("token", 0), story.get("started_at")
     if turns or story["state"] == "running":
-        yield OwnerView(None, None, tuple(_turn_views(turns, waiting, token, since, span)))
+        yield OwnerView(None, None, tuple(_turn_views(turns, remaining, token, since, span)))
 
 
 def _run_span(story: Story, now: datetime) -> TimeSpan | None:
@@ -76,40 +76,39 @@ def _run_span(story: Story, now: datetime) -> TimeSpan | None:
 
 
 def _turn_views(
-    turns: Sequence[Row], waiting: list[Row], token: int, since: datetime | None, span: TimeSpan | None
+    turns: Sequence[Row], remaining: list[Row], token: int, since: datetime | None, span: TimeSpan | None
 ) -> Iterator[TurnView]:
-    at = since
+    previous_end = since
     for turn in turns:
-        said = turn_report(turn)
-        calls = take_turn_calls(said, waiting, token)
-        start = calls[0]["at"] if calls else at
-        at = None if start is None else start + timedelta(seconds=said.duration_s)
+        report = turn_report(turn)
+        calls = take_turn_calls(report, remaining, token)
+        start = calls[0]["at"] if calls else previous_end
+        previous_end = None if start is None else start + timedelta(seconds=report.duration_s)
         models = tuple(dict.fromkeys(str(call["model"]) for call in calls))
-        bar = None if span is None else span.bar(start, said.duration_s)
-        yield TurnView(turn["number"], said, bar, models, _turn_cost(said, calls))
+        bar = None if span is None else span.bar(start, report.duration_s)
+        yield TurnView(turn["number"], report, bar, models, _turn_cost(report, calls))
 
 
 def take_turn_calls(report: TurnReport, remaining: list[Row], token: int) -> list[Row]:
-    """Takes from `waiting` the calls of this turn: those of its agent under its owner's lease, as many as make up its
-    tokens. What an earlier lease began and nobody committed is passed over."""
+    """Take this turn's calls from `remaining`: its agent's, under its lease, until they add up to its tokens.
+
+    Calls of an earlier lease are skipped if their turn was never committed.
+    """
     while remaining and _lease_token(remaining[0]) < token:
         remaining.pop(0)
-    taken: list[Row] = []
-    wanted = report.tokens.get("input", 0) + report.tokens.get("output", 0)
+    calls: list[Row] = []
+    turn_tokens = report.tokens.get("input", 0) + report.tokens.get("output", 0)
     while remaining and _lease_token(remaining[0]) == token and remaining[0]["agent"] == report.agent:
-        if taken and _total_tokens(taken) >= wanted:
+        if calls and _total_tokens(calls) >= turn_tokens:
             break
-        taken.append(remaining.pop(0))
-    return taken
+        calls.append(remaining.pop(0))
+    return calls
 
 
 def _turn_cost(report: TurnReport, calls: Sequence[Row]) -> float | None:
-    wanted = report.tokens.get("input", 0) + report.tokens.get("output", 0)
-    if (
-        not calls
-        or _total_tokens(calls) != wanted
-        or any(call["cost_nano_usd"] is None for call in calls if call["ok"])
-    ):
+    turn_tokens = report.tokens.get("input", 0) + report.tokens.get("output", 0)
+    is_unpriced = any(call["cost_nano_usd"] is None for call in calls if call["ok"])
+    if not calls or is_unpriced or _total_tokens(calls) != turn_tokens:
         return None
     return sum(call["cost_nano_usd"] or 0 for call in calls) / 1e9
 
@@ -119,5 +118,5 @@ def _total_tokens(calls: Sequence[Row]) -> int:
 
 
 def _lease_token(row: Row) -> int:
-    """A row's id is run:lease:number."""
+    """Read the token from a row's id, which is run:lease:number."""
     return int(str(row["_id"]).split(":")[1])

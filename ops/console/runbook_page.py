@@ -1,4 +1,4 @@
-"""The runbook as a page, for whoever an alert has woken: without login, and without asking any store."""
+"""The runbook page; it needs no login and no store, so that it works during an outage."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ def runbook_endpoint(renderer: PageRenderer, file: Path = RUNBOOK_FILE) -> Endpo
 
 
 def render_markdown(markdown: str) -> tuple[Markup, Sequence[Heading]]:
-    """Tags in the text are text. Links to other files of the repository lead nowhere here, and become text too."""
+    """Render without HTML tags; links to other files of the repository become text, as they have no page here."""
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     tokens = parser.parse(markdown)
     headings = _add_anchors(tokens)
@@ -51,28 +51,28 @@ def render_markdown(markdown: str) -> tuple[Markup, Sequence[Heading]]:
 
 
 def _add_anchors(tokens: Sequence[Token]) -> list[Heading]:
-    """As GitHub names them: of two with one name the second ends in -1."""
-    found: list[Heading] = []
+    """Name anchors as GitHub does: the second of two equal headings ends in -1."""
+    headings: list[Heading] = []
     seen: dict[str, int] = {}
     for token, inline in pairwise(tokens):
         if token.type != "heading_open":
             continue
-        text = "".join(each.content for each in inline.children or () if each.type in {"text", "code_inline"})
+        text = "".join(part.content for part in inline.children or () if part.type in {"text", "code_inline"})
         slug = _NON_SLUG_CHARACTERS.sub("", text.strip().lower()).replace(" ", "-")
         number = seen.get(slug, 0)
         seen[slug] = number + 1
         slug = f"{slug}-{number}" if number else slug
         token.attrSet("id", slug)
-        found.append(Heading(int(token.tag[1]), slug, text))
-    return found
+        headings.append(Heading(int(token.tag[1]), slug, text))
+    return headings
 
 
 def _remove_dead_links(token: Token) -> None:
     is_dead = False
-    for each in token.children or ():
-        if each.type == "link_open":
-            is_dead = not str(each.attrGet("href") or "").startswith(("#", "http://", "https://"))
-        if is_dead and each.type in {"link_open", "link_close"}:
-            each.tag, each.attrs = "span", {}
-        if each.type == "image":
-            each.type, each.children = "text", None
+    for part in token.children or ():
+        if part.type == "link_open":
+            is_dead = not str(part.attrGet("href") or "").startswith(("#", "http://", "https://"))
+        if is_dead and part.type in {"link_open", "link_close"}:
+            part.tag, part.attrs = "span", {}
+        if part.type == "image":
+            part.type, part.children = "text", None

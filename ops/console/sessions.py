@@ -1,4 +1,4 @@
-"""Sessions of the console: a random token in a cookie, kept as a hash, bound to the API key that began it."""
+"""Sessions of the console: a random token in a cookie, stored as a hash, bound to an API key."""
 
 import hashlib
 import hmac
@@ -23,7 +23,7 @@ _TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{43}")  # 32 bytes in unpadded base64
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`notice`: what the last action came to, to be told once."""
+    """`notice` is the result of the last action, shown once."""
 
     token: str = field(repr=False)
     key_hash: str = field(repr=False)
@@ -32,7 +32,7 @@ class Session:
 
     @property
     def form_token(self) -> str:
-        """In each form. It is made of the cookie's token, so that no other session's is any good."""
+        """Return the token of each form, derived from the cookie so that it is valid in this session only."""
         return hmac.digest(self.token.encode(), b"forms of the console", "sha256").hex()
 
     def is_own_form(self, form_token: str) -> bool:
@@ -60,7 +60,7 @@ class Sessions:
         return session
 
     async def find(self, token: str) -> Session | None:
-        """MongoDB deletes what has expired within a minute; here it is over at once."""
+        """Filter expired sessions, which MongoDB deletes up to a minute late."""
         if _TOKEN_PATTERN.fullmatch(token) is None:
             return None
         found = await self._sessions.find_one(
@@ -84,17 +84,17 @@ class Sessions:
         await self._set(session, {"notice": None})
 
     async def claim_action(self, session: Session, action_id: str) -> bool:
-        """False when this order was carried out before: a second click, or a page that was sent again."""
+        """Record an action; return False for a repeated one, such as a second click."""
         unused = {"_id": _token_hash(session.token), "used": {"$ne": action_id}}
-        kept = {"$push": {"used": {"$each": [action_id], "$slice": -MAX_USED_ACTIONS}}}
-        return (await self._sessions.update_one(unused, kept)).matched_count == 1
+        record = {"$push": {"used": {"$each": [action_id], "$slice": -MAX_USED_ACTIONS}}}
+        return (await self._sessions.update_one(unused, record)).matched_count == 1
 
     async def _set(self, session: Session, change: Mapping[str, Any]) -> None:
         await self._sessions.update_one({"_id": _token_hash(session.token)}, {"$set": dict(change)})
 
 
 def new_action_id() -> str:
-    """Names what a confirmation page offers, so that it is done once."""
+    """Return an id for a confirmation page, so that its action is executed once."""
     return secrets.token_urlsafe(16)
 
 

@@ -1,4 +1,4 @@
-"""Words of the console: times, amounts and values as the pages show them, the same as on the command line."""
+"""Template filters: times, amounts, texts and states as the pages show them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from ops.presenters.turn_lines import error_location, format_value
 MAX_TEXT_CHARACTERS = 2_000
 MAX_TEXT_LINES = 60
 MAX_JSON_CHARACTERS = 4_000
-MAX_WHOLE_JSON_CHARACTERS = 200_000  # more than a question has, which is bounded when it is stored
+MAX_WHOLE_JSON_CHARACTERS = 200_000  # more than a stored question can have
 GOOD_STATES = frozenset({"succeeded", "active"})
 BAD_STATES = frozenset({"failed", "parked", "inactive"})
 WARNING_STATES = frozenset({"needs_human", "paused"})
@@ -35,38 +35,36 @@ def format_seconds(value: float | None) -> str:
 
 
 def format_usd_amount(value: float | None, decimals: int | None = None) -> str:
-    """What costs anything is not shown as nothing. `decimals`: as the other amounts of a column have them."""
+    """Choose decimals so that no cost looks like zero, unless a column fixes them."""
     if decimals is None:
         decimals = 2 if not value or abs(value) >= 1 else 4 if abs(value) >= 0.01 else 6
     return format_usd(value, decimals)
 
 
 def preview_html(text: str) -> Markup:
-    """The first lines of a text, and how much more there is of it."""
+    """Show the first lines of a text, and the length of a longer one."""
     lines = to_encodable(str(text)[:MAX_TEXT_CHARACTERS]).splitlines()[:MAX_TEXT_LINES]
-    cut = "\n".join(lines)
-    if len(cut.strip()) >= len(str(text).strip()):
-        return Markup('<p class="said">{}</p>').format(cut)
+    preview = "\n".join(lines)
+    if len(preview.strip()) >= len(str(text).strip()):
+        return Markup('<p class="said">{}</p>').format(preview)
     return Markup('<p class="said">{}<span class="soft"> … ({} characters)</span></p>').format(
-        cut, format_count(len(text))
+        preview, format_count(len(text))
     )
 
 
 def json_text(value: Any, *, whole: bool = False) -> str:
-    """`whole`: nothing usual is cut, as of what a person approves."""
-    text, most = (
-        json.dumps(value, ensure_ascii=False, default=_to_json_value, indent=2),
-        MAX_WHOLE_JSON_CHARACTERS if whole else MAX_JSON_CHARACTERS,
-    )
-    return to_encodable(text if len(text) <= most else f"{text[:most]}\n… ({len(text):,} characters)")
+    """`whole` shows nearly everything, as a person must see what they approve."""
+    text = json.dumps(value, ensure_ascii=False, default=_to_json_value, indent=2)
+    limit = MAX_WHOLE_JSON_CHARACTERS if whole else MAX_JSON_CHARACTERS
+    return to_encodable(text if len(text) <= limit else f"{text[:limit]}\n… ({len(text):,} characters)")
 
 
 def _to_json_value(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def badge_html(state: str, why: str = "") -> Markup:
-    """A state in a colour and, for whoever sees none, in words."""
+def badge_html(state: str, reason: str = "") -> Markup:
+    """Show a state as a colour and as text."""
     kinds: Mapping[str, frozenset[str]] = {
         "good": GOOD_STATES,
         "bad": BAD_STATES,
@@ -75,7 +73,7 @@ def badge_html(state: str, why: str = "") -> Markup:
     }
     kind = next((name for name, states in kinds.items() if state in states), "plain")
     return Markup('<span class="badge {}">{}{}</span>').format(
-        kind, state.replace("_", " "), Markup(" ({})").format(escape(why)) if why else ""
+        kind, state.replace("_", " "), Markup(" ({})").format(escape(reason)) if reason else ""
     )
 
 

@@ -1,6 +1,6 @@
-"""The list of triggers: how each stands and why, when it fires, and what lately started nothing."""
+"""The page that lists triggers: state, reason, times, and the newest skipped event."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -11,15 +11,15 @@ from ops.console import query_params
 from ops.console.context import ConsoleContext
 from ops.console.visitor import Visitor
 from ops.presenters.skip_reasons import describe_reason
+from ops.presenters.trigger_lines import apps_text, state_reason
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.control.trigger_listing import TriggerFilter, iter_triggers
 from triggers.control.trigger_status import TRIGGER_STATES
 from triggers.control.trigger_view import visible_notes
-from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES
 
 PAGE_SIZE = 50
 MAX_APPS = 4
-TRIGGER_TYPES = tuple(sorted({str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()}))
 FILTER_PARAMS = ("app_id", "workflow", "type", "state")
 
 Row = dict[str, Any]
@@ -27,10 +27,10 @@ Row = dict[str, Any]
 
 async def list_triggers(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
     query = request.query_params
-    wanted = parse_trigger_filter(request, visitor)
+    trigger_filter = parse_trigger_filter(request, visitor)
     after = query_params.text_param(query, "after") or ""
-    found = await trigger_rows(context, visitor, wanted, after=after, limit=PAGE_SIZE + 1)
-    given = {name: query.get(name, "") for name in FILTER_PARAMS}
+    found = await trigger_rows(context, visitor, trigger_filter, after=after, limit=PAGE_SIZE + 1)
+    filters = {name: query.get(name, "") for name in FILTER_PARAMS}
     last = found[PAGE_SIZE - 1]["trigger_id"] if len(found) > PAGE_SIZE else None
     return context.renderer.render(
         "triggers",
@@ -38,20 +38,19 @@ async def list_triggers(context: ConsoleContext, request: Request, visitor: Visi
         title="Triggers",
         section="triggers",
         triggers=found[:PAGE_SIZE],
-        given=given,
-        further=last and query_params.with_query("/console/triggers", {**given, "after": last}),
-        first=query_params.with_query("/console/triggers", given),
+        filters=filters,
+        further=last and query_params.with_query("/console/triggers", {**filters, "after": last}),
+        first=query_params.with_query("/console/triggers", filters),
         is_first=not after,
-        types=TRIGGER_TYPES,
+        types=sorted(TRIGGER_TYPES),
         states=TRIGGER_STATES,
     )
 
 
 def parse_trigger_filter(request: Request, visitor: Visitor) -> TriggerFilter:
     query = request.query_params
-    state = next(
-        (each for each in TRIGGER_STATES if each == query_params.word_param(query, "state", TRIGGER_STATES)), None
-    )
+    state_param = query_params.word_param(query, "state", TRIGGER_STATES)
+    state = next((state for state in TRIGGER_STATES if state == state_param), None)
     app_id = visitor.caller.resolve_optional_app(query_params.text_param(query, "app_id"))
     return TriggerFilter(
         app_id, query_params.text_param(query, "workflow"), query_params.word_param(query, "type", TRIGGER_TYPES), state
@@ -67,36 +66,20 @@ async def trigger_rows(
     limit: int,
     max_scanned: int = 0,
 ) -> Sequence[Row]:
-    found_one_by_one = iter_triggers(
+    iterator = iter_triggers(
         context.role, trigger_filter, viewer=visitor.scope, after=after, limit=limit, max_scanned=max_scanned
     )
-    async with aclosing(found_one_by_one) as each:
-        rows = [row async for row in each]
+    async with aclosing(iterator) as triggers:
+        rows = [row async for row in triggers]
     records = await context.role.triggers.find_records([row["trigger_id"] for row in rows])
     found: list[Row] = []
     for row in rows:
         record = records.get(row["trigger_id"])
-        # Without its spec: then it counts as one of several apps, and tells a visitor of one app the least.
-        known = TriggerEntry(row["workflow"], row["name"], row["type"], row["app_id"], None, record)
-        notes = visible_notes(known, visitor.scope)
-        newest = None if not notes else {"at": notes[0].get("at"), "words": describe_reason(notes[0])}
+        # Without its spec, the entry counts as one of several apps, and shows a visitor of one app the least.
+        entry = TriggerEntry(row["workflow"], row["name"], row["type"], row["app_id"], None, record)
+        notes = visible_notes(entry, visitor.scope)
+        newest_skip = None if not notes else {"at": notes[0].get("at"), "text": describe_reason(notes[0])}
         link = query_params.trigger_path(row["trigger_id"], app_id=None if row["app_id"] else trigger_filter.app_id)
-        found.append({**row, "path": link, "whose": _apps_text(row), "why": _reason_text(row), "newest": newest})
+        apps, reason = apps_text(row, max_apps=MAX_APPS), state_reason(row, inactive=row["inactive"] or "")
+        found.append({**row, "path": link, "apps_text": apps, "reason": reason, "newest_skip": newest_skip})
     return found
-
-
-def _apps_text(row: Mapping[str, Any]) -> str:
-    if row["apps_from"] is not None:
-        return f"from the {row['apps_from']}"
-    apps = row["apps"]
-    more = f" and {len(apps) - MAX_APPS} more" if len(apps) > MAX_APPS else ""
-    return (", ".join(apps[:MAX_APPS]) + more) or "no app"
-
-
-def _reason_text(row: Mapping[str, Any]) -> str:
-    """Paused by whom and why, inactive why."""
-    paused = row["paused"] or (row["state"] == "paused" and next(iter(row["paused_apps"].values()), None))
-    if paused:
-        return f"by {paused['by']}{': ' + paused['note'] if paused['note'] else ''}"
-    some = f"paused for {len(row['paused_apps'])} of its apps" if row["paused_apps"] else ""
-    return str(row["inactive"] or some)

@@ -1,4 +1,4 @@
-"""The chart of usage: a column for each hour or day, made of the largest parts and the rest."""
+"""The chart of usage: a column per hour or day, divided into the largest parts and the rest."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ops.console.template_filters import format_usd_amount
 from ops.presenters.amounts import format_short_count
 
 HEIGHT = 160
-MAX_PARTS = 5  # with a colour each; what is smaller shares one
+MAX_PARTS = 5  # each has a colour; smaller parts share one
 MAX_COLUMNS = 100
 MAX_HOURLY_SPAN = timedelta(hours=49)
 MAX_LABELS = 5
@@ -23,7 +23,7 @@ REST_LABEL = "others"
 
 @dataclass(frozen=True, slots=True)
 class ChartPiece:
-    """A part of a column, in pixels from the top; its place among the parts is its colour."""
+    """A part of a column, in pixels from the top; `part` selects its colour."""
 
     part: int
     y: float
@@ -32,7 +32,7 @@ class ChartPiece:
 
 @dataclass(frozen=True, slots=True)
 class ChartColumn:
-    """`x` and `width` are in per cent; `label` is below it where there is room."""
+    """`x` and `width` are in per cent; `label` stands below every few columns."""
 
     x: float
     width: float
@@ -55,7 +55,7 @@ class Chart:
 async def read_usage_chart(
     database: AsyncDatabase[dict[str, Any]], usage_filter: UsageFilter, key: str | None, *, now: datetime
 ) -> Chart | None:
-    """Of a time with a beginning; None where nothing was used, or it is too long for columns."""
+    """Return None without a start, without usage, or for a period that needs too many columns."""
     since, until = usage_filter.since, usage_filter.until or now
     if since is None or until <= since:
         return None
@@ -79,18 +79,18 @@ def _times(since: datetime, until: datetime, bucket: str) -> Sequence[str]:
 
 
 def draw_chart(rows: Sequence[UsageTotals], times: Sequence[str], bucket: str, key: str | None) -> Chart:
-    """In USD where any price is known, else in tokens."""
+    """Draw USD if any price is known, else tokens."""
     measure = "USD" if any(row.cost_nano_usd for row in rows) else "tokens"
     by_part: dict[str, float] = defaultdict(float)
-    by_place: dict[tuple[str, str], float] = defaultdict(float)
+    amounts: dict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
         by_part[_part_name(row, key)] += _row_amount(row, measure)
     largest = sorted(by_part, key=lambda name: (-by_part[name], name))
     parts = tuple(largest if len(largest) <= MAX_PARTS + 1 else [*largest[:MAX_PARTS], REST_LABEL])
     for row in rows:
         name = _part_name(row, key)
-        by_place[row.key[bucket], name if name in parts else REST_LABEL] += _row_amount(row, measure)
-    sums = {time: sum(by_place[time, name] for name in parts) for time in times}
+        amounts[row.key[bucket], name if name in parts else REST_LABEL] += _row_amount(row, measure)
+    sums = {time: sum(amounts[time, name] for name in parts) for time in times}
     top = max(sums.values(), default=0.0) or 1.0
     columns = tuple(
         ChartColumn(
@@ -99,7 +99,7 @@ def draw_chart(rows: Sequence[UsageTotals], times: Sequence[str], bucket: str, k
             label=_axis_label(time, bucket) if index % max(-(-len(times) // MAX_LABELS), 1) == 0 else None,
             time_text=_format_time(time),
             total=_format_amount(sums[time], measure),
-            pieces=_pieces([by_place[time, name] for name in parts], top),
+            pieces=_pieces([amounts[time, name] for name in parts], top),
         )
         for index, time in enumerate(times)
     )
@@ -110,15 +110,15 @@ def draw_chart(rows: Sequence[UsageTotals], times: Sequence[str], bucket: str, k
 
 
 def _pieces(amounts: Sequence[float], top: float) -> tuple[ChartPiece, ...]:
-    """The largest part is at the bottom."""
-    found: list[ChartPiece] = []
+    """Stack the parts with the largest at the bottom."""
+    pieces: list[ChartPiece] = []
     y = float(HEIGHT)
     for part, amount in enumerate(amounts):
         height = max(amount / top * HEIGHT, 1.0) if amount > 0 else 0.0
         y -= height
         if height:
-            found.append(ChartPiece(part, round(max(y, 0.0), 2), round(height, 2)))
-    return tuple(found)
+            pieces.append(ChartPiece(part, round(max(y, 0.0), 2), round(height, 2)))
+    return tuple(pieces)
 
 
 def _part_name(row: UsageTotals, key: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Usage: what was used and what it cost, by app, workflow, model, agent or day, and how the budgets stand."""
+"""The usage page: tokens and cost by app, workflow, model, agent or time, and the budgets."""
 
 from datetime import UTC, datetime
 from typing import Any, get_args
@@ -13,6 +13,7 @@ from ops.console.context import ConsoleContext
 from ops.console.usage_chart import read_usage_chart
 from ops.console.visitor import Visitor
 from ops.presenters.amounts import usd_decimals
+from ops.presenters.times import parse_moment
 from triggers.api.usage_models import UsageKey
 
 MAX_ROWS = 200
@@ -21,21 +22,25 @@ FILTER_PARAMS = ("app_id", "workflow", "agent", "model", "since", "until")
 TIME_KEYS = ("day", "hour")
 KEYS: tuple[str, ...] = get_args(UsageKey)
 _SUM_FIELDS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens", "missing", "estimated", "unpriced")
-NEXT_KEY = {"app_id": "workflow", "workflow": "agent", "model": "agent", "agent": "day"}  # looked at more closely
+NEXT_KEY = {
+    "app_id": "workflow",
+    "workflow": "agent",
+    "model": "agent",
+    "agent": "day",
+}  # the key that a click on a row groups by
 PERIODS = (("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days"))
 
 
 async def show_usage(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
     query, now, database = request.query_params, datetime.now(UTC), context.role.database
     key = str(query_params.word_param(query, "by", KEYS, "app_id" if visitor.scope is None else "workflow"))
-    given = {name: query.get(name, "") for name in FILTER_PARAMS} | {"since": query.get("since", "") or DEFAULT_SINCE}
-    wanted = _parse_usage_filter(request, visitor)
-    rows = [
-        row.as_json() | {"name": str(row.key[key] or "none")} for row in await usage_totals(database, [key], wanted)
-    ]
+    filters = {name: query.get(name, "") for name in FILTER_PARAMS} | {"since": query.get("since", "") or DEFAULT_SINCE}
+    usage_filter = _parse_usage_filter(request, visitor)
+    totals = await usage_totals(database, [key], usage_filter)
+    rows = [row.as_json() | {"name": str(row.key[key] or "none")} for row in totals]
     if key not in TIME_KEYS:
         rows.sort(key=lambda row: (-(row["cost_usd"] or 0.0), -row["input_tokens"] - row["output_tokens"]))
-    chart = await read_usage_chart(database, wanted, None if key in TIME_KEYS else key, now=now)
+    chart = await read_usage_chart(database, usage_filter, None if key in TIME_KEYS else key, now=now)
     measure = "tokens" if chart is None else chart.measure
     largest = max((_row_amount(row, measure) for row in rows), default=0.0)
     return context.renderer.render(
@@ -47,17 +52,17 @@ async def show_usage(context: ConsoleContext, request: Request, visitor: Visitor
             row | {"bar": round(_row_amount(row, measure) / largest * 100, 2) if largest else 0.0}
             for row in rows[:MAX_ROWS]
         ],
-        unseen=max(len(rows) - MAX_ROWS, 0),
+        hidden_rows=max(len(rows) - MAX_ROWS, 0),
         totals=_sum_rows(rows),
         decimals=usd_decimals(row["cost_usd"] for row in rows),
         by=key,
         keys=KEYS,
-        given=given,
+        filters=filters,
         periods=PERIODS,
         chart=chart,
         budgets=await budget_rows(database, visitor.caller),
-        narrowed=lambda name: (
-            query_params.with_query("/console/usage", {**given, key: name, "by": NEXT_KEY[key]})
+        row_path=lambda name: (
+            query_params.with_query("/console/usage", {**filters, key: name, "by": NEXT_KEY[key]})
             if key in NEXT_KEY
             else None
         ),
@@ -66,9 +71,7 @@ async def show_usage(context: ConsoleContext, request: Request, visitor: Visitor
 
 def _parse_usage_filter(request: Request, visitor: Visitor) -> UsageFilter:
     query = request.query_params
-    since = (
-        query_params.moment_param(query, "since") if query.get("since") else query_params.parse_moment(DEFAULT_SINCE)
-    )
+    since = query_params.moment_param(query, "since") if query.get("since") else parse_moment(DEFAULT_SINCE)
     return UsageFilter(
         app_id=visitor.caller.resolve_optional_app(query_params.text_param(query, "app_id")),
         workflow=query_params.text_param(query, "workflow"),
@@ -84,6 +87,6 @@ def _row_amount(row: dict[str, Any], measure: str) -> float:
 
 
 def _sum_rows(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of all rows, also those that are not shown. Unknown where the price of no call is known."""
+    """Sum all rows, also hidden ones; the cost is None if no call has a price."""
     costs = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
     return {name: sum(row[name] for row in rows) for name in _SUM_FIELDS} | {"cost_usd": sum(costs) if costs else None}

@@ -1,4 +1,4 @@
-"""A visitor: a session together with the key it stands on, which says what may be seen and done."""
+"""A visitor: a session and its API key, which decide what is visible and allowed."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,12 +16,12 @@ class Visitor:
 
     @property
     def scope(self) -> str | None:
-        """The one app that this visitor sees; None for all. Goes into every question to the store."""
+        """Return the one app that this visitor sees; None for all. Every query uses it."""
         return self.caller.scope
 
     @property
     def name(self) -> str:
-        """For records of who did something."""
+        """Return the name for records of changes."""
         return f"{self.caller.key.name} (console)"
 
     @property
@@ -43,4 +43,4 @@ class Visitor:
 
     def check_may_write(self) -> None:
         if not self.may_write:
-            raise ProblemError(403, "this key may only read; log in with one that was made without --read-only")
+            raise ProblemError(403, "this key is read-only; log in with a key created without --read-only")

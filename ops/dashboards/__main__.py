@@ -1,4 +1,4 @@
-"""Writes the dashboards' JSON out of their source: `python -m ops.dashboards`, with `--check` only compares."""
+"""`python -m ops.dashboards`: writes the dashboards' JSON; `--check` only compares."""
 
 import json
 import sys
@@ -28,29 +28,29 @@ def build_files() -> dict[Path, str]:
 
 
 def find_stale_files() -> list[Path]:
-    """Files that are not what their source says."""
-    wanted = build_files()
-    found = {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
-    return sorted(path for path in wanted.keys() | found.keys() if wanted.get(path) != found.get(path))
+    """Return files that differ from their source, are missing, or have none."""
+    built = build_files()
+    present = {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    return sorted(path for path in built.keys() | present.keys() if built.get(path) != present.get(path))
 
 
 def write_files() -> None:
-    wanted = build_files()
+    built = build_files()
     for path in FOLDER.glob("*.json"):
         path.unlink()
-    for path, text in wanted.items():
+    for path, text in built.items():
         path.write_text(text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str]) -> str | None:
-    """What is wrong, if anything."""
+    """Return an error message, or None."""
     if not arguments:
         write_files()
         return None
     if list(arguments) != ["--check"]:
         return "usage: python -m ops.dashboards [--check]"
     names = ", ".join(path.name for path in find_stale_files())
-    return f"not what their source says: {names}; run make dashboards" if names else None
+    return f"out of date: {names}; run make dashboards" if names else None
 
 
 if __name__ == "__main__":

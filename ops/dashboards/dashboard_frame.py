@@ -1,4 +1,4 @@
-"""What is around the panels: variables, links between the dashboards, time range, refresh."""
+"""The frame of a dashboard: variables, links between dashboards, time range, refresh."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,14 +18,14 @@ TITLES: Mapping[str, str] = {
 }
 TAG = "unattended"
 GATEWAY = "http://127.0.0.1:8400"
-# A workflow that never ended a run may have spent tokens all the same, and the other way round.
+# Runs and model calls together: a workflow may have one without the other.
 _LABEL_SOURCE = '{__name__=~"unattended_(runs|model_calls)_total"}'
 
 
 def make_dashboard(
     uid: str, description: str, variables: Sequence[Variable], *, since: str = "now-1h"
 ) -> dashboard.Dashboard:
-    made = (
+    builder = (
         dashboard.Dashboard(f"Unattended / {TITLES[uid]}")
         .uid(uid)
         .description(description)
@@ -37,16 +37,16 @@ def make_dashboard(
         .tooltip(models.DashboardCursorSync.CROSSHAIR)
     )
     for variable in (_data_source_variable(), *variables, _gateway_variable()):
-        made = made.with_variable(variable)
+        builder = builder.with_variable(variable)
     for link in _dashboard_links(uid):
-        made = made.link(link)
-    return made
+        builder = builder.link(link)
+    return builder
 
 
 def add_rows(builder: dashboard.Dashboard, rows: Mapping[str, Sequence[Panel]]) -> dashboard.Dashboard:
-    """Rows by their titles; panels stand side by side until a row of 24 columns is full."""
-    for place, (title, panels) in enumerate(rows.items(), start=1):
-        builder = builder.with_row(dashboard.Row(title).id(place))
+    """Add rows by title; Grafana places panels side by side until 24 columns are full."""
+    for index, (title, panels) in enumerate(rows.items(), start=1):
+        builder = builder.with_row(dashboard.Row(title).id(index))
         for panel in panels:
             builder = builder.with_panel(panel)
     return builder
@@ -84,11 +84,11 @@ def _data_source_variable() -> Variable:
 
 
 def _gateway_variable() -> Variable:
-    said = "Where your browser reaches the gateway: links to console and runbook begin with it"
+    description = "Address of the gateway for your browser; links to console and runbook begin with it"
     return (
         dashboard.TextBoxVariable("gateway")
         .label("Gateway")
-        .description(said)
+        .description(description)
         .default_value(GATEWAY)
         .current(models.VariableOption(selected=True, text=GATEWAY, value=GATEWAY))
     )

@@ -1,4 +1,4 @@
-"""The dashboard Fleet: are we keeping up, and is anything lost?"""
+"""The dashboard Fleet: queue, objectives, outcomes, repairs and roles."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -25,26 +25,26 @@ FIRING = 'ALERTS{alertname=~"Unattended.*", alertstate="firing"}'
 RECONCILE_AGE_S = "time() - max(unattended_reconcile_last_success_timestamp_seconds)"
 EXPORT_AGE_S = "time() - max(unattended_exporter_last_success_timestamp_seconds)"
 
-# By reference of the query: what we call it, its metric, and the label that says more.
+# By reference of the query: name, metric, and the label with details.
 EVENTS = {
     "A": ("taken over", "unattended_reclaimed_total", "result"),
     "B": ("lease lost", "unattended_lease_lost_total", "reason"),
-    "C": ("sent again", "unattended_republished_total", "reason"),
+    "C": ("republished", "unattended_republished_total", "reason"),
     "D": ("fenced", "unattended_fenced_writes_total", ""),
-    "E": ("put right", "unattended_runs_corrected_total", "reason"),
+    "E": ("corrected", "unattended_runs_corrected_total", "reason"),
 }
 
 
 def build() -> Dashboard:
-    said = "Are we keeping up? What waits and why, what becomes of runs, what was lost, taken over or repeated."
+    description = "Waiting runs and their holds, service level objectives, outcomes of runs, repairs, and roles."
     return add_rows(
-        make_dashboard("unattended-fleet", said, [app_variable(), workflows_variable()]),
+        make_dashboard("unattended-fleet", description, [app_variable(), workflows_variable()]),
         {
-            "At a glance": _summary_panels(),
-            "Are we keeping up?": _queue_panels(),
+            "Overview": _summary_panels(),
+            "Queue": _queue_panels(),
             "Objectives": _objective_panels(),
-            "What becomes of runs ($app, $workflow)": _outcome_panels(),
-            "Is anything lost or repeated?": _repair_panels(),
+            "Outcomes of runs ($app, $workflow)": _outcome_panels(),
+            "Takeovers and repairs": _repair_panels(),
             "Roles": _role_panels(),
         },
     )
@@ -55,14 +55,14 @@ def _summary_panels() -> list[Panel]:
         "How long the oldest run that may start has waited for a worker. Above a minute: too few workers, or none that "
         "consumes. Runs that are held or not due do not count."
     )
-    slots = "Slots of all workers that are in use. Above 90 % for long: start another worker."
-    parked = "Runs at rest after all their attempts. See what each has done, then replay or discard it."
+    slots = "Share of all workers' slots that are in use. Above 90 % for long: start another worker."
+    parked = "Runs that used up their attempts. See what each has done, then replay or discard it."
     good = (
         "Share of the runs of the time range that ended well, of the chosen apps and workflows. Not counted: cancelled "
-        "ones, those that a budget stopped, and those that the workflow itself called failed."
+        "runs, runs that a budget stopped, and runs that the workflow itself ended as failed."
     )
-    seconds = "Age of what the exporter shows. Above 30 s: it does not reach MongoDB, and all numbers of runs are old."
-    repaired = "Since a pass over runs ended well. Above a minute: no scheduler repairs, releases or takes over runs."
+    seconds = "Age of the exporter's numbers. Above 30 s: it does not reach MongoDB, and all numbers of runs are old."
+    repaired = "Age of the last successful reconcile pass. Above a minute: no scheduler repairs or releases runs."
     return [
         stat_panel(101, "Oldest waiting run", oldest, "max(unattended_oldest_queued_age_seconds)", unit="s")
         .thresholds(rising_thresholds(30, 60))
@@ -85,7 +85,7 @@ def _summary_panels() -> list[Panel]:
         .decimals(0)
         .thresholds(rising_thresholds(30, 120))
         .links([runbook_link("The exporter is stale")]),
-        stat_panel(106, "Last good repair pass", repaired, RECONCILE_AGE_S, unit="s")
+        stat_panel(106, "Last reconcile pass", repaired, RECONCILE_AGE_S, unit="s")
         .decimals(0)
         .thresholds(rising_thresholds(30, 60))
         .links([runbook_link("No scheduler reconciles")]),
@@ -94,13 +94,13 @@ def _summary_panels() -> list[Panel]:
 
 def _queue_panels() -> list[Panel]:
     queued = (
-        "Runs that are due, by what holds them. `ready` waits for a worker; the others for a cap (`concurrency`), a "
-        "rate, a budget, or the run before them (`order`). They start by themselves when that ends."
+        "Runs that are due, by hold. `ready` waits for a worker; the others for a cap (`concurrency`), a rate, a "
+        "budget, or the previous run of their order (`order`). They start by themselves when the hold ends."
     )
-    age = "The line is a minute. An age that grows while slots are free means that workers do not consume."
-    busy = "Runs that a worker holds, by the store, and the slots of all workers, by themselves."
-    start = "From when a run might start to its first start, without holds: of half, 95 % and 99 % of the runs."
-    held = "Runs per second that workers gave back because of a limit. High without new runs: two caps contradict."
+    age = "The line is one minute. If the age grows while slots are free, workers do not consume."
+    busy = "Runs that a worker owns, as the store counts them, and the slots that workers report."
+    start = "Time from when a run may start to its first start, without holds: median, 95 % and 99 % of the runs."
+    held = "Runs per second that a limit returned to the queue. If high without new runs: two caps conflict."
     by_hold = 'label_replace(max by (hold) (unattended_runs_queued), "hold", "ready", "hold", "")'
     waited = "unattended_run_wait_seconds"
     return [
@@ -115,11 +115,11 @@ def _queue_panels() -> list[Panel]:
         .with_target(query("sum(unattended_worker_slots)", "slots", ref="B"))
         .links([runbook_link("How many workers")]),
         add_threshold_lines(graph_panel(114, "Time to start", start, unit="s", width=12), critical_threshold(30))
-        .with_target(query(quantile(0.5, waited), "half"))
+        .with_target(query(quantile(0.5, waited), "median"))
         .with_target(query(quantile(0.95, waited), "95 %", ref="B"))
         .with_target(query(quantile(0.99, waited), "99 %", ref="C"))
         .links([runbook_link("Runs start late")]),
-        graph_panel(115, "Given back because of a limit", held, unit=PER_SECOND, width=12).with_target(
+        graph_panel(115, "Returned to the queue by a limit", held, unit=PER_SECOND, width=12).with_target(
             query(rate("unattended_runs_held_total", "hold"), "{{hold}}")
         ),
         *_person_wait_panels(),
@@ -127,8 +127,8 @@ def _queue_panels() -> list[Panel]:
 
 
 def _person_wait_panels() -> list[Panel]:
-    waiting = "Runs that have asked a question and go on when a person answers, by workflow. They hold no slot."
-    age = "How long the oldest of them has waited. The line is four hours, after which an alert fires."
+    waiting = "Runs that wait for a person's answer, by workflow. They hold no slot."
+    age = "How long the oldest of them has waited. The line is four hours; then an alert fires."
     link = runbook_link("A run waits for a person")
     return [
         stack(graph_panel(116, "Waiting for a person", waiting, unit="short", width=12))
@@ -143,15 +143,15 @@ def _person_wait_panels() -> list[Panel]:
 
 
 def _by_workflow(gauge: str, added: str) -> str:
-    """By workflow, of what every exporter shows by app and workflow."""
+    """Aggregate by workflow what every exporter shows by app and workflow."""
     return f"{added} by (workflow) (max by (app, workflow) ({gauge}{{{SELECTOR}}}))"
 
 
 def _objective_panels() -> list[Panel]:
-    """Out of recording rules, since a month of runs is too much to ask for each time."""
+    """Use recording rules, as a month of runs is too much for each refresh."""
     burn = (
-        "How fast the budget of errors burns: 1 uses up a month's in a month, 14.4 in two days. `start`: 99 % of the "
-        "runs start within 30 s. `success`: 99.5 % end well. Needs the rules of ops/alerts/slo.yaml in Prometheus."
+        "How fast the error budget burns: at 1 it lasts a month, at 14.4 two days. `start`: 99 % of the runs start "
+        "within 30 s. `success`: 99.5 % end well. Needs the rules of ops/alerts/slo.yaml in Prometheus."
     )
     fast, slow = rising_thresholds(6, 14.4), rising_thresholds(1)
     return [
@@ -166,11 +166,11 @@ def _objective_panels() -> list[Panel]:
 
 def _outcome_panels() -> list[Panel]:
     outcomes = (
-        "Runs that ended or parked, by outcome. All but `completed` and `cancelled` deserve a look; "
-        "`unattended runs list --outcome …` names them."
+        "Runs that ended or parked, by outcome. Check all but `completed` and `cancelled`: "
+        "`unattended runs list --outcome …` lists them."
     )
-    by_workflow = "The chosen time range, by workflow and outcome. A workflow's name leads to its dashboard."
-    retries = "Attempts that failed and are followed by another one. Many `model_error`: look at the model's provider."
+    by_workflow = "The chosen time range, by workflow and outcome. A workflow's name links to its dashboard."
+    retries = "Failed attempts that are followed by another one. Many `model_error`: check the model's provider."
     return [
         colour_by_outcome(graph_panel(121, "Runs ended by outcome", outcomes, unit=PER_SECOND))
         .with_target(query(store_rate(RUNS, "outcome", SELECTOR), "{{outcome}}"))
@@ -190,32 +190,32 @@ def _outcome_panels() -> list[Panel]:
 
 def _repair_panels() -> list[Panel]:
     events = (
-        "What the machinery noticed and put right. `taken over`: a worker died or stood still, another one went on. "
-        "`lease lost`: a worker stopped a run that it no longer owned. `sent again`: a wake-up was overdue. "
-        "`fenced`: a stale owner tried to write, in vain. Now and then is fine; a steady rate means that workers or "
-        "Redis are in trouble."
+        "Faults that were detected and repaired. `taken over`: a worker died or froze, and another one resumed its "
+        "run. `lease lost`: a worker stopped a run that it no longer owned. `republished`: a wake-up was overdue and "
+        "was sent again. `fenced`: the write of a stale owner was refused. `corrected`: a queued run was repaired. A "
+        "few are normal; a steady rate means that workers or Redis have problems."
     )
-    numbers = "The same, counted over the time range. `parked`: a run killed five workers; look at that run."
-    faults = "Steps of repair passes that failed. MongoDB was away, or the log says `reconcile_step_failed`."
-    duration = "How long a pass takes: half and 95 % of the passes. Some seconds are too long."
-    lines = graph_panel(131, "Taken over, lost, sent again", events, unit=PER_SECOND, width=12)
+    numbers = "The same, counted over the time range. `parked`: a run killed five workers; check that run."
+    faults = "Failed steps of reconcile passes: MongoDB was unavailable, or see `reconcile_step_failed` in the log."
+    duration = "Duration of a reconcile pass: median and 95 % of the passes. Several seconds are too long."
+    lines = graph_panel(131, "Takeovers, lost leases, repairs", events, unit=PER_SECOND, width=12)
     for ref, (name, metric, _) in EVENTS.items():
         lines = lines.with_target(query(rate(metric), name, ref=ref))
     table = table_panel(
         132,
-        "Counted in the time range",
+        "Takeovers and repairs in the time range",
         numbers,
-        {"event": "Event", "what": "What"},
-        [count_column("Times", f"sort_desc({_events_expression()})")],
+        {"event": "Event", "what": "Details"},
+        [count_column("Count", f"sort_desc({_events_expression()})")],
     )
     passed = "unattended_reconcile_seconds"
     return [
         lines.links([runbook_link("Workers are lost"), runbook_link("Wake-ups are lost")]),
         table.span(12),
-        graph_panel(133, "Duration of a repair pass", duration, unit="s", width=12)
-        .with_target(query(quantile(0.5, passed), "half"))
+        graph_panel(133, "Duration of a reconcile pass", duration, unit="s", width=12)
+        .with_target(query(quantile(0.5, passed), "median"))
         .with_target(query(quantile(0.95, passed), "95 %", ref="B")),
-        graph_panel(134, "Failed steps of repair passes", faults, unit=PER_SECOND, width=12)
+        graph_panel(134, "Failed steps of reconcile passes", faults, unit=PER_SECOND, width=12)
         .with_target(query(rate("unattended_reconcile_faults_total", "step"), "{{step}}"))
         .links([runbook_link("No scheduler reconciles")]),
     ]
@@ -234,15 +234,16 @@ def _rename_label(expression: str, label: str) -> str:
 
 def _role_panels() -> list[Panel]:
     up = (
-        "Processes that Prometheus reaches, by role. Each role needs one at least; a missing scheduler repairs nothing."
+        "Processes that Prometheus reaches, by role. Each role needs at least one; without a scheduler nothing is "
+        "repaired."
     )
-    alerts = "Alerts of Unattended that fire now. Each leads to its section of the runbook."
+    alerts = "Alerts of Unattended that fire now. Each links to its section of the runbook."
     memory = (
-        "Resident memory of each worker. One that grows beyond `UNATTENDED_MAX_MEMORY_MB` hands its runs back and "
-        "starts anew; the line is its default."
+        "Resident memory of each worker. A worker above `UNATTENDED_MAX_MEMORY_MB` hands its runs back and "
+        "restarts; the line is the default."
     )
-    cpu = "Cores each worker uses. A worker is one event loop: near 1, its runs wait for each other."
-    read = "How long the exporter takes to read the store. Above five seconds it is asked less often."
+    cpu = "CPU cores that each worker uses. A worker has one event loop: near 1, its runs wait for each other."
+    read = "How long the exporter takes to read the store. Above five seconds it reads less often."
     worker = 'job="unattended", role="worker"'
     memory_line = critical_threshold(2048 * 1024 * 1024)
     return [
@@ -252,7 +253,7 @@ def _role_panels() -> list[Panel]:
         .links([runbook_link("A role is down")]),
         table_panel(
             142,
-            "Alerts that fire",
+            "Firing alerts",
             alerts,
             {"alertname": "Alert", "severity": "Severity"},
             [count_column("Firing", f"count by (alertname, severity) ({FIRING})")],

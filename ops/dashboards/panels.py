@@ -1,4 +1,4 @@
-"""The look that all dashboards share: kinds of panels, colours, thresholds, queries and links."""
+"""Panels that all dashboards share: their kinds, colours, thresholds, queries and links."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from workflows.outcome import OutcomeKind
 GREEN, YELLOW, RED, BLUE = "green", "yellow", "red", "blue"
 PER_SECOND = "suffix:/s"
 COUNT = "locale"  # whole numbers, with separators
-# The same colour for an outcome wherever it is shown: red is ours to mend, orange the package's, yellow a limit.
+# An outcome has the same colour in every panel: red for operators, orange for package authors, yellow for limits.
 OUTCOMES: Mapping[OutcomeKind, str] = {
     OutcomeKind.COMPLETED: GREEN,
     OutcomeKind.CANCELLED: "text",
@@ -40,19 +40,21 @@ STAT_HEIGHT = 4
 
 _TO_WORKFLOW = models.DynamicConfigValue(
     id_val="links",
-    value=[{"title": "Its dashboard", "url": "/d/unattended-workflow?var-workflow=${__value.raw}&${__url_time_range}"}],
+    value=[
+        {"title": "Workflow dashboard", "url": "/d/unattended-workflow?var-workflow=${__value.raw}&${__url_time_range}"}
+    ],
 )
 
 
 def query(expression: str, legend: str = "", *, ref: str = "A", instant: bool = False) -> prometheus.Dataquery:
-    asked = prometheus.Dataquery().expr(expression).legend_format(legend).ref_id(ref).datasource(DATA_SOURCE)
-    return asked.instant() if instant else asked.range()
+    builder = prometheus.Dataquery().expr(expression).legend_format(legend).ref_id(ref).datasource(DATA_SOURCE)
+    return builder.instant() if instant else builder.range()
 
 
 def stat_panel(
     id_: int, title: str, description: str, expression: str, *, unit: str, width: int = 4, legend: str = ""
 ) -> stat.Panel:
-    """One number, of now or of the whole time range; with a legend, one for each series."""
+    """Build a panel with one number; with a legend, one number per series."""
     return (
         stat.Panel()
         .id(id_)
@@ -98,7 +100,7 @@ def graph_panel(id_: int, title: str, description: str, *, unit: str, width: int
 
 
 def stack(panel: timeseries.Panel) -> timeseries.Panel:
-    """For parts of a whole."""
+    """Stack the series of a panel, as parts of a whole."""
     return panel.fill_opacity(40).stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
 
 
@@ -110,7 +112,7 @@ def colour_by_outcome(panel: timeseries.Panel) -> timeseries.Panel:
 
 
 def bar_panel(id_: int, title: str, description: str, *, unit: str) -> bargauge.Panel:
-    """Who has most of something, of the whole time range or of now."""
+    """Build horizontal bars that compare series."""
     return (
         bargauge.Panel()
         .id(id_)
@@ -130,7 +132,7 @@ def bar_panel(id_: int, title: str, description: str, *, unit: str) -> bargauge.
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A number of a table. Its rows are those of the table's labels."""
+    """A column of numbers; the table's labels define its rows."""
 
     title: str
     expression: str
@@ -141,26 +143,26 @@ class TableColumn:
 
 
 def count_column(title: str, expression: str, thresholds: dashboard.ThresholdsConfig | None = None) -> TableColumn:
-    """Prometheus guesses what happened at both ends of a range, and so gets fractions of what has none."""
+    """Build a column without decimals: Prometheus extrapolates a range, which gives fractions of whole counts."""
     return TableColumn(title, expression, COUNT, decimals=0, thresholds=thresholds)
 
 
 def table_panel(
     id_: int, title: str, description: str, labels: dict[str, str], columns: Sequence[TableColumn]
 ) -> table.Panel:
-    """A table of instant values: a row for each combination of labels, a column for each expression."""
+    """Build a table of instant values: a row per combination of labels, a column per expression."""
     panel = table.Panel().id(id_).title(title).description(description).datasource(DATA_SOURCE)
     panel = panel.height(GRAPH_HEIGHT).span(24).unit("short").thresholds(neutral_thresholds())
     names = ["Value"] if len(columns) == 1 else [f"Value #{ref}" for ref in _refs(columns)]
     for ref, column in zip(_refs(columns), columns, strict=True):
-        asked = query(column.expression, ref=ref, instant=True).format(PromQueryFormat.TABLE)
-        panel = panel.with_target(asked).override_by_name(column.title, _column_properties(column))
+        target = query(column.expression, ref=ref, instant=True).format(PromQueryFormat.TABLE)
+        panel = panel.with_target(target).override_by_name(column.title, _column_properties(column))
     if "workflow" in labels:
         panel = panel.override_by_name(labels["workflow"], [_TO_WORKFLOW])
-    renamed = {**labels, **dict(zip(names, [each.title for each in columns], strict=True))}
+    renamed = {**labels, **dict(zip(names, [column.title for column in columns], strict=True))}
     organized = {
         "excludeByName": {"Time": True},
-        "indexByName": {name: place for place, name in enumerate(renamed)},
+        "indexByName": {name: index for index, name in enumerate(renamed)},
         "renameByName": renamed,
     }
     return panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={})).with_transformation(
@@ -173,16 +175,18 @@ def _refs(columns: Sequence[TableColumn]) -> str:
 
 
 def _column_properties(column: TableColumn) -> list[models.DynamicConfigValue]:
-    found: list[models.DynamicConfigValue] = [models.DynamicConfigValue(id_val="unit", value=column.unit)]
+    properties: list[models.DynamicConfigValue] = [models.DynamicConfigValue(id_val="unit", value=column.unit)]
     if column.decimals is not None:
-        found.append(models.DynamicConfigValue(id_val="decimals", value=column.decimals))
+        properties.append(models.DynamicConfigValue(id_val="decimals", value=column.decimals))
     if column.thresholds is not None:
-        found.append(models.DynamicConfigValue(id_val="thresholds", value=column.thresholds.build()))
+        properties.append(models.DynamicConfigValue(id_val="thresholds", value=column.thresholds.build()))
     if column.value_texts is not None:
-        found.append(models.DynamicConfigValue(id_val="mappings", value=[models.ValueMap(options=column.value_texts)]))
+        properties.append(
+            models.DynamicConfigValue(id_val="mappings", value=[models.ValueMap(options=column.value_texts)])
+        )
     if column.thresholds is not None or column.value_texts is not None:
-        found.append(models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}))
-    return found
+        properties.append(models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}))
+    return properties
 
 
 def neutral_thresholds() -> dashboard.ThresholdsConfig:
@@ -211,7 +215,7 @@ def _threshold_steps(*steps: models.Threshold) -> dashboard.ThresholdsConfig:
 
 
 def add_threshold_lines(panel: timeseries.Panel, thresholds: dashboard.ThresholdsConfig) -> timeseries.Panel:
-    """With lines where the number becomes bad."""
+    """Draw the thresholds as dashed lines."""
     style = common.GraphThresholdsStyleConfig().mode(common_models.GraphTresholdsStyleMode.DASHED)
     return panel.thresholds(thresholds).thresholds_style(style)
 
@@ -221,6 +225,6 @@ def value_text(text: str, color: str, index: int) -> models.ValueMappingResult:
 
 
 def runbook_link(heading: str) -> dashboard.DashboardLink:
-    """To a section of ops/runbook.md, as the gateway shows it."""
+    """Link to a section of the runbook page that the gateway serves."""
     anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     return dashboard.DashboardLink(f"Runbook: {heading}").url(f"{RUNBOOK}#{anchor}").target_blank(True)

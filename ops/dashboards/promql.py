@@ -1,20 +1,18 @@
-"""PromQL of the dashboards, by who serves a metric.
+"""PromQL of the dashboards, for metrics of the exporter and of the other roles.
 
-Every exporter shows the same numbers of the whole cluster: `max` over them. The other roles count what they did
-themselves, each process for its own: `sum` over them.
+Every exporter serves the same numbers of the whole cluster, so queries take their `max`. Each process of the other
+roles counts its own work, so queries take the `sum`.
 
-`…_grown` is what was counted in the time range of the dashboard. Prometheus's `increase` does not see the first count
-of a series, since there is no earlier value: a first failure, or the first run of somebody who tries this out. Here a
-series that is new in the time range began at 0.
+Prometheus's `increase` misses the first count of a series, as it has no earlier value: a first failure, or the first
+run of a new system. `increase` and `store_increase` treat a series that is new in the time range as beginning at 0.
 """
 
 from dataclasses import dataclass
 
-# A scrape that failed just when the time range begins must not make an old series look new.
+# One hour, so that a failed scrape at the start of the time range does not make an old series look new.
 _BEFORE = "[1h] offset $__range"
 
-# As the objective `success` of ops/alerts/slo.yaml has it: a cancelled run is neither good nor bad, and a
-# stranded run is not good.
+# As in the objective `success` of ops/alerts/slo.yaml: cancelled runs do not count, stranded runs are not good.
 GOOD_OUTCOMES = "completed|max_turns|no_transition"
 EXCLUDED_OUTCOMES = "cancelled|budget_exhausted|workflow_failed"
 
@@ -53,8 +51,8 @@ def store_rate(counter: StoreCounter, by: str = "", where: str = "") -> str:
 
 
 def store_increase(counter: StoreCounter, by: str = "", where: str = "") -> str:
-    series, most = f"{counter.name}{_selector(where)}", f"max by ({', '.join(counter.labels)})"
-    now, before = f"{most} ({series})", f"{most} (last_over_time({series}{_BEFORE}))"
+    series, max_by = f"{counter.name}{_selector(where)}", f"max by ({', '.join(counter.labels)})"
+    now, before = f"{max_by} ({series})", f"{max_by} (last_over_time({series}{_BEFORE}))"
     return f"{_sum_clause(by)} (clamp_min({now} - ({before} or 0 * {now}), 0))"
 
 

@@ -1,4 +1,4 @@
-"""The dashboard Usage and cost: who spends how much on what, what may still be spent, and whether the numbers hold."""
+"""The dashboard Usage and cost: cost by app, workflow and model, budgets, and data quality."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.builder import Builder
@@ -47,31 +47,33 @@ BUDGET_SHARE = (
     f"(unattended_budget_used{{{BUDGET_SELECTOR}}} / (unattended_budget_limit{{{BUDGET_SELECTOR}}} > 0))"
 )
 BUDGET_NAME = "{{app}} {{workflow}} {{window}}, {{unit}}"
-LEDGER_TEXT = "Out of the ledger, which has every call: the same numbers as `unattended usage`."
+LEDGER_TEXT = "From the ledger, which has every call: the same numbers as `unattended usage`."
 
 
 def build() -> Dashboard:
-    said = "Who spends how much, on which models, what budgets still allow, and whether the numbers can be trusted."
+    description = "Cost and tokens by app, workflow and model, budgets, and calls whose usage or price is incomplete."
     return add_rows(
-        make_dashboard("unattended-usage", said, [app_variable(), workflows_variable()], since="now-24h"),
+        make_dashboard("unattended-usage", description, [app_variable(), workflows_variable()], since="now-24h"),
         {
-            "In the chosen time range": _summary_panels(),
-            "Who spends it": _consumer_panels(),
-            "When": _time_panels(),
+            "Totals in the time range": _summary_panels(),
+            "Cost by app, workflow and model": _consumer_panels(),
+            "Over time": _time_panels(),
             "Budgets": _budget_panels(),
-            "Can the numbers be trusted?": _data_quality_panels(),
+            "Data quality": _data_quality_panels(),
         },
     )
 
 
 def _summary_panels() -> list[Panel]:
-    cached = "Share of the input tokens that were read from the provider's cache, which costs less. Low: prompts that "
-    cached += "begin differently each time cannot be cached."
-    unknown = (
-        "Calls of the chosen apps whose cost is not exactly known: without usage, with estimated tokens, or without a "
-        "price. Their sums in USD are too low; see the last row."
+    cached = (
+        "Share of the input tokens that were read from the provider's cache, which costs less. If it is low: prompts "
+        "that begin differently each time cannot be cached."
     )
-    doubtful = " + ".join(
+    unknown = (
+        "Calls of the chosen apps without usage, with estimated tokens, or without a price. Sums in USD lack their "
+        "cost; see the last row."
+    )
+    incomplete = " + ".join(
         f"({store_increase(counter, where=where)} or vector(0))"
         for counter, where in (
             (USAGE_MISSING, SELECTOR),
@@ -81,24 +83,18 @@ def _summary_panels() -> list[Panel]:
     )
     share = f"{_range_total(CACHED_TOKENS)} / ({store_increase(INPUT_TOKENS, where=SELECTOR)} > 0)"
     return [
+        stat_panel(201, "Cost", f"By the price table. {LEDGER_TEXT}", _range_total(COST), unit="currencyUSD"),
         stat_panel(
-            201,
-            "Cost",
-            f"What the calls cost by the price table. {LEDGER_TEXT}",
-            _range_total(COST),
-            unit="currencyUSD",
+            202, "Input tokens", f"Cached tokens included. {LEDGER_TEXT}", _range_total(INPUT_TOKENS), unit="short"
         ),
         stat_panel(
-            202, "Input tokens", f"Cached ones included. {LEDGER_TEXT}", _range_total(INPUT_TOKENS), unit="short"
-        ),
-        stat_panel(
-            203, "Output tokens", f"Reasoning included. {LEDGER_TEXT}", _range_total(OUTPUT_TOKENS), unit="short"
+            203, "Output tokens", f"Reasoning tokens included. {LEDGER_TEXT}", _range_total(OUTPUT_TOKENS), unit="short"
         ),
         stat_panel(204, "Read from a cache", cached, share, unit="percentunit").decimals(0).no_value("no calls"),
         stat_panel(
-            205, "Model calls", f"Failed ones included. {LEDGER_TEXT}", _range_total(MODEL_CALLS), unit=COUNT
+            205, "Model calls", f"Failed calls included. {LEDGER_TEXT}", _range_total(MODEL_CALLS), unit=COUNT
         ).decimals(0),
-        stat_panel(206, "Calls of unknown cost", unknown, doubtful, unit=COUNT)
+        stat_panel(206, "Calls of unknown cost", unknown, incomplete, unit=COUNT)
         .decimals(0)
         .thresholds(rising_thresholds(1))
         .links([runbook_link("Model calls come without usage"), runbook_link("A model has no price")]),
@@ -106,13 +102,13 @@ def _summary_panels() -> list[Panel]:
 
 
 def _range_total(counter: StoreCounter) -> str:
-    """Nothing spent yet is 0: the series begin with their first count."""
+    """Return 0 without usage, as series begin with their first count."""
     return f"({store_increase(counter, where=SELECTOR)} or vector(0))"
 
 
 def _consumer_panels() -> list[Panel]:
-    most = "The ten that cost most in the time range."
-    table = "The time range by app, workflow and model. Reasoning is inside output, cached is inside input."
+    most = "The ten with the highest cost in the time range."
+    table = "The time range by app, workflow and model. Output includes reasoning, and input includes cached tokens."
     return [
         *(
             bar_panel(id_, f"Cost by {name}", most, unit="currencyUSD")
@@ -146,9 +142,9 @@ def _by_model(counter: StoreCounter) -> str:
 
 
 def _time_panels() -> list[Panel]:
-    hourly = "What an hour costs at the present pace. A step up: a new workflow, a loop, or a larger model."
-    tokens = "Tokens per second: input that is new to the provider, input from its cache, and output."
-    models = "Model calls per second. Calls that failed have `ok` false; the provider's trouble, or a wrong request."
+    hourly = "Cost of an hour at the present rate. A step up: a new workflow, a loop, or a larger model."
+    tokens = "Tokens per second: uncached input, cached input, and output."
+    models = "Model calls per second. Failed calls have `ok` false: the provider failed, or the request was wrong."
     fresh = f"{store_rate(INPUT_TOKENS, where=SELECTOR)} - ({store_rate(CACHED_TOKENS, where=SELECTOR)} or vector(0))"
     return [
         stack(graph_panel(221, "Cost per hour by app", hourly, unit="currencyUSD")).with_target(
@@ -166,18 +162,17 @@ def _time_panels() -> list[Panel]:
 
 def _budget_panels() -> list[Panel]:
     used = (
-        "How much of each budget its present window has used. At 80 % somebody should know; at 100 % runs wait, are "
-        "refused, or stop, as the budget says. Without an app: for all of them together."
+        "Share of each budget that is spent in its present window. At 80 % an alert fires; at 100 % runs wait, are "
+        "refused, or stop, as the budget is set. A budget without an app is for all apps together."
     )
-    over_time = "The lines are 80 and 100 %. It falls when a window turns or a limit is raised."
-    rejected = "Runs that a budget held or refused, and calls that it kept from being made, in the time range."
+    over_time = "The lines are 80 % and 100 %. The share falls when a new window begins or a limit is raised."
+    rejected = "Limits and amounts of the budgets, and the runs and calls that they held or refused in the time range."
     limit = f"max by ({BUDGET_LABELS}) (unattended_budget_limit{{{BUDGET_SELECTOR}}})"
     near = rising_thresholds(0.8, 1)
     spent: list[Builder[models.DashboardLink]] = [
         runbook_link("A budget is nearly spent"),
         runbook_link("A budget is spent"),
     ]
-    names = {"app": "App", "workflow": "Workflow", "window": "Window", "unit": "Unit"}
     return [
         bar_panel(231, "Budgets used", used, unit="percentunit")
         .span(7)
@@ -191,14 +186,14 @@ def _budget_panels() -> list[Panel]:
         .links(spent),
         table_panel(
             233,
-            "Limits, and what they kept back",
+            "Limits and rejections",
             rejected,
-            names,
+            {"app": "App", "workflow": "Workflow", "window": "Window", "unit": "Unit"},
             [
                 TableColumn("Limit", limit),
                 TableColumn("Used", f"max by ({BUDGET_LABELS}) (unattended_budget_used{{{BUDGET_SELECTOR}}})"),
                 count_column(
-                    "Kept back", store_increase(BUDGET_REJECTIONS, BUDGET_LABELS, BUDGET_SELECTOR), rising_thresholds(1)
+                    "Rejected", store_increase(BUDGET_REJECTIONS, BUDGET_LABELS, BUDGET_SELECTOR), rising_thresholds(1)
                 ),
             ],
         )
@@ -208,43 +203,39 @@ def _budget_panels() -> list[Panel]:
 
 
 def _data_quality_panels() -> list[Panel]:
-    doubtful = (
-        "Calls of the time range whose usage or price is not known. `missing`: the provider told no tokens, or the "
-        "call failed; they count nothing. `estimated`: our guess. `no price`: in no sum of USD. The first two are of "
-        "the chosen apps and workflows, the last of the chosen apps."
+    incomplete = (
+        "Calls of the time range whose usage or price is unknown. `missing`: the provider reported no tokens, or the "
+        "call failed; sums lack their tokens. `estimated`: tokens are estimated. `no price`: sums in USD lack their "
+        "cost. The first is of the chosen apps and workflows, the others of the chosen apps."
     )
     ledger = (
-        "Calls under way, and rows of the ledger that no scheduler has added to the totals yet. What is shown as usage "
-        "has them; a number that only grows means that no scheduler adds up."
+        "Calls in progress, and ledger rows that are not added to the totals yet. Usage metrics include them; if the "
+        "number only grows, no scheduler runs the roll-up."
     )
-    late = "Age of the oldest row that waits for the totals, and of the oldest bill not delivered. The line is an hour."
-    billing = "Billing batches on their way, and those that nobody took. Dead ones wait for your decision."
+    late = "Age of the oldest row that waits for the totals, and of the oldest undelivered batch. The line is one hour."
+    billing = "Billing batches that wait for delivery, and dead ones, which an operator has to replay or drop."
     model = "model, provider"
+    columns = [
+        count_column("Missing", store_increase(USAGE_MISSING, model, SELECTOR), rising_thresholds(1)),
+        count_column("Estimated", store_increase(USAGE_ESTIMATED, model, APP_SELECTOR), rising_thresholds(1)),
+        count_column("No price", store_increase(USAGE_UNPRICED, model, APP_SELECTOR), rising_thresholds(1)),
+    ]
+    labels = {"model": "Model", "provider": "Provider"}
     return [
-        table_panel(
-            241,
-            "Calls of unknown cost by model",
-            doubtful,
-            {"model": "Model", "provider": "Provider"},
-            [
-                count_column("Missing", store_increase(USAGE_MISSING, model, SELECTOR), rising_thresholds(1)),
-                count_column("Estimated", store_increase(USAGE_ESTIMATED, model, APP_SELECTOR), rising_thresholds(1)),
-                count_column("No price", store_increase(USAGE_UNPRICED, model, APP_SELECTOR), rising_thresholds(1)),
-            ],
-        )
+        table_panel(241, "Calls of unknown cost by model", incomplete, labels, columns)
         .span(12)
         .links([runbook_link("Model calls come without usage"), runbook_link("A model has no price")]),
-        graph_panel(242, "Calls under way and rows that wait", ledger, unit="short", width=12)
-        .with_target(query("max(unattended_model_calls_open)", "calls under way"))
-        .with_target(query("max(unattended_usage_rows_waiting)", "rows not added up", ref="B")),
+        graph_panel(242, "Calls in progress and waiting rows", ledger, unit="short", width=12)
+        .with_target(query("max(unattended_model_calls_open)", "calls in progress"))
+        .with_target(query("max(unattended_usage_rows_waiting)", "waiting rows", ref="B")),
         graph_panel(243, "Billing batches", billing, unit="short", width=12)
-        .with_target(query("max(unattended_billing_batches_pending)", "on their way"))
+        .with_target(query("max(unattended_billing_batches_pending)", "pending"))
         .with_target(query("max(unattended_billing_batches_dead)", "dead", ref="B"))
         .links([runbook_link("Billing is late")]),
         add_threshold_lines(
-            graph_panel(244, "How late totals and bills are", late, unit="s", width=12), critical_threshold(3600)
+            graph_panel(244, "Delay of totals and billing", late, unit="s", width=12), critical_threshold(3600)
         )
         .with_target(query("max(unattended_usage_oldest_waiting_seconds)", "totals"))
-        .with_target(query("max(unattended_billing_oldest_pending_seconds)", "bills", ref="B"))
+        .with_target(query("max(unattended_billing_oldest_pending_seconds)", "billing", ref="B"))
         .links([runbook_link("Billing is late")]),
     ]

@@ -1,4 +1,4 @@
-"""The dashboard Workflow: how one workflow gets on, its agents, its tools, and what it costs."""
+"""The dashboard Workflow: the runs, agents, tools and cost of one workflow."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -36,40 +36,38 @@ from ops.dashboards.promql import (
 
 APPS_SELECTOR = 'workflow="$workflow", app=~"$app"'
 WORKFLOW_SELECTOR = 'workflow="$workflow"'
-HANDOFF_SELECTOR = (
-    f'{WORKFLOW_SELECTOR}, target!~"user|terminate"'  # hand-offs that end or pause a chat are none to another agent
-)
+HANDOFF_SELECTOR = f'{WORKFLOW_SELECTOR}, target!~"user|terminate"'  # only hand-offs to another agent
 DURATION = "unattended_run_duration_seconds"
 TOOL_SECONDS = "unattended_tool_call_seconds"
 CALL_SECONDS = "unattended_model_call_seconds"
-ALL_APPS_TEXT = "Of all apps: workers do not count by app."
+ALL_APPS_TEXT = "Covers all apps, as workers do not count by app."
 
 
 def build() -> Dashboard:
-    said = "One workflow: how its runs end and how long they take, its agents and tools, and what it costs."
+    description = "One workflow: outcomes and durations of its runs, its agents and tools, and its cost."
     return add_rows(
-        make_dashboard("unattended-workflow", said, [workflow_variable(), app_variable()]),
+        make_dashboard("unattended-workflow", description, [workflow_variable(), app_variable()]),
         {
-            "$workflow in the chosen time range": _summary_panels(),
+            "$workflow in the time range": _summary_panels(),
             "Runs": _run_panels(),
             "Agents": _agent_panels(),
             "Tools": _tool_panels(),
-            "What it costs": _cost_panels(),
+            "Cost": _cost_panels(),
         },
     )
 
 
 def _summary_panels() -> list[Panel]:
     good = (
-        "Share of the runs that ended well. Not counted: cancelled ones, those that a budget stopped, and those that "
-        "the workflow itself called failed. The table below has all of them."
+        "Share of the runs that ended well. Not counted: cancelled runs, runs that a budget stopped, and runs that the "
+        "workflow itself ended as failed. The table below has all outcomes."
     )
     total = f"({store_increase(RUNS, where=APPS_SELECTOR)} or vector(0))"
     cost = f"{store_increase(COST, where=APPS_SELECTOR)} / ({store_increase(RUNS, where=APPS_SELECTOR)} > 0)"
     finished = increase(f"{DURATION}_count", where=WORKFLOW_SELECTOR)
     turns = f"{increase('unattended_turns_total', where=WORKFLOW_SELECTOR)} / ({finished} > 0)"
-    half, most = (quantile(share, DURATION, "", WORKFLOW_SELECTOR, over="$__range") for share in (0.5, 0.95))
-    lasted = f"from the first start of a run to its end, with all waiting in between. {ALL_APPS_TEXT}"
+    median, upper = (quantile(share, DURATION, "", WORKFLOW_SELECTOR, over="$__range") for share in (0.5, 0.95))
+    lasted = f"from the first start of a run to its end, waiting included. {ALL_APPS_TEXT}"
     return [
         stat_panel(401, "Runs ended", "Runs of the chosen apps that ended or parked.", total, unit=COUNT).decimals(0),
         stat_panel(402, "Ended well", good, success_share(APPS_SELECTOR), unit="percentunit")
@@ -77,17 +75,23 @@ def _summary_panels() -> list[Panel]:
         .no_value("no runs")
         .thresholds(falling_thresholds(0.95, 0.99))
         .links([runbook_link("Runs fail")]),
-        stat_panel(403, "Duration, half", f"Half of the runs: {lasted}", half, unit="s").no_value("no runs"),
-        stat_panel(404, "Duration, 95 %", f"95 % of the runs: {lasted}", most, unit="s").no_value("no runs"),
+        stat_panel(403, "Duration, median", f"Median duration {lasted}", median, unit="s").no_value("no runs"),
         stat_panel(
-            405, "Turns per run", f"Many more than usual: agents go in circles. {ALL_APPS_TEXT}", turns, unit="short"
+            404, "Duration, 95 %", f"95 % of the runs took at most this long, {lasted}", upper, unit="s"
+        ).no_value("no runs"),
+        stat_panel(
+            405,
+            "Turns per run",
+            f"Many more than usual: agents hand over in circles. {ALL_APPS_TEXT}",
+            turns,
+            unit="short",
         )
         .decimals(1)
         .no_value("no runs"),
         stat_panel(
             406,
             "USD per run",
-            "What a run of the chosen apps costs on average, by the price table.",
+            "Average cost of a run of the chosen apps, by the price table.",
             cost,
             unit="currencyUSD",
         ).no_value("no runs"),
@@ -95,21 +99,21 @@ def _summary_panels() -> list[Panel]:
 
 
 def _run_panels() -> list[Panel]:
-    outcomes = "Runs that ended or parked, by outcome. `unattended runs list --workflow … --outcome …` names them."
-    table = "Every outcome of the time range, by app. All but `completed` and `cancelled` deserve a look."
-    duration = f"From the first start of a run to its end or its parking, with all waiting in between. {ALL_APPS_TEXT}"
+    outcomes = "Runs that ended or parked, by outcome. `unattended runs list --workflow … --outcome …` lists them."
+    table = "Every outcome of the time range, by app. Check all but `completed` and `cancelled`."
+    duration = f"From the first start of a run to its end or its parking, waiting included. {ALL_APPS_TEXT}"
     start = (
-        "From acceptance to first start, held or not, by kind of trigger: 95 % of the runs of all workflows, "
+        "Time from acceptance to first start, holds included, by trigger type: 95 % of the runs of all workflows, "
         "which share the workers."
     )
-    retries = f"Attempts that failed and are followed by another one, by reason. {ALL_APPS_TEXT}"
+    retries = f"Failed attempts that are followed by another one, by reason. {ALL_APPS_TEXT}"
     waited = "unattended_run_queue_seconds"
     return [
         colour_by_outcome(graph_panel(411, "Runs ended by outcome", outcomes, unit=PER_SECOND))
         .with_target(query(store_rate(RUNS, "outcome", APPS_SELECTOR), "{{outcome}}"))
         .links([runbook_link("Runs fail"), runbook_link("Replay after an incident")]),
         graph_panel(412, "Duration", duration, unit="s")
-        .with_target(query(quantile(0.5, DURATION, "", WORKFLOW_SELECTOR), "half"))
+        .with_target(query(quantile(0.5, DURATION, "", WORKFLOW_SELECTOR), "median"))
         .with_target(query(quantile(0.95, DURATION, "", WORKFLOW_SELECTOR), "95 %", ref="B"))
         .with_target(query(quantile(0.99, DURATION, "", WORKFLOW_SELECTOR), "99 %", ref="C")),
         table_panel(
@@ -129,10 +133,10 @@ def _run_panels() -> list[Panel]:
 
 
 def _agent_panels() -> list[Panel]:
-    turns = f"Turns that were committed, by agent. {ALL_APPS_TEXT}"
-    handoffs = f"Turns that handed over, by source and target: an agent, user or terminate. {ALL_APPS_TEXT}"
-    calls = f"Time a model took to answer: half and 95 % of the calls, by agent. {ALL_APPS_TEXT}"
-    table = f"The time range by agent. Tokens out of the ledger, the rest as workers counted it. {ALL_APPS_TEXT}"
+    turns = f"Committed turns by agent. {ALL_APPS_TEXT}"
+    handoffs = f"Hand-offs by source and target: an agent, user or terminate. {ALL_APPS_TEXT}"
+    calls = f"Duration of model calls: median and 95 % of the calls, by agent. {ALL_APPS_TEXT}"
+    table = f"The time range by agent. Tokens are from the ledger, the rest is counted by workers. {ALL_APPS_TEXT}"
     return [
         stack(graph_panel(421, "Turns by agent", turns, unit=PER_SECOND)).with_target(
             query(rate("unattended_turns_total", "agent", WORKFLOW_SELECTOR), "{{agent}}")
@@ -141,7 +145,7 @@ def _agent_panels() -> list[Panel]:
             query(rate("unattended_handoffs_total", "agent, target", WORKFLOW_SELECTOR), "{{agent}} → {{target}}")
         ),
         graph_panel(423, "Time of model calls by agent", calls, unit="s")
-        .with_target(query(quantile(0.5, CALL_SECONDS, "agent", WORKFLOW_SELECTOR), "{{agent}} half"))
+        .with_target(query(quantile(0.5, CALL_SECONDS, "agent", WORKFLOW_SELECTOR), "{{agent}} median"))
         .with_target(query(quantile(0.95, CALL_SECONDS, "agent", WORKFLOW_SELECTOR), "{{agent}} 95 %", ref="B")),
         table_panel(
             424,
@@ -163,9 +167,9 @@ def _agent_panels() -> list[Panel]:
 
 
 def _tool_panels() -> list[Panel]:
-    seconds = f"Time a tool took to answer or to fail: half and 95 % of the calls. {ALL_APPS_TEXT}"
+    seconds = f"Duration of tool calls, failed ones included: median and 95 % of the calls. {ALL_APPS_TEXT}"
     errors = (
-        "Calls of tools that failed or were refused for their arguments. The model is told and may try again; "
+        "Tool calls that failed, or whose arguments were refused. The model gets the error and may try again; "
         f"`unattended runs show ID` has the message. {ALL_APPS_TEXT}"
     )
     table = f"The time range by tool. {ALL_APPS_TEXT}"
@@ -173,7 +177,7 @@ def _tool_panels() -> list[Panel]:
     share = f"{increase(failed, 'tool', WORKFLOW_SELECTOR)} / ({increase(calls, 'tool', WORKFLOW_SELECTOR)} > 0)"
     return [
         graph_panel(431, "Time of tool calls", seconds, unit="s")
-        .with_target(query(quantile(0.5, TOOL_SECONDS, "tool", WORKFLOW_SELECTOR), "{{tool}} half"))
+        .with_target(query(quantile(0.5, TOOL_SECONDS, "tool", WORKFLOW_SELECTOR), "{{tool}} median"))
         .with_target(query(quantile(0.95, TOOL_SECONDS, "tool", WORKFLOW_SELECTOR), "{{tool}} 95 %", ref="B")),
         graph_panel(432, "Tool errors", errors, unit=PER_SECOND).with_target(
             query(rate(failed, "tool", WORKFLOW_SELECTOR), "{{tool}}")
@@ -193,9 +197,9 @@ def _tool_panels() -> list[Panel]:
 
 
 def _cost_panels() -> list[Panel]:
-    hourly = "What an hour of this workflow costs at the present pace, by app."
-    tokens = "Tokens per second of the chosen apps. Input grows with the length of a chat: look at turns per run."
-    most = "The ten apps that this workflow cost most in the time range."
+    hourly = "Cost of an hour of this workflow at the present rate, by app."
+    tokens = "Tokens per second of the chosen apps. Input grows with the length of a chat: check turns per run."
+    most = "The ten apps with the highest cost of this workflow in the time range."
     return [
         stack(graph_panel(441, "Cost per hour by app", hourly, unit="currencyUSD"))
         .with_target(query(f"3600 * {store_rate(COST, 'app', APPS_SELECTOR)}", "{{app}}"))

@@ -1,9 +1,9 @@
-"""`unattended demo`: everything on this machine, four triggers, four runs and the bill, then nothing is left.
+"""`unattended demo`: four triggers, four runs and their usage on this machine.
 
-1. Real servers and all five roles start in a directory of their own, on free ports.
+1. Real servers and all five roles start in a new directory, on free ports.
 2. A schedule fires, an order is paid in MongoDB, a signed webhook and a form arrive.
-3. Each starts a run; the agents' turns are shown as they are committed.
-4. Two tables and the metrics URL; then every process is stopped and the directory removed.
+3. Each starts a run; the agents' turns are printed as they are committed.
+4. Two tables and the metrics URL are printed; then every process is stopped and the directory removed.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from typing import Any
 import click
 
 from accounting.totals.usage_query import UsageFilter, usage_totals
+from ops.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED
 from ops.demo.demo_report import make_summary, print_summary
 from ops.demo.demo_scenario import EXPECTED_TRIGGER_TYPES, SECRET_VARIABLE, DemoScenario, new_secret, prepare_packages
 from ops.embedded.embedded_error import EmbeddedError
@@ -39,7 +40,7 @@ ENDED_STATES = {state.value for state in TERMINAL | AT_REST}
 
 
 class DemoFailedError(Exception):
-    """Something did not happen in time; the text says what, and the logs say why."""
+    """A condition was not met in time; the text names it."""
 
 
 async def run_demo(data_dir: Path | None, *, as_json: bool) -> int:
@@ -48,18 +49,18 @@ async def run_demo(data_dir: Path | None, *, as_json: bool) -> int:
     try:
         report = await _run_scenario(folder)
     except asyncio.CancelledError:
-        print_line("stopped; nothing is left running")
-        code = 130
+        print_line("stopped; no process is left running")
+        code = EXIT_INTERRUPTED
     except DemoFailedError as failure:
-        print_line(f"the demo failed: {failure}\nlogs of every role: {folder / 'logs'}")
-        return 1  # the directory stays, for the logs
+        print_line(f"the demo failed: {failure}\nlogs of all roles: {folder / 'logs'}")
+        return EXIT_FAILURE  # the directory stays, for its logs
     except EmbeddedError:
-        if data_dir is None and not (folder / "logs").exists():  # nothing was started that could have written any
+        if data_dir is None and not (folder / "logs").exists():  # no role was started, so there are no logs to keep
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         raise
     else:
         code = _report_result(report, folder, as_json=as_json)
-    if data_dir is None and code != 1:
+    if data_dir is None and code != EXIT_FAILURE:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     return code
 
@@ -70,8 +71,8 @@ def _report_result(report: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         click.echo(f"\nmetrics (while it ran): {report['metrics_url']}")
     if all(run["state"] == RunState.SUCCEEDED for run in report["runs"]):
         return 0
-    print_line(f"not every run succeeded; logs of every role: {folder / 'logs'}")
-    return 1
+    print_line(f"not every run succeeded; logs of all roles: {folder / 'logs'}")
+    return EXIT_FAILURE
 
 
 def print_line(line: str) -> None:
@@ -85,29 +86,27 @@ def _stop_on_sigterm() -> None:
 
 
 async def _run_scenario(folder: Path) -> dict[str, Any]:
-    began = datetime.now(UTC)  # a directory that is named may hold the runs of an earlier demo
+    began = datetime.now(UTC)  # --data-dir may hold runs of an earlier demo
     print_line(f"starting Redis and MongoDB in {folder} …")
     async with embedded_servers(folder) as services:
         settings = services.fill(_demo_settings(folder))
         print_line(f"Redis {services.redis_version}, MongoDB {services.mongodb_version}; starting the five roles …")
         async with (
             Supervisor(role_children(settings), log_dir=folder / "logs", grace_s=5),
-            _open_scenario(settings) as world,
+            _open_scenario(settings) as scenario,
         ):
-            await wait_until(world.is_gateway_ready, "the gateway answers")
-            print_line(
-                f"hooks and forms: http://{settings.listen}/   metrics: http://{settings.metrics_listen}/metrics"
-            )
-            async with _show_turns(world.database):
-                await _cause_events(world)
-                runs = await _wait_ended_runs(world.database, since=began)
             metrics_url = f"http://{settings.metrics_listen}/metrics"
-            usage = [row.as_json() for row in await usage_totals(world.database, ["app_id"], UsageFilter(since=began))]
-            return make_summary(runs, usage, metrics_url=metrics_url)
+            await wait_until(scenario.is_gateway_ready, "the gateway answers")
+            print_line(f"hooks and forms: http://{settings.listen}/   metrics: {metrics_url}")
+            async with _show_turns(scenario.database):
+                await _cause_events(scenario)
+                runs = await _wait_ended_runs(scenario.database, since=began)
+            totals = await usage_totals(scenario.database, ["app_id"], UsageFilter(since=began))
+            return make_summary(runs, [row.as_json() for row in totals], metrics_url=metrics_url)
 
 
 def _demo_settings(folder: Path) -> Settings:
-    """Everything of the demo's own: what is set for a real installation does not reach it."""
+    """Return settings that inherit nothing of a real installation."""
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     packages = prepare_packages(folder)
     inherited = {name: value for name, value in load_settings().environ.items() if not name.startswith("UNATTENDED_")}
@@ -119,7 +118,7 @@ def _demo_settings(folder: Path) -> Settings:
         listen=find_free_address(),
         metrics_listen=find_free_address(),
         concurrency=20,
-        lease_s=10,  # kill -9 the worker and watch another one take its run over
+        lease_s=10,  # short, so that a viewer can kill -9 the worker and watch the takeover
         environ={**inherited, SECRET_VARIABLE: new_secret()},
     )
     return replace(settings, environment="development")
@@ -135,7 +134,7 @@ async def _open_scenario(settings: Settings) -> AsyncIterator[DemoScenario]:
 
 
 async def _cause_events(scenario: DemoScenario) -> None:
-    # The watcher opens its stream from "now" on: a document inserted earlier would be before its time.
+    # The watcher opens its stream at "now", and would miss a document that was inserted earlier.
     await wait_until(lambda: _is_stream_open(scenario.database), "the watcher reads the shop's changes")
     order_id = await scenario.pay_order()
     print_line(f"· MongoDB: {order_id} was paid")
@@ -151,7 +150,7 @@ async def _is_stream_open(database: Any) -> bool:
 
 
 async def _wait_ended_runs(database: Any, *, since: datetime) -> Sequence[Mapping[str, Any]]:
-    """Waits until a run of every kind has ended, and no run is left half-way."""
+    """Wait until a run of every trigger type has ended, and no run is in progress."""
     found: list[Mapping[str, Any]] = []
 
     async def all_ended() -> bool:
@@ -165,7 +164,7 @@ async def _wait_ended_runs(database: Any, *, since: datetime) -> Sequence[Mappin
 
 @asynccontextmanager
 async def _show_turns(database: Any) -> AsyncIterator[None]:
-    """Prints turns as they are committed."""
+    """Print turns as they are committed."""
     shown: set[str] = set()
 
     async def show_new() -> None:
@@ -192,7 +191,7 @@ async def _show_turns(database: Any) -> AsyncIterator[None]:
 async def wait_until(condition: Callable[[], Awaitable[bool]], description: str) -> None:
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            while not await condition():  # noqa: ASYNC110 -- it happens in another process
+            while not await condition():  # noqa: ASYNC110 -- another process changes it
                 await asyncio.sleep(POLL_INTERVAL_S)
     except TimeoutError:
         raise DemoFailedError(f"waited {TIMEOUT_S:.0f} s until {description}") from None

@@ -1,9 +1,10 @@
-"""The demo's report: what ran and what it cost, as tables or as one JSON summary."""
+"""The demo's report: its runs and their usage, as tables or as JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ops.cli.output import format_exact_usd, print_json, print_table
+from ops.cli.output import print_json, print_table
+from ops.presenters.amounts import format_exact_usd
 
 
 def make_summary(
@@ -37,7 +38,7 @@ def print_summary(report: Mapping[str, Any], *, as_json: bool) -> None:
         ["run", "app", "workflow", "trigger", "type", "state", "turns"],
         [
             [
-                f"…{run['run_id'][-6:]}",  # as in the live view; a whole id would not fit a narrow terminal
+                f"…{run['run_id'][-6:]}",  # a whole id would not fit a narrow terminal
                 run["app_id"],
                 run["workflow"],
                 run["trigger"]["name"],

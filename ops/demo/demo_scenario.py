@@ -1,4 +1,4 @@
-"""The demo's scenario: one happening for each kind of trigger, as the outside world would cause it."""
+"""The demo's scenario: one event for each type of trigger."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ from workflows.package.catalog import LIBRARY
 SECRET_VARIABLE = "DAILY_DIGEST_SECRET"  # noqa: S105 -- the variable's name
 TRIGGER_FILES = Path(__file__).resolve().parent / "triggers"
 
-# What the demo waits for: one ended run of each.
+# The demo waits for one ended run of each.
 EXPECTED_TRIGGER_TYPES = ("schedule", "database_condition", "webhook", "form_submit")
 
 
@@ -30,7 +30,7 @@ def new_secret() -> str:
 
 
 def prepare_packages(folder: Path) -> Path:
-    """The shipped packages, as a user would copy them, with the demo's triggers where it has its own."""
+    """Copy the shipped packages, and replace their triggers by the demo's own."""
     target = folder / "packages"
     shutil.copytree(LIBRARY, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     for overlay in TRIGGER_FILES.glob("*.yaml"):
@@ -40,7 +40,7 @@ def prepare_packages(folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class DemoScenario:
-    """Causes happenings: writes to the shop's database, calls the gateway."""
+    """Causes events: writes to the shop's database, calls the gateway."""
 
     gateway: Address
     database: AsyncDatabase[dict[str, Any]]
@@ -66,7 +66,7 @@ class DemoScenario:
         return str(order["_id"])
 
     async def close_day(self) -> None:
-        """A signed webhook, sent twice as senders do: the second delivery starts nothing."""
+        """Send a signed webhook twice, as senders do; the second delivery starts no run."""
         body = json.dumps({"type": "day.closed", "data": {"region": "us"}}).encode()
         delivery, stamp = f"msg_{secrets.token_hex(8)}", str(int(time.time()))
         key = decode_secret(self.secret) or b""

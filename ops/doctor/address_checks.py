@@ -1,4 +1,4 @@
-"""Whether the roles can listen where they are told to."""
+"""Checks of the addresses on which the roles listen."""
 
 import asyncio
 import errno
@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 
 from ops.doctor.check_result import Check
-from ops.free_ports import is_same_address
+from ops.free_ports import SAME_ADDRESS_ADVICE, connectable_host, is_same_address, same_address_text
 from workers.setting_values import Address
 
 _METRICS_TIMEOUT_S = 2.0
@@ -14,10 +14,9 @@ _MAX_METRICS_BYTES = 2_000_000
 
 
 async def check_addresses(gateway: Address, exporter: Address) -> list[Check]:
-    """Each may be free and there is still no room for both; then neither is tried, they would meet each other."""
+    """Check that the two addresses differ before probing them: one of two equal ones would be free."""
     if await asyncio.to_thread(is_same_address, gateway, exporter):
-        found = f"the gateway at {gateway} and the exporter at {exporter} are in each other's way"
-        return [Check("addresses", "problem", found, "set UNATTENDED_METRICS_LISTEN to another port")]
+        return [Check("addresses", "problem", same_address_text(gateway, exporter), SAME_ADDRESS_ADVICE)]
     checks = await asyncio.gather(
         check_address("gateway address", gateway, "UNATTENDED_LISTEN"),
         check_address("exporter address", exporter, "UNATTENDED_METRICS_LISTEN"),
@@ -31,8 +30,8 @@ async def check_address(name: str, address: Address, setting: str) -> list[Check
         return [Check(name, "ok", f"{address} is free")]
     if error.errno == errno.EADDRINUSE:
         if await _is_unattended(address):
-            return [Check(name, "ok", f"{address} is served by unattended")]
-        return [Check(name, "problem", f"{address} is taken by another program", f"stop it, or set {setting}")]
+            return [Check(name, "ok", f"{address} is in use by unattended")]
+        return [Check(name, "problem", f"{address} is in use by another program", f"stop it, or set {setting}")]
     return [Check(name, "problem", f"{address} cannot be listened on ({error.strerror})", f"set {setting}")]
 
 
@@ -44,18 +43,17 @@ def _try_bind(address: Address) -> OSError | None:
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(target)
-            probe.listen(1)  # two sockets may be bound with SO_REUSEADDR, but only one may listen
+            probe.listen(1)  # SO_REUSEADDR lets two sockets bind, but only one listen
     except OSError as error:
         return error
     return None
 
 
 async def _is_unattended(address: Address) -> bool:
-    """Every role of ours that listens serves our metrics there."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)  # noqa: S104 -- not bound, compared
-    with suppress(OSError):  # TimeoutError is one
+    """Look for our metrics, which every role serves on its address."""
+    with suppress(OSError):  # includes TimeoutError
         async with asyncio.timeout(_METRICS_TIMEOUT_S):
-            return b"unattended_" in await _get_metrics(host, address.port)
+            return b"unattended_" in await _get_metrics(connectable_host(address), address.port)
     return False
 
 

@@ -1,4 +1,4 @@
-"""What the doctor says about the billing export: its address, its secrets, and whether anybody listens there."""
+"""Checks of the billing export: its settings, its secrets, and its endpoint."""
 
 import asyncio
 import ssl
@@ -18,7 +18,7 @@ async def check_billing(settings: Settings) -> list[Check]:
     if settings.billing_url is None:
         if not settings.billing_secret:
             return []
-        found = "UNATTENDED_BILLING_SECRET is set, and UNATTENDED_BILLING_URL is not: nothing is posted"
+        found = "UNATTENDED_BILLING_SECRET is set, but UNATTENDED_BILLING_URL is not: nothing is posted"
         return [Check(CHECK_NAME, "warning", found, "set both, or neither")]
     problem = _check_secrets(settings)
     return [*([problem] if problem else []), await _check_endpoint(settings.billing_url)]
@@ -26,33 +26,35 @@ async def check_billing(settings: Settings) -> list[Check]:
 
 def _check_secrets(settings: Settings) -> Check | None:
     if not settings.billing_secret:
-        return Check(CHECK_NAME, "problem", "there is no secret to sign with", "set UNATTENDED_BILLING_SECRET")
+        return Check(CHECK_NAME, "problem", "the signing secret is missing", "set UNATTENDED_BILLING_SECRET")
     for reference in sorted(settings.billing_secret):
         try:
             parse_signing_keys([settings.resolve_secret(reference)])
         except SettingsError as error:
             return Check(CHECK_NAME, "problem", error_line(error), "set it for the scheduler role")
         except ValueError as error:
-            advice = 'make one: echo "whsec_$(openssl rand -base64 32)"'
+            advice = 'create one: echo "whsec_$(openssl rand -base64 32)"'
             return Check(CHECK_NAME, "problem", f"{reference}: {error}", advice)
     return None
 
 
 async def _check_endpoint(url: str) -> Check:
-    """That there is somebody; nothing is posted. The rest of the address may hold a token."""
+    """Connect without posting. The check shows host and port only, as the path may hold a token."""
     parts = urlsplit(url)
-    secure = parts.scheme == "https"
-    place = f"{parts.hostname}:{parts.port or (443 if secure else 80)}"
+    is_secure = parts.scheme == "https"
+    port = parts.port or (443 if is_secure else 80)
+    address = f"{parts.hostname}:{port}"
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             _, writer = await asyncio.open_connection(
-                parts.hostname, parts.port or (443 if secure else 80), ssl=create_ssl_context() if secure else None
+                parts.hostname, port, ssl=create_ssl_context() if is_secure else None
             )
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
     except ssl.SSLError as error:
-        return Check(CHECK_NAME, "problem", f"{place} has no certificate to trust: {error_line(error)}", "renew it")
-    except OSError as error:  # TimeoutError is one
-        return Check(CHECK_NAME, "problem", f"{place} does not answer: {error_line(error)}", "see whether it runs")
-    return Check(CHECK_NAME, "ok", f"{place} answers")
+        found = f"the certificate of {address} is not trusted: {error_line(error)}"
+        return Check(CHECK_NAME, "problem", found, "renew it, or trust its authority")
+    except OSError as error:  # includes TimeoutError
+        return Check(CHECK_NAME, "problem", f"{address} does not answer: {error_line(error)}", "check that it runs")
+    return Check(CHECK_NAME, "ok", f"{address} answers")

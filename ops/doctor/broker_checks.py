@@ -1,4 +1,4 @@
-"""The broker as wake-ups need it: Redis, also over TLS and behind Sentinels. RabbitMQ has a module of its own."""
+"""Checks of the broker: Redis, also over TLS and behind Sentinels, and RabbitMQ."""
 
 import asyncio
 import re
@@ -18,31 +18,31 @@ from workers.broker.options import sentinel_connection
 from workers.settings import SettingsError
 
 _TIMEOUT_S = 1.8
-# redis-py shows each Sentinel that did not answer with all that a client object consists of.
+# redis-py's message prints each silent Sentinel as the repr of its client.
 _SENTINEL_ADDRESS = re.compile(r"\bhost=([^,]+),port=(\d+)")
-_SENTINEL_TIMEOUT_S = 0.5  # of each Sentinel: all of it must fit into the examination
+_SENTINEL_TIMEOUT_S = 0.5  # per Sentinel, so that all fit into the doctor's timeout
 _REDIS_ADVICE = "start Redis there, or correct UNATTENDED_REDIS_URL (unset: the embedded Redis)"
 
-NO_TLS_FAULT = "it does not speak TLS on that port"
-NO_TLS_ADVICE = "begin the URL with redis:// or amqp://, or use the port that speaks TLS"
+NO_TLS_FAULT = "the port does not use TLS"
+NO_TLS_ADVICE = "begin the URL with redis:// or amqp://, or use the TLS port"
 _FAULTS = {
     "Hostname mismatch": "its certificate is for another host name",
     "IP address mismatch": "its certificate is for another address",
     "unable to get local issuer": "its certificate is signed by an authority that is not trusted here",
     "self-signed certificate": "its certificate is signed by an authority that is not trusted here",
     "certificate has expired": "its certificate has expired",
-    "certificate required": "it asks for a client certificate",
-    "handshake failure": "it asks for a client certificate, or for another version of TLS",
-    "EOF occurred in violation": "it ended the handshake; maybe it asks for a client certificate",
+    "certificate required": "it requires a client certificate",
+    "handshake failure": "it requires a client certificate, or another version of TLS",
+    "EOF occurred in violation": "it ended the handshake; it may require a client certificate",
     "unknown ca": "it does not trust our client certificate",
     "wrong version number": NO_TLS_FAULT,
-    "key values mismatch": "our client certificate and its key do not belong together",
+    "key values mismatch": "our client certificate and its key do not match",
 }
 _ADVICE = {
-    "its certificate is signed": "name the authority's file with ssl_ca_certs=/path/ca.pem in the URL",
-    "its certificate is for": "use the name that is in the certificate, or ssl_check_hostname=false in the URL",
-    "it asks for": "name ssl_certfile and ssl_keyfile in the URL",
-    "it ended the handshake": "name ssl_certfile and ssl_keyfile in the URL",
+    "its certificate is signed": "set the authority's file with ssl_ca_certs=/path/ca.pem in the URL",
+    "its certificate is for": "use the host name in the certificate, or ssl_check_hostname=false in the URL",
+    "it requires": "set ssl_certfile and ssl_keyfile in the URL",
+    "it ended the handshake": "set ssl_certfile and ssl_keyfile in the URL",
     NO_TLS_FAULT: NO_TLS_ADVICE,
 }
 
@@ -53,18 +53,18 @@ _RABBITMQ_ADVICE = "start RabbitMQ there, or correct UNATTENDED_REDIS_URL"
 async def check_redis(url: str) -> list[Check]:
     try:
         broker = parse_broker_url(url)
-    except SettingsError as error:  # it names the setting, and no password
+    except SettingsError as error:  # its text contains no password
         return [Check("redis", "problem", str(error), "correct UNATTENDED_REDIS_URL")]
     if broker.kind == "amqp":
         return await check_rabbitmq(broker)
-    # The blocking client, in a thread: the asyncio one leaves sockets open after a handshake that failed.
+    # The blocking client in a thread, as the asyncio one leaves sockets open after a failed handshake.
     return await asyncio.to_thread(_check_redis_server, broker)
 
 
 def _check_redis_server(broker: Broker) -> list[Check]:
     try:
-        with ExitStack() as opened:
-            client = _open_client(broker, opened)
+        with ExitStack() as exit_stack:
+            client = _open_client(broker, exit_stack)
             info: dict[str, Any] = client.info()
             return [_check_version(broker, info), _check_eviction(info), _check_persistence(client, info)]
     except MasterNotFoundError as error:
@@ -77,14 +77,14 @@ def _check_redis_server(broker: Broker) -> list[Check]:
 
 
 def _open_client(broker: Broker, exit_stack: ExitStack) -> Redis:
-    once = {"retry": Retry(NoBackoff(), 0)}
+    no_retry = {"retry": Retry(NoBackoff(), 0)}
     connection: dict[str, Any] = {
         "username": broker.user or None,
         "password": broker.password or None,
         "db": int(broker.path),
         "socket_timeout": _TIMEOUT_S,
         "socket_connect_timeout": _TIMEOUT_S,
-        **once,
+        **no_retry,
         **({"ssl": True, **broker.tls.for_redis()} if broker.tls else {}),
     }
     if broker.kind == "redis":
@@ -92,22 +92,22 @@ def _open_client(broker: Broker, exit_stack: ExitStack) -> Redis:
         client: Redis = Redis(host=address.host, port=address.port, **connection)
         exit_stack.callback(client.close)
         return client
-    asking = {
+    sentinel_options = {
         **sentinel_connection(broker),
         "socket_timeout": _SENTINEL_TIMEOUT_S,
         "socket_connect_timeout": _SENTINEL_TIMEOUT_S,
     }
     hosts = [(address.host, address.port) for address in broker.hosts]
-    sentinels: Any = Sentinel(hosts, sentinel_kwargs=asking | once, **connection)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+    sentinels: Any = Sentinel(hosts, sentinel_kwargs=sentinel_options | no_retry, **connection)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
     client = sentinels.master_for(broker.options["master_name"])
-    for each in (*sentinels.sentinels, client):
-        exit_stack.callback(each.close)
+    for opened in (*sentinels.sentinels, client):
+        exit_stack.callback(opened.close)
     return client
 
 
 def _connection_problem(broker: Broker, error: Exception) -> Check:
     found = tls_fault(error) or error_line(error)
-    if broker.tls and "Timeout" in found:  # a Redis without TLS waits for the end of a line
+    if broker.tls and "Timeout" in found:  # a Redis without TLS waits for a line end in the handshake
         return Check("redis", "problem", f"{broker.redacted_url}: {found}; maybe {NO_TLS_FAULT}", NO_TLS_ADVICE)
     advice = tls_advice(error) or _login_advice(error) or _REDIS_ADVICE
     return Check("redis", "problem", f"{broker.redacted_url}: {found}", advice)
@@ -141,27 +141,27 @@ def _check_persistence(client: Redis, info: dict[str, Any]) -> Check:
         return Check(name, "ok", "append-only file")
     try:
         snapshots = _read_config(client, "save").get("save")
-    except ResponseError:  # managed services do not show their configuration
+    except ResponseError:  # managed services hide their configuration
         return Check(name, "warning", "append-only file off, snapshots unknown", "ask your provider for persistence")
     if snapshots:
         return Check(name, "ok", f"snapshots ({snapshots})")
     return Check(
         name,
         "warning",
-        "off: after a restart of Redis queued runs wait until they are published again",
-        "CONFIG SET appendonly yes; no run is lost without it, runs are in MongoDB",
+        "off: after a restart of Redis, queued runs wait until their wake-ups are sent again",
+        "CONFIG SET appendonly yes; without it runs start late, but none is lost",
     )
 
 
 def _read_config(client: Redis, name: str) -> dict[str, Any]:
-    said: Any = client.config_get(name)
-    return dict(said)
+    values: Any = client.config_get(name)
+    return dict(values)
 
 
 def tls_fault(error: BaseException) -> str:
-    """Empty when it was something else."""
-    said = error_line(error).lower().replace("_", " ")
-    return next((words for sign, words in _FAULTS.items() if sign.lower() in said), "")
+    """Return an empty text for an error that is not about TLS."""
+    text = error_line(error).lower().replace("_", " ")
+    return next((fault for sign, fault in _FAULTS.items() if sign.lower() in text), "")
 
 
 def tls_advice(error: BaseException) -> str:
@@ -186,18 +186,18 @@ def _check_rabbitmq_server(broker: Broker) -> list[Check]:
             )
         ]
     except NoQuorumQueueError as error:
-        advice = "use RabbitMQ 3.8 or newer, where quorum queues are not switched off"
+        advice = "use RabbitMQ 3.8 or newer, with quorum queues enabled"
         return [Check("rabbitmq quorum queues", "problem", f"{broker.redacted_url}: {error_line(error)}", advice)]
     except OSError as error:
         found = f"{broker.redacted_url}: {tls_fault(error) or error_line(error)}"
         return [Check(_RABBITMQ_CHECK, "problem", found, tls_advice(error) or _RABBITMQ_ADVICE)]
     return [
         Check(_RABBITMQ_CHECK, "ok", f"RabbitMQ {version} at {broker.redacted_url}"),
-        Check("rabbitmq quorum queues", "ok", "declared one and deleted it"),
+        Check("rabbitmq quorum queues", "ok", "declared and deleted a test queue"),
     ]
 
 
 def _access_advice(broker: Broker, error: Exception) -> str:
     if "Login was refused" in str(error):
         return "correct user and password in UNATTENDED_REDIS_URL"
-    return f"give the user of UNATTENDED_REDIS_URL access to the virtual host {broker.path}: configure, write, read"
+    return f"grant the user of UNATTENDED_REDIS_URL configure, write and read on the virtual host {broker.path}"

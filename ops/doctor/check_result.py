@@ -1,4 +1,4 @@
-"""What the doctor says about one thing: a level, what it found, what to do about it."""
+"""The result of one check: a level, what was found, and advice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +20,6 @@ def has_problem(checks: Sequence[Check]) -> bool:
 
 
 def error_line(error: BaseException) -> str:
-    """The text of somebody else's exception, fit for a table."""
+    """Format a foreign exception as one line that fits a table."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:300]}…"

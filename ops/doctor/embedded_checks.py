@@ -1,4 +1,4 @@
-"""Whether the embedded servers could be started here, or are running."""
+"""Checks of the embedded servers: their programs, and the data directory."""
 
 import asyncio
 import os
@@ -36,11 +36,11 @@ async def check_data_dir(data_dir: Path) -> list[Check]:
 
 
 def _check_data_dir(data_dir: Path) -> Check:
-    """Looks only: what does not exist yet is not created by asking."""
+    """Check without creating the directory."""
     name, path = "data directory", data_dir.expanduser().resolve()
     if services := read_services(path):
         return Check(name, "ok", f"{path}, in use by process {services.owner_pid} (unattended up)")
-    existing = next(each for each in (path, *path.parents) if each.exists())
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Check(name, "problem", f"{existing} cannot be written", "choose another UNATTENDED_DATA_DIR")
     try:
@@ -48,4 +48,4 @@ def _check_data_dir(data_dir: Path) -> Check:
         check_free_space(existing)
     except EmbeddedError as error:
         return Check(name, "problem", error_line(error), "choose another UNATTENDED_DATA_DIR")
-    return Check(name, "ok", f"{path}, nothing runs on it now; `unattended up` starts the servers")
+    return Check(name, "ok", f"{path}, not in use; `unattended up` starts the servers")

@@ -1,4 +1,4 @@
-"""The examination: every check at the same time, each bounded in time."""
+"""The doctor's examination: runs all checks at once, each with a timeout."""
 
 import asyncio
 import difflib
@@ -21,7 +21,7 @@ NamedChecks = tuple[str, Awaitable[list[Check]]]
 
 
 async def examine(settings: Settings) -> list[Check]:
-    """`settings` as they were read: without the addresses of embedded servers."""
+    """Run all checks; `settings` must not contain the addresses of embedded servers."""
     services = await asyncio.to_thread(read_services, settings.data_dir)
     examinations = [
         *_server_checks(settings, services),
@@ -55,27 +55,29 @@ async def _run_bounded(name: str, checks: Awaitable[list[Check]]) -> list[Check]
         async with asyncio.timeout(_TIMEOUT_S):
             return await checks
     except TimeoutError:
-        return [Check(name, "problem", f"no answer within {_TIMEOUT_S:.0f} s", "see whether it hangs, then ask again")]
-    except OSError as error:  # a file or folder that this user may not read
+        return [
+            Check(name, "problem", f"no answer within {_TIMEOUT_S:.0f} s", "check whether it hangs, then try again")
+        ]
+    except OSError as error:  # a file or folder that is not readable
         return [Check(name, "problem", error_line(error), "correct its name or its permissions")]
 
 
 def check_settings(settings: Settings) -> list[Check]:
-    known = [variable_name(each) for each in setting_fields()]
+    known = [variable_name(field) for field in setting_fields()]
     unknown = unknown_variables(settings.environ)
     warnings = [
         Check("settings", "warning", f"{name} is not a setting", _suggest_setting(name, known)) for name in unknown
     ]
     stage = settings.environment.strip()
     if not settings.production and stage.lower().startswith(("prod", "live")):
-        advice = "write ENVIRONMENT=production; else environment variables reach contexts and prompts"
+        advice = "set ENVIRONMENT=production; otherwise environment variables reach contexts and prompts"
         warnings.append(Check("settings", "warning", f"ENVIRONMENT={stage} is not production", advice))
     used = sum(name in settings.environ for name in known)
     return warnings or [Check("settings", "ok", f"{used} of {len(known)} set in the environment")]
 
 
 def settings_problem(error: SettingsError) -> Check:
-    """All there is to say when the settings cannot be read: what else would be examined is not known."""
+    """Return the only result when the settings cannot be read, since every other check needs them."""
     found, _, advice = str(error).partition("; ")
     return Check("settings", "problem", found, advice)
 
@@ -93,7 +95,7 @@ def _check_operator_file(settings: Settings) -> Check:
     path = find_operator_path(settings.config)
     if path is None:
         return Check(
-            "operator's file", "ok", f"none: there is no ./{OPERATOR_FILE_NAME}, and UNATTENDED_CONFIG names none"
+            "operator's file", "ok", f"none: ./{OPERATOR_FILE_NAME} does not exist, and UNATTENDED_CONFIG is not set"
         )
     try:
         file = read_operator_file(path, own_database=settings.database)

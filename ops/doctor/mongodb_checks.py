@@ -1,4 +1,4 @@
-"""MongoDB as the run store and the change streams need it."""
+"""Checks of MongoDB: replica set, majority writes, oplog window."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ from pymongo.write_concern import WriteConcern
 
 from ops.doctor.check_result import Check, error_line
 
-# All of it, so that an answer comes before the examination gives up on us.
+# For all checks together, below the timeout of the examination.
 _TIMEOUT_S = 2.5
 _SELECTION_TIMEOUT_MS = 1_800
 _MIN_OPLOG_HOURS = 24
@@ -26,14 +26,13 @@ _SECRET_OPTION = re.compile(r"(?i)([?&;](?:[^=&;]*(?:password|secret|token)|auth
 
 
 async def check_mongodb(url: str, *, database: str, embedded: bool) -> list[Check]:
-    # The blocking client, in a thread: the asyncio one leaves a socket open when it is closed while its monitor
-    # connects, and closing soon is all that an examination does.
+    # The blocking client in a thread: the asyncio one leaks a socket when it is closed while its monitor connects.
     return await asyncio.to_thread(_check_server, url, database, embedded)
 
 
 def _check_server(url: str, database: str, embedded: bool) -> list[Check]:
     try:
-        # The constructor reads the URL, and for mongodb+srv it asks the name server.
+        # The constructor parses the URL, and for mongodb+srv it queries DNS.
         with (
             pymongo.timeout(_TIMEOUT_S),
             Client(
@@ -41,14 +40,14 @@ def _check_server(url: str, database: str, embedded: bool) -> list[Check]:
             ) as client,
         ):
             return _run_checks(client, url, database, embedded)
-    except (ConfigurationError, ValueError) as error:  # InvalidURI is a ConfigurationError
+    except (ConfigurationError, ValueError) as error:  # includes InvalidURI
         return [Check("mongodb", "problem", describe_unreadable_url(url, error), "correct UNATTENDED_MONGODB_URL")]
     except (PyMongoError, OSError) as error:
         return [Check("mongodb", "problem", f"{redact_url(url)}: {_error_reason(error)}", _UNREACHABLE_ADVICE)]
 
 
 def _error_reason(error: Exception) -> str:
-    """Without the driver's account of its timeouts and topology."""
+    """Cut the driver's details of timeouts and topology."""
     return re.split(r", Timeout: | \(configured timeouts: |, full error: ", error_line(error))[0]
 
 
@@ -99,14 +98,14 @@ def _check_oplog_window(client: Client, embedded: bool) -> Check:
         [first], [last] = [oplog.find({}, {"ts": 1}).sort("$natural", way).limit(1).to_list() for way in (1, -1)]
         stats = client.local.command("collStats", "oplog.rs")
     except (OperationFailure, ValueError):
-        return Check(name, "warning", "cannot be seen", "grant read on the database local to see it")
+        return Check(name, "warning", "cannot be read", "grant read on the database local")
     hours = (last["ts"].time - first["ts"].time) / 3600
     return check_oplog(hours, stats["size"] / stats["maxSize"], embedded=embedded)
 
 
 def check_oplog(hours: float, fullness: float, *, embedded: bool) -> Check:
     name = "mongodb oplog window"
-    # A young oplog is short because little has happened: only a full one drops history.
+    # A young oplog is short but drops nothing; only a full one drops history.
     if embedded or hours >= _MIN_OPLOG_HOURS or fullness < 0.9:
         return Check(name, "ok", f"{hours:.1f} h so far, {fullness:.0%} full")
     return Check(
@@ -118,21 +117,21 @@ def check_oplog(hours: float, fullness: float, *, embedded: bool) -> Check:
 
 
 def redact_url(url: str) -> str:
-    """User names stay; whatever may be a password goes, rather too much than too little."""
+    """Keep user names; remove everything that may be a password."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return "(not a URL)"
-    # The last @: an unescaped password may hold one, and also a slash or a question mark.
-    login, at, place = rest.rpartition("@")
+    # Split at the last @, as an unescaped password may contain one.
+    login, at, address = rest.rpartition("@")
     if at:
         user, colon, _ = login.partition(":")
         login = f"{user}:***" if colon else "***"
-    shown_place = _SECRET_OPTION.sub(r"\1***", place)
-    return f"{scheme}://{login}{at}{shown_place}"
+    redacted_address = _SECRET_OPTION.sub(r"\1***", address)
+    return f"{scheme}://{login}{at}{redacted_address}"
 
 
 def describe_unreadable_url(url: str, error: Exception) -> str:
-    """Why a URL cannot be read; a parser's own words may quote a piece of the password."""
+    """Explain an invalid URL without the parser's message, which may quote a part of the password."""
     if "@" in url:
         return f"{redact_url(url)} cannot be read: in a password, characters such as @ : / are written %40 %3A %2F"
     return f"{redact_url(url)}: {error_line(error)}"

@@ -1,4 +1,4 @@
-"""What the doctor says about workflow packages and the models file."""
+"""Checks of the workflow packages, the models file, and its prices."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -36,13 +36,13 @@ def _check_packages(settings: Settings) -> list[Check]:
     packages = catalog.packages()
     checks = [_missing_folder(folder) for folder in directories if not folder.is_dir()]
     inspections = catalog.inspections()
-    names = {each.name for each in inspections}
-    checks += [_check_not_started(each) for each in inspections if each.obstacles]
+    names = {inspection.name for inspection in inspections}
+    checks += [_check_not_started(inspection) for inspection in inspections if inspection.obstacles]
     checks += [_check_package(package, settings, names) for package in packages.values()]
     if not checks:
-        places = ", ".join(map(str, directories))
-        advice = "put a package there, or set UNATTENDED_PACKAGES to directories that hold some"
-        checks = [Check("packages", "warning", f"none in {places}", advice)]
+        found = f"none in {', '.join(map(str, directories))}"
+        advice = "put a package there, or set UNATTENDED_PACKAGES to a directory of packages"
+        checks = [Check("packages", "warning", found, advice)]
     return [*checks, *_check_models(settings, packages)]
 
 
@@ -59,9 +59,9 @@ def _check_not_started(inspection: Inspection) -> Check:
 def _check_package(package: Package, settings: Settings, workflows: Collection[str]) -> Check:
     problem = missing_environment_finding(package, settings.environ)
     if problem is not None:
-        advice = "set it in the environment that the workers are started with"
+        advice = "set it in the environment of the workers"
         return Check(f"package {package.name}", "problem", str(problem).removeprefix("warning: "), advice)
-    warnings = [each for each in package.findings if each.level == "warning"]
+    warnings = [finding for finding in package.findings if finding.level == "warning"]
     warnings += [*find_disallowed_hosts(package, settings), *find_unknown_workflows(package, workflows)]
     if warnings:
         advice = f"unattended packages show {package.name}"
@@ -70,8 +70,8 @@ def _check_package(package: Package, settings: Settings, workflows: Collection[s
 
 
 def _first_finding(findings: Sequence[Finding]) -> str:
-    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    return f"{findings[0]}{more}"
+    rest = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return f"{findings[0]}{rest}"
 
 
 def _check_models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
@@ -82,10 +82,10 @@ def _check_models(settings: Settings, packages: Mapping[str, Package]) -> list[C
         return [Check("models", "problem", error_line(error), "correct the file, or set UNATTENDED_MODELS to another")]
     models = file.models
     problems = [problem for alias, spec in models.items() if (problem := _check_model(alias, spec, settings))]
-    wanted = {(alias, package.name) for package in packages.values() for alias in package.model_aliases}
+    used_aliases = {(alias, package.name) for package in packages.values() for alias in package.model_aliases}
     problems += [
-        Check("models", "problem", f"{package} wants the alias {alias}", f"add {alias} to {path}")
-        for alias, package in sorted(wanted)
+        Check("models", "problem", f"{package} uses the alias {alias}, which is not defined", f"add {alias} to {path}")
+        for alias, package in sorted(used_aliases)
         if alias not in models
     ]
     checks = problems or [Check("models", "ok", f"{', '.join(models)} ({path})")]
@@ -93,7 +93,7 @@ def _check_models(settings: Settings, packages: Mapping[str, Package]) -> list[C
 
 
 def _check_prices(file: ModelsFile) -> list[Check]:
-    """Calls without a price count as nothing where money is limited, so this is said before the first of them."""
+    """Warn about models without a price: their calls count as zero in sums and budgets in USD."""
     today = datetime.now(UTC).date()
     hosted = {alias: spec for alias, spec in file.models.items() if isinstance(spec, HostedModel)}
     tables = {

@@ -1,4 +1,4 @@
-"""Budgets, as operators look at them: how each stands, and what each has kept from being made, for all time."""
+"""Budgets for the exporter: the status of each, and all rejections so far."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 class BudgetScope(NamedTuple):
-    """Whom a budget limits, in what window and unit; None: all of them together."""
+    """What a budget limits; None stands for all apps or workflows together."""
 
     app_id: str | None
     workflow: str | None
@@ -25,31 +25,36 @@ class BudgetScope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    standings: Sequence[BudgetStatus] = ()
+    statuses: Sequence[BudgetStatus] = ()
     rejections: Mapping[BudgetScope, int] = field(default_factory=dict)
 
 
 async def read_budget_state(database: AsyncDatabase[Document]) -> BudgetState:
-    """Rejections also of windows that are over and of budgets that were removed: they stay counted. A budget for each
-    app of which nobody has spent yet is no budget of all of them together, and has nothing to show."""
-    every = await read_statuses(database)
-    found = [each for each in every if each.app_id is not None or not each.budget.is_for_each_app]
-    rejections = Counter({_budget_scope(each): 0 for each in found})
-    ever = f"^{all_time_id('', None)[:-1]}"
-    async for counted in database[COLLECTION].find({"_id": {"$regex": ever}}, {"rejections": 1}):
-        rejections[parse_all_time_scope(counted["_id"])] += counted["rejections"]
-    return BudgetState(found, rejections)
+    """Read all budgets; rejections include those of past windows and of removed budgets.
+
+    A budget of each app that no app has spent from yet has no status to show.
+    """
+    statuses = [
+        status
+        for status in await read_statuses(database)
+        if status.app_id is not None or not status.budget.is_for_each_app
+    ]
+    rejections = Counter({_budget_scope(status): 0 for status in statuses})
+    all_time_ids = f"^{all_time_id('', None)[:-1]}"
+    async for document in database[COLLECTION].find({"_id": {"$regex": all_time_ids}}, {"rejections": 1}):
+        rejections[parse_all_time_scope(document["_id"])] += document["rejections"]
+    return BudgetState(statuses, rejections)
 
 
-def _budget_scope(standing: BudgetStatus) -> BudgetScope:
-    budget = standing.budget
-    return BudgetScope(standing.app_id, budget.workflow, budget.window, budget.unit)
+def _budget_scope(status: BudgetStatus) -> BudgetScope:
+    budget = status.budget
+    return BudgetScope(status.app_id, budget.workflow, budget.window, budget.unit)
 
 
 def parse_all_time_scope(document_id: str) -> BudgetScope:
-    """Out of the id under which a budget is counted for ever, which names it and an app."""
+    """Parse the id of an all-time document, which holds the budget's id and an app."""
     _, budget_id, app_id = document_id.split(" ", 2)
-    *scope, window, unit = budget_id.split("/")
-    named = dict(part.split(":", 1) for part in scope)
-    workflow = named.get("workflow")
+    *scope_parts, window, unit = budget_id.split("/")
+    scope = dict(part.split(":", 1) for part in scope_parts)
+    workflow = scope.get("workflow")
     return BudgetScope(app_id or None, None if workflow is None else unquote(workflow), window, unit)

@@ -1,4 +1,4 @@
-"""Prometheus metrics out of a snapshot."""
+"""The exporter's Prometheus metrics, computed from a snapshot."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,14 +16,14 @@ from ops.exporter.metric_families import Counts, Labels, MonotonicCounters, gaug
 from ops.exporter.store_snapshot import Snapshot
 from ops.exporter.trigger_state import TriggerState
 from ops.exporter.usage_metrics import usage_families
-from workers.store.queue_counts import Queue
+from workers.store.queue_counts import QueueState
 
 BUDGET_LABELS = ("app", "workflow", "window", "unit")
-ALL_APPS_LABEL = ALL_WORKFLOWS_LABEL = ""  # of all of them together
+ALL_APPS_LABEL = ALL_WORKFLOWS_LABEL = ""  # of a budget for all of them together
 
 
 class StoreCollector(Collector):
-    """Serves the newest snapshot; before the first one there is nothing rather than zeros."""
+    """Serves the newest snapshot; before the first one it serves no metrics rather than zeros."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._counters = MonotonicCounters()
@@ -46,7 +46,7 @@ class StoreCollector(Collector):
         self._is_healthy = True
 
     def mark_stale(self) -> None:
-        """The store did not answer: the last numbers stay, and a gauge says that they are old."""
+        """Keep the last numbers after a failed read; a gauge marks them as old."""
         self._is_healthy = False
 
     def collect(self) -> Iterator[Metric]:
@@ -56,8 +56,8 @@ class StoreCollector(Collector):
         yield from self._families
 
     def _exporter_families(self, duration_s: float) -> Iterator[Metric]:
-        when = "When the numbers were last read from the store, as Unix time"
-        yield gauge_family("unattended_exporter_last_success_timestamp_seconds", when, self._clock())
+        last_success = "Unix time of the last successful read of the store"
+        yield gauge_family("unattended_exporter_last_success_timestamp_seconds", last_success, self._clock())
         yield gauge_family("unattended_exporter_read_seconds", "How long it took to read the store", duration_s)
 
     def _run_families(self, snapshot: Snapshot) -> Iterator[Metric]:
@@ -70,24 +70,24 @@ class StoreCollector(Collector):
                 stranded[labels] = stranded.get(labels, 0) + count
         names = ("app", "workflow", "trigger")
         yield self._counters.family("unattended_runs", "Runs that ended or parked", (*names, "outcome"), counts)
-        text = "Runs that ended after an agent none of whose conditions held in the run"
+        text = "Runs that ended after an agent whose hand-off conditions were all false"
         yield self._counters.family("unattended_runs_stranded", text, names, stranded)
 
 
-def _queue_families(queue: Queue) -> Iterator[Metric]:
+def _queue_families(queue: QueueState) -> Iterator[Metric]:
     by_hold: Counts = {(hold,): count for hold, count in queue.queued.items()}
     yield labelled_gauge_family("unattended_runs_queued", "Runs that wait and are due", ["hold"], by_hold)
-    yield gauge_family("unattended_runs_in_progress", "Runs a worker holds", queue.in_progress)
-    yield gauge_family("unattended_runs_parked", "Runs at rest after their attempts", queue.parked)
-    waited = "How long a run that may start has waited for a worker, at most"
+    yield gauge_family("unattended_runs_in_progress", "Runs that a worker owns", queue.in_progress)
+    yield gauge_family("unattended_runs_parked", "Runs that used up their attempts", queue.parked)
+    waited = "Age of the oldest run that may start and waits for a worker"
     yield gauge_family("unattended_oldest_queued_age_seconds", waited, queue.oldest_queued_age_s)
 
 
 def _person_wait_families(snapshot: Snapshot) -> Iterator[Metric]:
-    """Apps without a label of their own together: all of their runs, and the age of the oldest."""
+    """Merge apps that share a label: the sum of their runs, and the age of the oldest."""
     counts: dict[Labels, float] = {}
     ages: dict[Labels, float] = {}
-    for owner, waiting in snapshot.queue.for_person.items():
+    for owner, waiting in snapshot.queue.waiting_for_person.items():
         labels = (snapshot.apps.label(owner.app), owner.workflow)
         counts[labels] = counts.get(labels, 0) + waiting.count
         ages[labels] = max(ages.get(labels, 0.0), waiting.oldest_age_s)
@@ -100,22 +100,22 @@ def _person_wait_families(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _trigger_families(triggers: TriggerState) -> Iterator[Metric]:
-    paused = "Pauses of triggers that nobody has ended, those of single apps too"
+    paused = "Pauses of triggers that are in effect, those of single apps included"
     by_reason: Counts = {(reason,): count for reason, count in triggers.paused.items()}
     yield labelled_gauge_family("unattended_triggers_paused", paused, ["reason"], by_reason)
-    made = "Triggers made at run time; those of packages are in no store"
-    by_type: Counts = {(kind,): count for kind, count in triggers.made_at_run_time.items()}
-    yield labelled_gauge_family("unattended_triggers_made", made, ["type"], by_type)
-    overdue = "For how long the schedule that should have fired first has been due"
+    created = "Triggers created at run time; those of packages are not stored"
+    by_type: Counts = {(kind,): count for kind, count in triggers.created_at_run_time.items()}
+    yield labelled_gauge_family("unattended_triggers_made", created, ["type"], by_type)
+    overdue = "How long the most overdue schedule has been due"
     yield gauge_family("unattended_schedule_overdue_seconds", overdue, triggers.overdue_s)
 
 
 def _ledger_families(ledger: LedgerState) -> Iterator[Metric]:
-    going_on = "Model calls that are being made, and those of lost workers until they are given up"
-    yield gauge_family("unattended_model_calls_open", going_on, ledger.open_calls)
-    waiting = "Ledger rows that the totals have not been given yet; what is shown as usage has them"
+    in_progress = "Model calls in progress, and those of lost workers until they are closed"
+    yield gauge_family("unattended_model_calls_open", in_progress, ledger.open_calls)
+    waiting = "Ledger rows that are not added to the totals yet; usage metrics include them"
     yield gauge_family("unattended_usage_rows_waiting", waiting, ledger.waiting_rows)
-    oldest = "Since when the first of those rows waits, from the beginning of its call"
+    oldest = "Age of the oldest of those rows, from the beginning of its call"
     yield gauge_family("unattended_usage_oldest_waiting_seconds", oldest, ledger.oldest_waiting_s)
 
 
@@ -123,7 +123,7 @@ def _outbox_families(outbox: OutboxState) -> Iterator[Metric]:
     yield gauge_family(
         "unattended_billing_batches_pending", "Billing batches that are not delivered yet", outbox.pending
     )
-    dead = "Billing batches that nobody took, and that are kept until somebody replays or drops them"
+    dead = "Billing batches that the endpoint did not accept, kept until an operator replays or drops them"
     yield gauge_family("unattended_billing_batches_dead", dead, outbox.dead)
     oldest = "Age of the oldest billing batch that is not delivered yet"
     yield gauge_family("unattended_billing_oldest_pending_seconds", oldest, outbox.oldest_pending_age_s)
@@ -131,28 +131,27 @@ def _outbox_families(outbox: OutboxState) -> Iterator[Metric]:
 
 def budget_families(budgets: BudgetState, apps: AppLabels, counters: MonotonicCounters) -> Iterator[Metric]:
     fullest: dict[Labels, BudgetStatus] = {}
-    for each in budgets.standings:
-        labels = _budget_labels(
-            BudgetScope(each.app_id, each.budget.workflow, each.budget.window, each.budget.unit), apps
-        )
-        shown = fullest.get(labels)
-        if shown is None or (each.share, -each.remaining) > (shown.share, -shown.remaining):
-            fullest[labels] = each
+    for status in budgets.statuses:
+        budget = status.budget
+        labels = _budget_labels(BudgetScope(status.app_id, budget.workflow, budget.window, budget.unit), apps)
+        previous = fullest.get(labels)
+        if previous is None or (status.share, -status.remaining) > (previous.share, -previous.remaining):
+            fullest[labels] = status
     rejections: dict[Labels, float] = {}
     for scope, count in budgets.rejections.items():
         labels = _budget_labels(scope, apps)
         rejections[labels] = rejections.get(labels, 0) + count
-    limits = {labels: display_amount(each.budget.unit, each.limit) for labels, each in fullest.items()}
+    limits = {labels: display_amount(status.budget.unit, status.limit) for labels, status in fullest.items()}
     used = {
-        labels: display_amount(each.budget.unit, each.spent)
-        for labels, each in fullest.items()
-        if each.start is not None
+        labels: display_amount(status.budget.unit, status.spent)
+        for labels, status in fullest.items()
+        if status.start is not None
     }
-    limit_text = "What may be spent in a window; of budgets with the same labels, the fullest"
+    limit_text = "Limit of a budget in its window; of budgets with the same labels, the fullest"
     yield labelled_gauge_family("unattended_budget_limit", limit_text, BUDGET_LABELS, limits)
-    used_text = "What was spent in the present window, of the same budget; a budget per run has no such number"
+    used_text = "Amount spent in the present window of the same budget; a budget per run has none"
     yield labelled_gauge_family("unattended_budget_used", used_text, BUDGET_LABELS, used)
-    rejected = "Runs that a budget held or refused, and calls that it kept from being made"
+    rejected = "Runs that a budget held or refused, and calls that it refused"
     yield counters.family("unattended_budget_rejections", rejected, BUDGET_LABELS, rejections)
 
 

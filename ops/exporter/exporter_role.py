@@ -1,4 +1,4 @@
-"""The exporter role: one scrape target for the whole cluster, refreshed from the store on its own clock."""
+"""The exporter role: one scrape target for the cluster, refreshed from the store at an interval."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ from workers.store.run_store import connect
 
 log = logging.getLogger(__name__)
 
-REFRESH_INTERVAL_S = 5.0  # scrapes cost the store nothing; numbers are at most this old plus one query
+REFRESH_INTERVAL_S = 5.0  # numbers are at most this old plus one query; scrapes do not query the store
 
 
 async def serve(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT. `settings` has both server addresses."""
+    """Serve until SIGTERM or SIGINT; `settings` needs the addresses of both servers."""
     collector = StoreCollector()
     page = MetricsPage(collector)
     steps = StepWatch("snapshot")
@@ -34,14 +34,14 @@ async def serve(settings: Settings) -> None:
         began = time.monotonic()
         try:
             snapshot = await snapshots.read()
-            took_s = time.monotonic() - began
-            collector.publish(snapshot, duration_s=took_s)
+            duration_s = time.monotonic() - began
+            collector.publish(snapshot, duration_s=duration_s)
         except PyMongoError:
             collector.mark_stale()
             raise
         finally:
             await asyncio.to_thread(page.renew)
-        return max(REFRESH_INTERVAL_S, took_s)  # a store that is slow already is asked less often
+        return max(REFRESH_INTERVAL_S, duration_s)  # query a slow store less often
 
     try:
         with stop_on_signals() as stop:

@@ -1,5 +1,4 @@
-"""The ledger's own state: calls that are being made, and rows that the totals have not been given yet. What is shown
-as usage knows of those rows all the same."""
+"""The ledger's state for the exporter: calls in progress, and rows that are not in the totals yet."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from accounting.ledger.rows import COLLECTION, NOT_ADDED, OPEN
 
 Document = dict[str, Any]
 
-MAX_ROWS_SCANNED = 1_000  # of the rows that wait, those that the roll-up takes next
+MAX_ROWS_SCANNED = 1_000  # the waiting rows that the roll-up takes next
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Families of metrics, out of counts by label."""
+"""Metric families built from counts by label."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,10 @@ Counts = Mapping[Labels, float]
 
 
 class MonotonicCounters:
-    """What was shown of a counter never falls while this process lives.
+    """Counters that never fall while this process lives.
 
-    The store's numbers may fall: a call that was closed as missing is corrected when its answer arrives after all, and
-    somebody may put back an older store. Prometheus would take the smaller number for a new beginning, and add all of
-    it once more.
+    The store's numbers may fall: a late answer corrects a call that was closed as missing, and an operator may restore
+    an older backup. Prometheus would take a smaller number for a reset, and count all of it again.
     """
 
     def __init__(self) -> None:

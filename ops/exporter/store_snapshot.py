@@ -1,7 +1,7 @@
-"""A snapshot of the store: what the exporter shows until the next one, always whole, never half new.
+"""A snapshot of the store, which the exporter serves as a whole until the next one.
 
-What is counted, runs and usage, is of one moment. The first snapshot reads all totals and all ended runs. Each later
-one costs what has changed since, so that it does not matter how much is in the store.
+Runs and usage are read at one point in time. The first snapshot reads all totals and all ended runs; each later one
+reads only what has changed, whatever the size of the store.
 """
 
 from collections import Counter
@@ -21,17 +21,17 @@ from ops.exporter.budget_state import BudgetState, read_budget_state
 from ops.exporter.ledger_state import LedgerState, read_ledger_state
 from ops.exporter.trigger_state import TriggerState, read_trigger_state
 from ops.exporter.usage_counts import UsageChange, UsageCounts
-from workers.store.ended_counts import EndedRuns, RunLabels
-from workers.store.queue_counts import Queue, QueueLook
+from workers.store.ended_counts import EndedRunCounter, RunLabels
+from workers.store.queue_counts import QueueReader, QueueState
 
-SnapshotCounts = tuple[Mapping[RunLabels, int], UsageChange, Queue]
+SnapshotCounts = tuple[Mapping[RunLabels, int], UsageChange, QueueState]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     runs: Mapping[RunLabels, int] = field(default_factory=dict)
     usage: Sequence[UsageTotals] = ()
-    queue: Queue = field(default_factory=Queue)
+    queue: QueueState = field(default_factory=QueueState)
     triggers: TriggerState = field(default_factory=TriggerState)
     ledger: LedgerState = field(default_factory=LedgerState)
     budgets: BudgetState = field(default_factory=BudgetState)
@@ -42,16 +42,16 @@ class Snapshot:
 class SnapshotReader:
     def __init__(self, database: AsyncDatabase[dict[str, Any]], *, max_app_labels: int = 100) -> None:
         self._database = database
-        self._ended_runs = EndedRuns(database)
+        self._ended_runs = EndedRunCounter(database)
         self._usage = UsageCounts(database)
         self._apps = AppLabelStore(database, max_apps=max_app_labels)
 
     async def read(self) -> Snapshot:
         runs, change, queue = await snapshot_read(self._database, self._read_counts)
         budgets = await read_budget_state(self._database)
-        limited = [each.app_id for each in budgets.standings if each.app_id is not None]
-        waiting = [owner.app for owner in queue.for_person]
-        apps = await self._apps.register([*apps_by_use(runs, change), *limited, *waiting])
+        limited_apps = [status.app_id for status in budgets.statuses if status.app_id is not None]
+        waiting_apps = [owner.app for owner in queue.waiting_for_person]
+        apps = await self._apps.register([*apps_by_use(runs, change), *limited_apps, *waiting_apps])
         return Snapshot(
             runs=runs,
             usage=self._usage.apply_change(change, apps),
@@ -65,8 +65,8 @@ class SnapshotReader:
 
     async def _read_counts(self, session: AsyncClientSession) -> SnapshotCounts:
         now = await self._read_store_time()
-        runs = await self._ended_runs.look(session, now)
-        queue = await QueueLook(self._database, session, now).look()
+        runs = await self._ended_runs.count(session, now)
+        queue = await QueueReader(self._database, session, now).read()
         return runs, await self._usage.read_change(session), queue
 
     async def _read_store_time(self) -> datetime:
@@ -75,7 +75,7 @@ class SnapshotReader:
 
 
 def apps_by_use(runs: Mapping[RunLabels, int], change: UsageChange) -> Sequence[str]:
-    """Where more apps are new at once than there are labels left, the small ones go without."""
+    """Order apps by use, so that the largest ones get the labels that are left."""
     by_app: Counter[str] = Counter()
     for labels, count in runs.items():
         by_app[labels.app] += count

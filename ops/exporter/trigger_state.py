@@ -1,5 +1,7 @@
-"""Triggers, as operators look at them: which are paused and why, how many were made at run time, and whether schedules
-fire in time. Those of packages stand in files, and are only in the store when there is something to say of them."""
+"""The triggers' state for the exporter: pauses, triggers created at run time, and overdue schedules.
+
+A package's trigger has a document in the store only after something was recorded about it.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,22 +11,19 @@ from typing import Any, get_args
 from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.register.trigger_record import PauseReason
-from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES
 
 Document = dict[str, Any]
 
 PAUSE_REASONS: tuple[PauseReason, ...] = get_args(PauseReason)
-# As they are kept: authors have other names for some of them.
-TRIGGER_TYPES = tuple(dict.fromkeys(str(spec.model_fields["type"].default) for spec in SPEC_BY_TYPE.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerState:
-    """`paused` counts pauses, of whole triggers and of single apps of a package's one. `overdue_s`: for how long the
-    schedule that should have fired first has been due."""
+    """`paused` counts pauses of whole triggers and of single apps; `overdue_s` is of the most overdue schedule."""
 
     paused: Mapping[str, int] = field(default_factory=dict)
-    made_at_run_time: Mapping[str, int] = field(default_factory=dict)
+    created_at_run_time: Mapping[str, int] = field(default_factory=dict)
     overdue_s: float = 0.0
 
 
@@ -32,13 +31,13 @@ async def read_trigger_state(database: AsyncDatabase[Document]) -> TriggerState:
     paused = Counter(dict.fromkeys(PAUSE_REASONS, 0))
     for pipeline in paused_pipelines():
         paused.update(await _count_by_key(database, pipeline))
-    made = Counter(dict.fromkeys(TRIGGER_TYPES, 0))
-    made.update(await _count_by_key(database, made_pipeline()))
-    due = await database["triggers"].aggregate(overdue_pipeline())
-    overdue_ms = sum([row["overdue_ms"] async for row in due])
+    created = Counter(dict.fromkeys(TRIGGER_TYPES, 0))
+    created.update(await _count_by_key(database, made_pipeline()))
+    overdue = await database["triggers"].aggregate(overdue_pipeline())
+    overdue_ms = sum([row["overdue_ms"] async for row in overdue])
     return TriggerState(
         paused={reason: paused[reason] for reason in PAUSE_REASONS},
-        made_at_run_time={kind: made[kind] for kind in TRIGGER_TYPES},
+        created_at_run_time={kind: created[kind] for kind in TRIGGER_TYPES},
         overdue_s=overdue_ms / 1000,
     )
 
@@ -47,18 +46,18 @@ async def _count_by_key(database: AsyncDatabase[Document], pipeline: list[Docume
     return {row["_id"]: row["count"] async for row in await database["triggers"].aggregate(pipeline)}
 
 
-# Each asks for what an index holds, which is what is paused, made or due, and no more.
+# Each pipeline reads only entries of an index that holds paused, created or due triggers.
 
 
 def paused_pipelines() -> list[list[Document]]:
-    by = {"$sum": 1}
+    count = {"$sum": 1}
     return [
-        [{"$match": {"paused.reason": {"$in": PAUSE_REASONS}}}, {"$group": {"_id": "$paused.reason", "count": by}}],
+        [{"$match": {"paused.reason": {"$in": PAUSE_REASONS}}}, {"$group": {"_id": "$paused.reason", "count": count}}],
         [
             {"$match": {"type": {"$gt": ""}, "paused_apps": {"$exists": True}}},
             {"$project": {"each": {"$objectToArray": "$paused_apps"}}},
             {"$unwind": "$each"},
-            {"$group": {"_id": "$each.v.pause.reason", "count": by}},
+            {"$group": {"_id": "$each.v.pause.reason", "count": count}},
         ],
     ]
 
@@ -68,7 +67,7 @@ def made_pipeline() -> list[Document]:
 
 
 def overdue_pipeline() -> list[Document]:
-    """By the database's clock. Without a bound, the index of next times would not be used."""
+    """Compare with the database's clock; the type condition makes MongoDB use the index of next times."""
     age = {"$max": [{"$subtract": ["$$NOW", "$schedule.next_at"]}, 0]}
     return [
         {"$match": {"schedule.next_at": {"$type": "date"}}},

@@ -1,8 +1,7 @@
-"""Usage, added up by what metrics show of it. All totals are read once, and from then on those that have changed.
+"""Sums of usage by the labels of the metrics: all totals are read once, then only changed ones.
 
-What has changed is told by `seq`, see the roll-up. Rows that are in no total yet are summed up anew at each look; there
-are few while roll-ups go on. Apps without a label of their own are added up under one here already, so that a snapshot
-is no larger for the thousands of them.
+The roll-up's `seq` identifies changes. Rows that are in no total yet are summed again in each read; they are few while
+roll-ups run. Apps without a label of their own are merged here already, to keep the snapshot small.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ Sums = dict[Key, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class UsageChange:
-    """What a look has found. `anew`: what was known before counts no more."""
+    """What one read has found; a full change replaces everything before."""
 
     seq: int
     is_full: bool = False
@@ -35,8 +34,8 @@ class UsageChange:
     waiting: Sequence[UsageTotals] = field(default_factory=list)
 
     def calls_by_app(self) -> list[tuple[str, int]]:
-        of_totals = [(total["app_id"], int(total["calls"])) for total in self.totals]
-        return [*of_totals, *((each.key["app_id"], each.calls) for each in self.waiting)]
+        from_totals = [(total["app_id"], int(total["calls"])) for total in self.totals]
+        return [*from_totals, *((row.key["app_id"], row.calls) for row in self.waiting)]
 
 
 class UsageCounts:
@@ -47,29 +46,29 @@ class UsageCounts:
         self._sums: Sums = {}
 
     async def read_change(self, session: AsyncClientSession) -> UsageChange:
-        """As the ledger is at the moment of this snapshot. Nothing is taken over yet."""
+        """Read the change at the snapshot's point in time, without applying it."""
         state = await self._database[STATE].find_one({"_id": STATE_ID, "ready": True}, session=session)
         if state is None:
             return UsageChange(
                 NO_SEQ, is_full=True, waiting=await totals_in_snapshot(self._database, KEYS, EVERYTHING, session)
             )
-        anew = state["seq"] < self._seq  # somebody has put back an older store
-        since = NO_SEQ if anew else self._seq
+        is_full = state["seq"] < self._seq  # an older backup was restored
+        since = NO_SEQ if is_full else self._seq
         changed = self._database[TOTALS].find({"seq": {"$gt": since}}, session=session, hint=BY_CHANGE)
         totals = [] if state["seq"] == since else await changed.to_list(None)
         reader = TotalsReader(self._database, KEYS, session)
         await reader.add_pending(EVERYTHING)
-        return UsageChange(state["seq"], anew, totals, reader.totals())
+        return UsageChange(state["seq"], is_full, totals, reader.totals())
 
     def apply_change(self, change: UsageChange, apps: AppLabels) -> list[UsageTotals]:
-        """All of it, with the label of each app for its name."""
+        """Apply a change; return all sums, with labels instead of app ids."""
         if change.is_full:
             self._totals, self._sums = {}, {}
         for total in change.totals:
             values = [int(total[name]) for name in SUMMED]
-            before = self._totals.get(total["_id"])
-            grown = values if before is None else [now - then for now, then in zip(values, before, strict=True)]
-            _add_values(self._sums, _key(total, apps), grown)
+            previous = self._totals.get(total["_id"])
+            growth = values if previous is None else [new - old for new, old in zip(values, previous, strict=True)]
+            _add_values(self._sums, _key(total, apps), growth)
             self._totals[total["_id"]] = values
         self._seq = change.seq
         return _as_totals(_add_waiting(self._sums, change, apps))
@@ -77,8 +76,8 @@ class UsageCounts:
 
 def _add_waiting(sums: Sums, change: UsageChange, apps: AppLabels) -> Sums:
     waiting: Sums = {}
-    for each in change.waiting:
-        _add_values(waiting, _key(each.key, apps), [getattr(each, name) for name in SUMMED])
+    for row in change.waiting:
+        _add_values(waiting, _key(row.key, apps), [getattr(row, name) for name in SUMMED])
     for key, values in waiting.items():
         _add_values(waiting, key, sums.get(key, [0] * len(values)))
     return {**sums, **waiting}
@@ -89,8 +88,8 @@ def _key(fields: Mapping[str, Any], apps: AppLabels) -> Key:
 
 
 def _add_values(sums: Sums, key: Key, values: Sequence[int]) -> None:
-    have = sums.get(key)
-    sums[key] = list(values) if have is None else [one + other for one, other in zip(have, values, strict=True)]
+    present = sums.get(key)
+    sums[key] = list(values) if present is None else [old + new for old, new in zip(present, values, strict=True)]
 
 
 def _as_totals(sums: Sums) -> list[UsageTotals]:

@@ -1,8 +1,7 @@
-"""Metrics of usage, out of the totals. Those are finer than any metric, and are added up.
+"""Metrics of usage, summed from the totals, which are finer than any metric.
 
-Which apps, workflows and models belong together only use can tell: their series begin with the first call. What most
-of them never have, such as cached tokens or calls without usage, is a series from its first count on; a scrape of many
-apps would be twice as large for all their zeros.
+The series of an app, workflow and model begin with their first call. Counts that are mostly zero, such as cached tokens
+or calls without usage, begin with their first count: zeros would double the size of a scrape of many apps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ Sums = dict[Labels, list[int]]
 
 
 class MetricKind(NamedTuple):
-    """A metric and the field of the totals that it shows. `always`: also where it is 0."""
+    """A metric and the field of the totals that it shows, also at zero if `is_always_shown`."""
 
     name: str
     text: str
@@ -29,7 +28,7 @@ class MetricKind(NamedTuple):
 
 
 class MetricGroup(NamedTuple):
-    """Metrics with the same labels. `keys` are the totals' names of them."""
+    """Metrics with the same labels; `keys` are the names of these labels in the totals."""
 
     labels: Sequence[str]
     keys: Sequence[str]
@@ -94,11 +93,11 @@ GROUPS = (
 def usage_families(rows: Sequence[UsageTotals], apps: AppLabels, counters: MonotonicCounters) -> Iterator[Metric]:
     for group in GROUPS:
         sums = sum_by_labels(rows, group, apps)
-        for place, kind in enumerate(group.kinds):
+        for index, kind in enumerate(group.kinds):
             counts = {
-                labels: values[place] / kind.divisor if kind.divisor != 1 else values[place]
+                labels: values[index] / kind.divisor if kind.divisor != 1 else values[index]
                 for labels, values in sums.items()
-                if kind.is_always_shown or values[place]
+                if kind.is_always_shown or values[index]
             }
             yield counters.family(kind.name, kind.text, group.labels, counts)
 
@@ -112,8 +111,8 @@ def sum_by_labels(rows: Sequence[UsageTotals], group: MetricGroup, apps: AppLabe
         if values is None:
             sums[labels] = list(read(row))
         else:
-            for place, value in enumerate(read(row)):
-                values[place] += value
+            for index, value in enumerate(read(row)):
+                values[index] += value
     return sums
 
 

@@ -1,4 +1,4 @@
-"""Amounts for people: tokens and USD, whole or short."""
+"""Amounts as text: counts, tokens, USD, shares and bars."""
 
 from collections.abc import Iterable
 
@@ -20,8 +20,14 @@ def format_short_count(number: int) -> str:
     return next((f"{text}{unit}" for text, unit in scaled if float(text) < 1000), format_count(number))
 
 
+def pluralize(number: int, noun: str) -> str:
+    """`1 batch`, `2,000 batches`."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{format_count(number)} {noun if number == 1 else plural}"
+
+
 def usd_decimals(amounts: Iterable[float | None]) -> int:
-    """So many that the largest of them has three digits that count, and cents are always shown."""
+    """Return as many decimals as give the largest amount three significant digits, at least two."""
     largest = max((abs(amount) for amount in amounts if amount is not None), default=0.0)
     return 2 if largest >= 10 or not largest else 4 if largest >= 0.1 else 6
 
@@ -29,12 +35,20 @@ def usd_decimals(amounts: Iterable[float | None]) -> int:
 def format_usd(amount: float | None, decimals: int = 2) -> str:
     if amount is None:
         return "unknown"
-    least = 10.0**-decimals
-    return f"<{least:.{decimals}f}" if 0 < amount < least / 2 else f"{amount:,.{decimals}f}"
+    smallest = 10.0**-decimals
+    return f"<{smallest:.{decimals}f}" if 0 < amount < smallest / 2 else f"{amount:,.{decimals}f}"
+
+
+def format_exact_usd(amount: float | None) -> str:
+    """Show six digits, nine where six would show a cost as zero."""
+    if amount is None:
+        return "unknown"
+    text = f"{amount:.6f}"
+    return text if float(text) or not amount else f"{amount:.9f}"
 
 
 def draw_bar(share: float, width: int, *, unicode: bool) -> str:
-    """What is more than nothing shows, however little it is."""
+    """Draw at least the smallest block for any share above zero."""
     share = min(max(share, 0.0), 1.0)
     if not unicode:
         blocks = round(share * width)
@@ -44,7 +58,7 @@ def draw_bar(share: float, width: int, *, unicode: bool) -> str:
 
 
 def format_percent(share: float) -> str:
-    """`<1 %` and `>99 %` rather than a nothing or an all that it is not."""
+    """Print `<1 %` and `>99 %` rather than a rounded 0 % or 100 %."""
     if 0 < share <= 0.005:
         return "<1 %"
     return ">99 %" if 0.995 <= share < 1 else f"{share * 100:.0f} %"

@@ -1,8 +1,8 @@
-"""Questions and answers as lines for people: what is asked, with which arguments, and the command that answers it."""
+"""Questions and answers as lines, and the command that answers a question."""
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ops.presenters.printable_text import to_printable
@@ -10,14 +10,14 @@ from ops.presenters.turn_lines import format_value
 from workers.control.questions import waiting_questions
 
 MAX_LINES = 40
-MAX_VALUE_LINES = 400  # of arguments and payload: a person approves what is shown, so nothing usual is cut
+MAX_VALUE_LINES = 400  # of arguments and payload: a person approves what is shown, so nearly nothing is cut
 MAX_INLINE_CHARACTERS = 100
 
 QuestionFields = Mapping[str, Any]
 
 
 def question_lines(run: Mapping[str, Any]) -> Iterator[str]:
-    """Of a run as JSON: every question that waits; nothing where none does."""
+    """Yield the lines of every waiting question of a run as JSON."""
     for question in waiting_questions(run):
         yield from single_question_lines(question)
 
@@ -27,14 +27,14 @@ def single_question_lines(question: QuestionFields) -> Iterator[str]:
     for line in str(question.get("title") or question.get("text") or "").splitlines()[:MAX_LINES]:
         yield f"   {to_printable(line)}"
     if question.get("arguments") is not None:
-        called = question.get("function") or question.get("tool")
-        yield from _value_lines(f"{called} is called with", question["arguments"])
+        function = question.get("function") or question.get("tool")
+        yield from _value_lines(f"{function} is called with", question["arguments"])
     if question.get("payload") is not None:
         yield from _value_lines("shows", question["payload"])
     if question.get("choices"):
         yield f"   choices: {to_printable(', '.join(question['choices']))}"
-    if question.get("also"):  # of an older version, which asked one question for all of them
-        yield f"   {to_printable(', '.join(question['also']))} of the same turn waits as well"
+    if question.get("also"):  # written by an older version, which asked one question for several tools
+        yield f"   also waiting in this turn: {to_printable(', '.join(question['also']))}"
 
 
 def _asker_text(question: QuestionFields) -> str:
@@ -44,7 +44,7 @@ def _asker_text(question: QuestionFields) -> str:
 
 
 def _value_lines(label: str, value: Any) -> Iterator[str]:
-    """On one line where it is short, else one line for each part. A text is one that was too large."""
+    """Print a short value on one line, a long one as indented JSON; a value that was too large is a text."""
     short = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if len(short) <= MAX_INLINE_CHARACTERS and "\n" not in short:
         yield to_printable(f"   {label} {short}")
@@ -60,31 +60,31 @@ def _value_lines(label: str, value: Any) -> Iterator[str]:
 
 
 def answer_lines(answer: Mapping[str, Any], when: str) -> Iterator[str]:
-    """What was answered, by which user or key, and to which question. An older version kept no question."""
-    name = f', who says "{answer["name"]}"' if answer.get("name") else ""
+    """Yield an answer, its author and its question; answers of older versions have no question."""
+    name = f' ("{answer["name"]}")' if answer.get("name") else ""
     standing = ", in advance" if answer.get("standing") else ""
-    said = answer["message"] if answer.get("message") is not None else answer.get("responses")
+    content = answer["message"] if answer.get("message") is not None else answer.get("responses")
     number = f" {answer['number']}" if answer.get("number") else ""
-    yield to_printable(f"answer{number} by {answer.get('by')}{name}{standing}, {when}: {format_value(said)}")
+    yield to_printable(f"answer{number} by {answer.get('by')}{name}{standing}, {when}: {format_value(content)}")
     question = answer.get("question")
     if question:
         yield to_printable(f"   to {_question_summary(question)}")
 
 
 def _question_summary(question: QuestionFields) -> str:
-    what = str(question.get("title") or question.get("text") or question.get("tool") or "")
+    text = str(question.get("title") or question.get("text") or question.get("tool") or "")
     arguments = question.get("arguments")
-    called = f" [{question.get('function') or question.get('tool')}({format_value(arguments)})]" if arguments else ""
-    return format_value(" ".join(what.split())) + called
+    call = f" [{question.get('function') or question.get('tool')}({format_value(arguments)})]" if arguments else ""
+    return format_value(" ".join(text.split())) + call
 
 
 def answer_command_line(run_id: str, question: QuestionFields) -> str:
-    """To be copied, with what is to be said in place of each … Nothing in it steers a terminal."""
+    """Build a command to copy, with … in place of each value; it has no control characters."""
     command = f"unattended runs answer {to_printable(run_id)} --question {question['number']}"
     if question["kind"] == "message":
         return f'{command} --message "…"'
-    awaited = question.get("keys") or (["choice"] if question.get("choices") else ["KEY"])
-    tool, keys = to_printable(str(question["tool"])), [to_printable(key) for key in awaited]
+    expected = question.get("keys") or (["choice"] if question.get("choices") else ["KEY"])
+    tool, keys = to_printable(str(question["tool"])), [to_printable(key) for key in expected]
     if set(tool) & set(".=") or any("=" in key for key in keys):
         responses = json.dumps({tool: dict.fromkeys(keys, "…")}, ensure_ascii=False)
         return f"{command} --json-responses {shlex.quote(responses)}"
@@ -93,7 +93,13 @@ def answer_command_line(run_id: str, question: QuestionFields) -> str:
 
 def waiting_text(numbers: Any) -> str:
     """`question 1 waits`, `questions 1 and 3 wait`."""
-    words = [str(number) for number in numbers]
-    if len(words) == 1:
-        return f"question {words[0]} waits"
-    return f"questions {', '.join(words[:-1])} and {words[-1]} wait"
+    texts = [str(number) for number in numbers]
+    if len(texts) == 1:
+        return f"question {texts[0]} waits"
+    return f"questions {', '.join(texts[:-1])} and {texts[-1]} wait"
+
+
+def answer_result_text(number: int, waiting: Sequence[int]) -> str:
+    """`has answer 1; question 2 waits for an answer`, `has answer 2, and continues`."""
+    rest = f"; {waiting_text(waiting)} for an answer" if waiting else ", and continues"
+    return f"has answer {number}{rest}"

@@ -1,18 +1,18 @@
-"""The story of a run as lines: whose it is, why it waits or who has it, what each owner did, and what to do next."""
+"""A run as lines: outcome, facts, owners and turns, answers, usage, and what to do next."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ops.cli.output import format_exact_usd
+from ops.presenters.amounts import format_exact_usd, pluralize
 from ops.presenters.printable_text import to_printable
 from ops.presenters.question_lines import answer_command_line, answer_lines, question_lines
-from ops.presenters.times import describe_hold, format_duration, format_utc
-from ops.presenters.turn_lines import BAD, DIM, GOOD, Line, error_lines, turn_lines
+from ops.presenters.times import format_duration, format_utc
+from ops.presenters.turn_lines import BAD, DIM, GOOD, WARNING, Line, error_lines, turn_lines
 from workers.control.questions import waiting_questions
 from workers.local_run.report import turn_report
+from workers.store.ordering import PREFIX
 from workers.store.run import HoldKind, RunState
 
-WARNING = "yellow"
 Story = Mapping[str, Any]
 
 _STYLES = {RunState.SUCCEEDED: GOOD, RunState.FAILED: BAD, RunState.PARKED: BAD, RunState.NEEDS_HUMAN: WARNING}
@@ -24,21 +24,17 @@ def run_lines(story: Story) -> Iterator[Line]:
     for name, value in (*run_facts(story), *_link_facts(story), *state_facts(story)):
         yield "", to_printable(f"  {name:<10} {value}")
     if failed := story.get("failed_tools"):
-        yield WARNING, f"  {'failed':<10} {failed} call{'s' if failed != 1 else ''} of its tools"
+        yield WARNING, f"  {'failed':<10} {pluralize(failed, 'tool call')}"
     yield from _owner_lines(story)
-    if story["errors"]:  # of what belongs to no turn: one that was not kept, or the end of the run
+    if story["errors"]:  # outside of any stored turn: of an uncommitted turn, or of the end of the run
         yield "", ""
         yield from error_lines(story["errors"])
     yield from _all_answer_lines(story)
     yield from ((WARNING, f"  {line}") for line in question_lines(story))
-    cost = story["usage"]
+    usage = story["usage"]
+    tokens = f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out"
     yield "", ""
-    yield (
-        DIM,
-        f"{cost['calls']} model call{'s' if cost['calls'] != 1 else ''}, "
-        f"{cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
-        f"USD {format_exact_usd(cost['cost_usd'])}",
-    )
+    yield DIM, f"{pluralize(usage['calls'], 'model call')}, {tokens}, USD {format_exact_usd(usage['cost_usd'])}"
     yield from ((WARNING, to_printable(line)) for line in repeat_lines(story))
     for step in next_steps(story):
         yield "", f"→ {step}"
@@ -47,7 +43,7 @@ def run_lines(story: Story) -> Iterator[Line]:
 def _outcome_lines(story: Story) -> Iterator[Line]:
     state, outcome = story["state"], story["outcome"]  # maybe a state that only a newer version knows
     style = WARNING if outcome and outcome.get("stranded") else _STYLES.get(state, "")
-    if outcome is None or waiting_questions(story):  # the questions say it, once
+    if outcome is None or waiting_questions(story):  # the questions follow below
         yield style, to_printable(state)
         return
     stranded = " (stranded)" if outcome.get("stranded") else ""
@@ -55,8 +51,8 @@ def _outcome_lines(story: Story) -> Iterator[Line]:
     error = outcome.get("error")
     if error:
         tool = f" of the tool {error['tool']}" if error.get("tool") else ""
-        place = f"{tool} of {error['agent']} in turn {error['turn']}" if error.get("agent") else ""
-        yield style, to_printable(f"  {error['type']}{place}: {error['message']}")
+        location = f"{tool} of {error['agent']} in turn {error['turn']}" if error.get("agent") else ""
+        yield style, to_printable(f"  {error['type']}{location}: {error['message']}")
 
 
 def run_facts(story: Story) -> Iterator[tuple[str, str]]:
@@ -65,10 +61,8 @@ def run_facts(story: Story) -> Iterator[tuple[str, str]]:
     yield "trigger", f"{trigger['name']} ({trigger['type']}), event {trigger['id']}{nominal}"
     yield "accepted", format_utc(story["created_at"])
     if story["started_at"]:
-        yield (
-            "started",
-            f"{format_utc(story['started_at'])}, after {format_duration(story['created_at'], story['started_at'])}",
-        )
+        waited = format_duration(story["created_at"], story["started_at"])
+        yield "started", f"{format_utc(story['started_at'])}, after {waited}"
     if story["finished_at"]:
         took = f", after {format_duration(story['started_at'], story['finished_at'])}" if story["started_at"] else ""
         at_rest = story["state"] in {RunState.PARKED, RunState.NEEDS_HUMAN}
@@ -77,6 +71,20 @@ def run_facts(story: Story) -> Iterator[tuple[str, str]]:
             f"{'since ' if at_rest else ''}{format_utc(story['finished_at'])}{took}",
         )
     yield "attempt", f"{story['attempt']}, package {(story['package_version'] or 'not loaded yet')[:20]}"
+
+
+def describe_state(run: Mapping[str, Any]) -> str:
+    """Add the reason why a queued run may not start yet."""
+    later = "later" if run["state"] == RunState.QUEUED and run.get("not_before") else None
+    reason = "in order" if str(run.get("held_by")).startswith(PREFIX) else run["hold"] or later
+    return run["state"] if reason is None else f"{run['state']} ({reason})"
+
+
+def describe_hold(run: Mapping[str, Any]) -> str:
+    holder = run.get("held_by") or ""
+    if run["hold"] == HoldKind.BUDGET:  # a budget's name begins with the word
+        return f"by the {holder.replace(':', ' ', 1)}"
+    return f"by the {run['hold']} limit {holder}".rstrip()
 
 
 def _link_facts(story: Story) -> Iterator[tuple[str, str]]:
@@ -91,30 +99,30 @@ def _link_facts(story: Story) -> Iterator[tuple[str, str]]:
     if story.get("replay_of"):
         yield "replay of", story["replay_of"]
     if story.get("keys_of"):
-        yield "keys", f"tools are given the idempotency keys of {story['keys_of']}"
+        yield "keys", f"tools get the idempotency keys of {story['keys_of']}"
     if story.get("replays"):
         yield "replayed", f"as {', '.join(story['replays'])}"
 
 
 def state_facts(story: Story) -> Iterator[tuple[str, str]]:
-    """Why it waits, or who has it."""
+    """Yield why the run waits, or which worker owns it."""
     if story["state"] == RunState.QUEUED:
         yield from _wait_facts(story)
     if story["state"] == RunState.RUNNING:
         lease = story["lease"]
         yield "owner", f"{lease['owner']}, lease {lease['token']} until {format_utc(lease['until'])}"
-    asked, resolved = story.get("cancel_requested"), story.get("resolved")
-    if asked:
-        yield "cancel", f"asked for by {asked['by']}, {format_utc(asked['at'])}"
+    cancel_request, resolved = story.get("cancel_requested"), story.get("resolved")
+    if cancel_request:
+        yield "cancel", f"requested by {cancel_request['by']}, {format_utc(cancel_request['at'])}"
     if resolved:
-        anew = f" as {resolved['run_id']}" if resolved.get("run_id") else ""
-        yield "resolved", f"{resolved['how']}{anew} by {resolved['by']}, {format_utc(resolved['at'])}"
+        new_run = f" as {resolved['run_id']}" if resolved.get("run_id") else ""
+        yield "resolved", f"{resolved['how']}{new_run} by {resolved['by']}, {format_utc(resolved['at'])}"
 
 
 def _wait_facts(story: Story) -> Iterator[tuple[str, str]]:
     if "waits_for" in story:
-        before = story["waits_for"] or "its turn, which the next pass of the scheduler gives"
-        yield "waits", f"for {before}; one run at a time of {story['order']['key']}"
+        previous = story["waits_for"] or "its turn, which the scheduler's next pass gives"
+        yield "waits", f"for {previous}; one run at a time of {story['order']['key']}"
     elif story["hold"]:
         until = ""
         if story["hold"] == HoldKind.BUDGET:
@@ -130,21 +138,22 @@ def _wait_facts(story: Story) -> Iterator[tuple[str, str]]:
 
 
 def _owner_lines(story: Story) -> Iterator[Line]:
-    """Each owner with the turns it committed, and how it let go."""
-    turns, version = list(story["turns"]), None
-    for line in story.get("history") or []:
-        used = line.get("package_version") or version
-        edited = f", package {used[:20]} from here on" if used and version and used != version else ""
-        version = used
-        own = [turn for turn in turns if turn["number"] <= line["turn"]]
-        turns = turns[len(own) :]
-        took = format_duration(line["from"], line["until"])
+    """Yield each owner with the turns it committed, and how its lease ended."""
+    turns, version = list(story["turns"]), ""
+    for lease in story.get("history") or []:
+        lease_version = lease.get("package_version") or version
+        is_edited = lease_version and version and lease_version != version
+        edit = f", package {lease_version[:20]} from here on" if is_edited else ""
+        version = lease_version
+        own_turns = [turn for turn in turns if turn["number"] <= lease["turn"]]
+        turns = turns[len(own_turns) :]
+        duration = format_duration(lease["from"], lease["until"])
         yield "", ""
-        who = f"{line['owner'] or 'a worker'} from {format_utc(line['from'])} for {took}, lease {line['token']}"
-        yield DIM, to_printable(who + edited)
-        yield from _owner_turn_lines(own)
-        ended, reason = line["ended"].replace("_", " "), f": {line['reason']}" if line["reason"] else ""
-        yield DIM, to_printable(f"  {ended} after turn {line['turn']}{reason}")
+        owner = f"{lease['owner'] or 'a worker'} from {format_utc(lease['from'])} for {duration}"
+        yield DIM, to_printable(f"{owner}, lease {lease['token']}{edit}")
+        yield from _owner_turn_lines(own_turns)
+        end, reason = lease["ended"].replace("_", " "), f": {lease['reason']}" if lease["reason"] else ""
+        yield DIM, to_printable(f"  {end} after turn {lease['turn']}{reason}")
     if turns:
         yield "", ""
         yield from _owner_turn_lines(turns)
@@ -163,28 +172,28 @@ def _all_answer_lines(story: Story) -> Iterator[Line]:
 
 
 def repeat_lines(story: Story) -> Iterator[str]:
-    """Before a replay is advised: what it would do again."""
-    done = story.get("done")
-    if done and not story.get("replays") and story["state"] in {RunState.PARKED, RunState.FAILED}:
-        yield "A replay begins with the first turn, and does again what this run has done:"
-        yield from (f"  {sentence}" for sentence in done["sentences"])
-        yield done["about_keys"]
+    """Yield the effects that a replay would repeat, before it is suggested."""
+    effects = story.get("done")
+    if effects and not story.get("replays") and story["state"] in {RunState.PARKED, RunState.FAILED}:
+        yield "A replay begins with the first turn, and repeats these effects:"
+        yield from (f"  {sentence}" for sentence in effects["sentences"])
+        yield effects["about_keys"]
 
 
 def next_steps(story: Story) -> Iterator[str]:
-    """What a person can do about it now."""
+    """Yield the commands that an operator can run now."""
     run_id, command = story["run_id"], "unattended runs"
     state = story["state"]
     if state == RunState.PARKED:
-        yield f"start it anew: {command} replay {run_id}"
-        yield f"or give it up: {command} discard {run_id}"
+        yield f"replay it: {command} replay {run_id}"
+        yield f"or discard it: {command} discard {run_id}"
     elif state == RunState.NEEDS_HUMAN:
-        commands = [answer_command_line(run_id, question) for question in waiting_questions(story)]
-        yield from (f"answer it: {each}" for each in commands or [f"{command} answer {run_id}"])
-        yield f"or give it up: {command} discard {run_id}"
+        answers = [answer_command_line(run_id, question) for question in waiting_questions(story)]
+        yield from (f"answer it: {answer}" for answer in answers or [f"{command} answer {run_id}"])
+        yield f"or discard it: {command} discard {run_id}"
     elif state == RunState.FAILED and not story.get("replays"):
-        yield f"once the cause is mended, start it anew: {command} replay {run_id}"
+        yield f"fix the cause, then replay it: {command} replay {run_id}"
     elif state == RunState.QUEUED and not story["hold"] and story.get("not_before"):
-        yield f"if it is to start before its time: {command} retry-now {run_id}"
+        yield f"start it now: {command} retry-now {run_id}"
     elif state == RunState.RUNNING:
         yield f"follow it: {command} tail {run_id}"

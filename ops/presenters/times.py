@@ -1,38 +1,16 @@
-"""Lines for people: in colours on a terminal, plain when piped or when NO_COLOR says so."""
+"""Times as text, and ages and dates as users write them."""
 
-import os
-import sys
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-from ops.cli.output import make_console
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ops.presenters.turn_lines import Line
+from datetime import UTC, datetime
+from typing import Any
 
 
-def line_console() -> "Console":
-    return make_console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def print_lines(lines: "Iterable[Line]") -> None:
-    from rich.text import Text
-
-    out = line_console()
-    for style, line in lines:
-        out.print(Text(line, style=style))
-
-
-def discard_stdout() -> None:
-    """The reader of a pipe is gone, as `head` is after ten lines: nothing more is written, also not at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def format_moment(value: Any) -> str:
+    """Format for a table; its columns are in UTC."""
+    return value.strftime("%Y-%m-%d %H:%M:%S") if isinstance(value, datetime) else ""
 
 
 def format_utc(value: Any) -> str:
-    return f"{value:%Y-%m-%d %H:%M:%S} UTC" if isinstance(value, datetime) else ""
+    return f"{format_moment(value)} UTC" if isinstance(value, datetime) else ""
 
 
 def format_duration(since: datetime | None, until: datetime | None) -> str:
@@ -48,9 +26,16 @@ def format_duration(since: datetime | None, until: datetime | None) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
-def describe_hold(run: Mapping[str, Any]) -> str:
-    """A budget's name says that it is one."""
-    by = run.get("held_by") or ""
-    return (
-        f"by the {by.replace(':', ' ', 1)}" if run["hold"] == "budget" else f"by the {run['hold']} limit {by}".rstrip()
-    )
+def parse_moment(text: str) -> datetime:
+    """Parse an age (7d, 12h) or a date. ValueError, with what to write instead."""
+    from workflows.package.trigger_specs.spec_values import parse_duration
+
+    try:
+        return datetime.now(UTC) - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        day = datetime.fromisoformat(text)
+        return day.astimezone(UTC) if day.tzinfo else day.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # the latter at the calendar's ends
+        raise ValueError("write a date such as 2026-01-31 or an age such as 7d or 12h") from None

@@ -1,4 +1,4 @@
-"""A trigger as lines: how it stands, what comes next, what came of it so far and why, and what to do about it."""
+"""A trigger as lines: state, facts, what comes next, skipped events, and what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,9 +7,8 @@ from typing import Any
 from ops.presenters.printable_text import to_printable
 from ops.presenters.skip_reasons import describe_reason, environment_problem, inactive_reason
 from ops.presenters.times import format_duration, format_utc
-from ops.presenters.turn_lines import BAD, DIM, GOOD, Line, format_value
+from ops.presenters.turn_lines import BAD, DIM, GOOD, WARNING, Line, format_value
 
-WARNING = "yellow"
 MAX_APPS = 10
 MAX_NOTES = 10
 TriggerFields = Mapping[str, Any]
@@ -26,7 +25,7 @@ _LABELS = {
     "late_s": "late by",
 }
 
-# Of the entry as it is written: in the first lines, or among what comes next.
+# Fields of the entry that other lines show.
 _SHOWN_ELSEWHERE = frozenset(
     {
         *("name", "type", "description", "apps", "app_id", "cron", "every", "at", "timezone"),
@@ -37,7 +36,9 @@ _STATES = {"active": GOOD, "paused": WARNING, "inactive": BAD}
 
 
 def trigger_lines(trigger: TriggerFields) -> Iterator[Line]:
-    yield "bold", to_printable(f"{trigger['workflow']}/{trigger['name']}  {trigger['type']} for {_apps_text(trigger)}")
+    prefix = "" if trigger["apps_from"] is None else "apps "
+    apps = apps_text(trigger, max_apps=MAX_APPS)
+    yield "bold", to_printable(f"{trigger['workflow']}/{trigger['name']}  {trigger['type']} for {prefix}{apps}")
     yield from _state_lines(trigger)
     if trigger["description"]:
         yield "", to_printable(f"  {trigger['description']}")
@@ -49,22 +50,31 @@ def trigger_lines(trigger: TriggerFields) -> Iterator[Line]:
         yield "", to_printable(f"→ {step}")
 
 
-def _apps_text(trigger: TriggerFields) -> str:
+def apps_text(trigger: TriggerFields, *, max_apps: int) -> str:
     if trigger["apps_from"] is not None:
-        return f"the apps of the {trigger['apps_from']}"
+        return f"from the {trigger['apps_from']}"
     apps = trigger["apps"]
-    more = f" and {len(apps) - MAX_APPS} more" if len(apps) > MAX_APPS else ""
-    return (", ".join(apps[:MAX_APPS]) + more) or "no app"
+    rest = f" and {len(apps) - max_apps} more" if len(apps) > max_apps else ""
+    return (", ".join(apps[:max_apps]) + rest) or "no app"
+
+
+def state_reason(trigger: TriggerFields, *, inactive: str) -> str:
+    """Explain a state other than active: the author and note of a pause, else `inactive`."""
+    if trigger["state"] == "paused":
+        pause = trigger["paused"] or next(iter(trigger["paused_apps"].values()), None)
+        return "" if pause is None else f"by {pause['by']}{': ' + pause['note'] if pause['note'] else ''}"
+    paused_apps = f"paused for {len(trigger['paused_apps'])} of its apps" if trigger["paused_apps"] else ""
+    return inactive or paused_apps
 
 
 def _state_lines(trigger: TriggerFields) -> Iterator[Line]:
     state = trigger["state"]
-    why = inactive_reason(trigger)
-    yield _STATES[state], to_printable(f"{state}: {why}" if why and state == "inactive" else state)
+    reason = inactive_reason(trigger)
+    yield _STATES[state], to_printable(f"{state}: {reason}" if reason and state == "inactive" else state)
     if trigger["paused"]:
         yield WARNING, to_printable(f"  paused {_pause_text(trigger['paused'])}")
-    if why and state == "paused":
-        yield BAD, to_printable(f"  and inactive: {why}")
+    if reason and state == "paused":
+        yield BAD, to_printable(f"  and inactive: {reason}")
     for app_id, pause in list(trigger["paused_apps"].items())[:MAX_APPS]:
         yield WARNING, to_printable(f"  paused for {app_id} {_pause_text(pause)}")
 
@@ -79,18 +89,18 @@ def trigger_facts(trigger: TriggerFields) -> Iterator[tuple[str, str]]:
         yield "from", f"the package {trigger['workflow']}"
     else:
         since = f", {format_utc(trigger['created_at'])}" if trigger["created_at"] else ""
-        yield "made", f"at run time{since}, revision {trigger['revision']}"
+        yield "created", f"at run time{since}, revision {trigger['revision']}"
     if "answers_approved_by" in trigger:
         yield (
             "answers",
-            f"in advance, approved by {trigger['answers_approved_by'] or 'no key that may approve: edit it'}",
+            f"in advance, approved by {trigger['answers_approved_by'] or 'no key that may approve; edit the trigger'}",
         )
     if trigger["last_fired_at"]:
         ago = format_duration(trigger["last_fired_at"], datetime.now(UTC))
         yield "last fired", f"{format_utc(trigger['last_fired_at'])}, {ago} ago"
     counts = trigger["counts"]
     if counts:
-        yield "so far", ", ".join(f"{count} {_count_label(name, count)}" for name, count in sorted(counts.items()))
+        yield "counts", ", ".join(f"{count} {_count_label(name, count)}" for name, count in sorted(counts.items()))
     yield "source", trigger["source"]
     for name, value in (trigger.get("spec") or {}).items():
         if name not in _SHOWN_ELSEWHERE and value not in (None, [], {}):
@@ -99,11 +109,11 @@ def trigger_facts(trigger: TriggerFields) -> Iterator[tuple[str, str]]:
 
 
 def _answer_facts(answers: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What it answers for people, and for which calls: one line for each answer."""
-    for tool, written in answers.items():
-        for each in written if isinstance(written, list) else [{"answer": written}]:
-            condition = f" when {each['when']}" if "when" in each else ""
-            yield "answers", f"{tool}: {format_value(each['answer'])}{condition}"
+    """Yield one line per answer that the trigger gives in place of a person."""
+    for tool, value in answers.items():
+        for answer in value if isinstance(value, list) else [{"answer": value}]:
+            condition = f" when {answer['when']}" if "when" in answer else ""
+            yield "answers", f"{tool}: {format_value(answer['answer'])}{condition}"
 
 
 def _count_label(name: str, count: int) -> str:
@@ -122,7 +132,7 @@ def _outlook_lines(outlook: TriggerFields, *, is_paused: bool) -> Iterator[Line]
 
 
 def outlook_facts(outlook: TriggerFields, *, is_paused: bool) -> Iterator[tuple[str, Sequence[str]]]:
-    """Each kind tells in its own words: a list is one line each, what is not known is left out."""
+    """Format the outlook of any kind of trigger; a list takes a line per item, an unknown value none."""
     for name, value in outlook.items():
         if name == "warning":
             continue
@@ -137,10 +147,10 @@ def _seconds_text(value: float | None) -> str | None:
 
 def _value_lines(value: Any) -> Sequence[str]:
     if isinstance(value, Mapping):
-        return [f"{name}  {_value_text(each)}" for name, each in value.items()]
+        return [f"{name}  {_value_text(item)}" for name, item in value.items()]
     if isinstance(value, list | tuple):
-        plain = all(isinstance(each, str | int | float) for each in value)
-        return [", ".join(map(_value_text, value))] if plain and value else [_value_text(each) for each in value]
+        is_plain = all(isinstance(item, str | int | float) for item in value)
+        return [", ".join(map(_value_text, value))] if is_plain and value else [_value_text(item) for item in value]
     return [] if value in (None, "") else [_value_text(value)]
 
 
@@ -154,22 +164,22 @@ def _value_text(value: Any) -> str:
     if isinstance(value, Mapping) and set(value) == {"secret", "problem"}:
         return f"{value['secret']}  {environment_problem(value['problem'])}" if value["problem"] else value["secret"]
     if isinstance(value, Mapping):
-        said = {name: each for name, each in value.items() if each not in (None, "")}
-        return ", ".join(f"{name.replace('_', ' ')} {_value_text(each)}" for name, each in said.items())
+        known = {name: item for name, item in value.items() if item not in (None, "")}
+        return ", ".join(f"{name.replace('_', ' ')} {_value_text(item)}" for name, item in known.items())
     return format_value(value)
 
 
 def _utc_and_local(utc: datetime, local: str) -> str:
-    """The zone's own time where it is another one."""
+    """Add the local time if the zone is not UTC."""
     return format_utc(utc) if local.endswith("+00:00") else f"{format_utc(utc)}  ({local.replace('T', ' ')})"
 
 
 def _note_lines(notes: Sequence[TriggerFields]) -> Iterator[Line]:
-    """Why something that happened started no run: the newest first."""
+    """Yield the events that started no run, the newest first."""
     if not notes:
         return
     yield "", ""
-    yield "bold", "what started nothing, the newest first"
+    yield "bold", "skipped events, the newest first"
     for note in notes[:MAX_NOTES]:
         yield DIM, to_printable(f"  {format_utc(note.get('at'))}  {describe_reason(note)}")
 
@@ -177,10 +187,10 @@ def _note_lines(notes: Sequence[TriggerFields]) -> Iterator[Line]:
 def next_steps(trigger: TriggerFields) -> Iterator[str]:
     name, command = trigger["trigger_id"], "unattended triggers"
     if trigger["state"] == "paused":
-        yield f"let it start runs again: {command} resume {name}"
+        yield f"resume it: {command} resume {name}"
     elif trigger["outlook"].get("state") == "refused":
-        yield "MongoDB refuses its pipeline: correct it, and the stream goes on by itself"
+        yield "MongoDB refuses its pipeline: correct the pipeline, and the stream continues by itself"
     elif trigger["outlook"].get("state") == "suspended":
-        yield f"say from where its stream goes on: {command} resume {name} --from now"
+        yield f"resume its stream from a chosen position: {command} resume {name} --from now"
     elif trigger["state"] == "active":
         yield f"start a run by hand: {command} fire {name}"

@@ -1,4 +1,4 @@
-"""A turn as lines for people: who spoke, what the tools did, what was said, what changed, who is next."""
+"""A turn as lines: agent, tool calls, text, context changes, errors and the next agent."""
 
 import json
 import re
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from workers.local_run.report import TurnReport
 
 MAX_VALUE_CHARACTERS = 200
-GOOD, BAD, DIM = "green", "red", "dim"
+GOOD, WARNING, BAD, DIM = "green", "yellow", "red", "dim"
 _TRACEBACK_FRAME = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 Line = tuple[str, str]  # style and text
@@ -34,23 +34,23 @@ def turn_lines(number: int, turn: "TurnReport") -> Iterable[Line]:
 
 
 def error_lines(errors: Iterable[Mapping[str, Any]], *, tracebacks: bool = False) -> Iterable[Line]:
-    """What failed in the package's own code, and how; and the author's own line."""
+    """Yield errors of the package's own code, each with its place in that code."""
     for error in errors:
-        place = error_location(error)
-        where = "" if place is None else f" ({place})"
-        yield BAD, to_printable(f"   ! {error['where']}: {error['type']}: {error['message']}{where}")
+        location = error_location(error)
+        suffix = "" if location is None else f" ({location})"
+        yield BAD, to_printable(f"   ! {error['where']}: {error['type']}: {error['message']}{suffix}")
         if tracebacks:
             for line in str(error["traceback"]).splitlines():
                 yield DIM, f"     {to_printable(line)}"
 
 
 def error_location(error: Mapping[str, Any]) -> str | None:
-    """Of an error in a run's record. Those of older versions have no place of their own but the traceback's last."""
+    """Return the place of an error in a run's record; records of older versions have it only in the traceback."""
     if "place" in error:
         place: str | None = error["place"]
         return place
-    places = _TRACEBACK_FRAME.findall(str(error["traceback"]))
-    return "{}:{}, in {}".format(*places[-1]) if places else None
+    frames = _TRACEBACK_FRAME.findall(str(error["traceback"]))
+    return "{}:{}, in {}".format(*frames[-1]) if frames else None
 
 
 def format_value(value: Any) -> str:

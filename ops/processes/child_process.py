@@ -1,4 +1,4 @@
-"""Starting and stopping child processes that cannot outlive us."""
+"""Child processes that cannot outlive their parent: start, stop, kill."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ DeathSignal = Literal["TERM", "KILL"]
 
 
 def wrap_argv(argv: Sequence[str], *, death_signal: DeathSignal, watch: bool = False) -> list[str]:
-    """`last_signal` is what the child gets when we die without stopping it; `watch` is for systems without prctl."""
+    """Wrap a command so that its process gets `death_signal` when we die; `watch` is for systems without prctl."""
     options = ["--signal", death_signal, *(["--watch"] if watch else [])]
     return [sys.executable, "-I", "-S", str(WRAPPER_SCRIPT), str(os.getpid()), *options, "--", *argv]
 
@@ -31,7 +31,7 @@ async def start_child(
     inherited_fds: tuple[int, ...] = (),
     watch: bool = False,
 ) -> Process:
-    """Call it on the event loop of the main thread: the tie is to the thread that forks (see tied_child)."""
+    """Start a child; call it on the main thread, as the child dies with the thread that forks it."""
     log = _open_log(output) if output else None
     try:
         return await asyncio.create_subprocess_exec(
@@ -41,7 +41,7 @@ async def start_child(
             stderr=log,
             env=env,
             pass_fds=inherited_fds,
-            # A group of its own: Ctrl-C on the terminal reaches only us, and we stop our children in order.
+            # In its own group Ctrl-C on the terminal does not reach the child, and we stop children in order.
             start_new_session=True,
         )
     finally:
@@ -50,10 +50,10 @@ async def start_child(
 
 
 async def stop_child(process: Process, *, grace_s: float) -> None:
-    """SIGTERM, then SIGKILL after the grace, also when we are cancelled meanwhile."""
+    """Send SIGTERM, and SIGKILL after the grace, also if this task is cancelled."""
     try:
         if process.returncode is None:
-            # Not Process.terminate(): it polls, and may take the exit code away from asyncio's own watcher.
+            # Not Process.terminate(), which polls and may take the exit code from asyncio's child watcher.
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGTERM)
             with suppress(TimeoutError):
@@ -64,14 +64,14 @@ async def stop_child(process: Process, *, grace_s: float) -> None:
 
 
 def kill_child_group(process: Process) -> None:
-    """The child and whatever it left behind: its group is its own, so nobody else is in it."""
-    with suppress(ProcessLookupError, PermissionError):  # macOS says "not permitted" about a group of zombies
+    """Kill the child and its descendants, which share a group of their own."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS raises PermissionError for a group of zombies
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _open_log(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Only between two starts: the child writes to the file itself, we cannot roll it under its feet.
+    # Rotate only between two starts, as the child writes to the file itself.
     if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
         path.replace(path.with_name(path.name + ".old"))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

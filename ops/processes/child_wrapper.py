@@ -1,12 +1,12 @@
-"""Ties one child process to the life of its parent; run as a script, so it imports nothing of ours.
+"""Wrapper script that ends a program when its parent process dies; it imports none of our modules.
 
-    python -I -S tied_child.py PARENT_PID [--watch] [--signal NAME] -- PROGRAM ARGUMENT…
+    python -I -S child_wrapper.py PARENT_PID [--watch] [--signal NAME] -- PROGRAM ARGUMENT…
 
-On Linux the kernel does it: we ask for a signal when the parent dies, then become the program. Elsewhere
-(and with --watch) we stay as the program's parent, pass signals on, and end it when our own parent is gone.
+On Linux the wrapper requests a signal from the kernel for its parent's death, then execs the program. Elsewhere, and
+with --watch, it stays as the program's parent, forwards signals, and ends the program when its own parent is gone.
 
-The kernel sends the signal when the *thread* that forked us ends, so whoever starts us must do it from a
-thread that lives as long as its process: the main thread, where the event loop of every role runs.
+The kernel sends the signal when the *thread* that forked the wrapper ends, so the wrapper must be started from a thread
+that lives as long as its process: the main thread, where the event loop of every role runs.
 """
 
 import os
@@ -29,10 +29,10 @@ def main(arguments: list[str]) -> int:
     last_signal = signal.Signals["SIG" + (options[options.index("--signal") + 1] if "--signal" in options else "TERM")]
     try:
         if "--watch" not in options and _request_death_signal(last_signal):
-            # The parent may have died before we asked: then no signal will come.
+            # If the parent died before the request, the kernel sends no signal.
             if os.getppid() != parent_pid:
                 return CANNOT_START
-            # Python ignores SIGPIPE, and what is ignored stays so in the program we become.
+            # Python ignores SIGPIPE, and exec would pass that on to the program.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             os.execv(argv[0], argv)  # noqa: S606 -- no shell is wanted
         return _watch_parent(parent_pid, argv, last_signal)
@@ -54,8 +54,8 @@ def _request_death_signal(number: int) -> bool:
 
 def _watch_parent(parent_pid: int, argv: list[str], last_signal: signal.Signals) -> int:
     received: list[int] = []
-    woken = _wake_on_signals(received)
-    # File descriptors that we were given are meant for the program.
+    wakeup_fd = _wake_on_signals(received)
+    # Inherited file descriptors are meant for the program.
     child = subprocess.Popen(argv, close_fds=False)
     kill_at = None
     while child.poll() is None:
@@ -67,13 +67,13 @@ def _watch_parent(parent_pid: int, argv: list[str], last_signal: signal.Signals)
                 child.send_signal(last_signal)
             elif time.monotonic() > kill_at:
                 child.kill()
-        if select.select([woken], [], [], _POLL_INTERVAL_S)[0]:
-            os.read(woken, 4096)
+        if select.select([wakeup_fd], [], [], _POLL_INTERVAL_S)[0]:
+            os.read(wakeup_fd, 4096)
     return _exit_like(child.returncode)
 
 
 def _wake_on_signals(received: list[int]) -> int:
-    """Signals to pass on are put into `received`; the returned descriptor is readable after each signal."""
+    """Append signals to forward to `received`; return a descriptor that is readable after each signal."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -84,7 +84,7 @@ def _wake_on_signals(received: list[int]) -> int:
 
 
 def _exit_like(code: int) -> int:
-    """A program that died by a signal must look so to our parent, who logs it."""
+    """Die by the signal that killed the program, as the supervisor logs it."""
     if code >= 0:
         return code
     if -code not in (signal.SIGKILL, signal.SIGSTOP):

@@ -1,4 +1,4 @@
-"""When a child process that died is started again: a pure policy."""
+"""The restart policy: how long to wait before a dead child process is started again."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ class RestartPolicy:
     healthy_life_s: float = 60.0
 
     def count_deaths(self, previous: int, lived_s: float, *, is_intended: bool = False) -> int:
-        """How many deaths count, this one included; a long life forgives the earlier ones.
+        """Count consecutive deaths, this one included; a healthy life resets the count.
 
-        One that ended on purpose wants to be started anew, and is no death, unless it hardly lived.
+        An intended exit is no death, unless it came too early.
         """
         if is_intended and lived_s >= self.healthy_life_s:
             return 0
@@ -21,5 +21,5 @@ class RestartPolicy:
     def delay_s(self, deaths: int) -> float:
         if deaths == 0:
             return 0.0
-        # The exponent is bounded first: 2 ** 10_000 is a number, but not a float.
+        # Bound the exponent, as 2.0 ** 10_000 overflows.
         return min(self.max_delay_s, self.min_delay_s * 2.0 ** min(deaths - 1, 30))

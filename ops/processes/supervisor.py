@@ -1,4 +1,4 @@
-"""The supervisor: keeps named child processes running, and stops them all."""
+"""The supervisor: starts child processes, restarts dead ones, and stops them all."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from ops.processes.restart_policy import RestartPolicy
 
 logger = logging.getLogger(__name__)
 
-# What a role is granted after SIGTERM. A worker takes as long as its own grace, and this much more.
+# Time for a role after SIGTERM. A worker gets its own grace, and this much more.
 GRACE_S = 10.0
 EXTRA_WORKER_GRACE_S = 3.0
 
@@ -29,22 +29,22 @@ PROGRAM = Path(__file__).resolve().parents[2] / "unattended.py"
 class Child:
     name: str
     argv: tuple[str, ...]
-    # None: our own environment.
-    env: Mapping[str, str] | None = None
+    env: Mapping[str, str] | None = None  # None: the supervisor's own
 
 
 def role_command(role: str, *arguments: str) -> tuple[str, ...]:
-    """How a role is started; with -P the current directory, which may hold a `workers/`, is never searched."""
+    """Build a role's command; -P keeps Python from importing a `workers/` in the current directory."""
     return (sys.executable, "-P", str(PROGRAM), role, *arguments)
 
 
 class Supervisor:
-    """
-    1. Each child has a task that waits for its death, waits the backoff, and starts it again. One that ends with 0,
-       such as a worker that has grown too big, is started again at once.
-    2. On `stop` each task ends its own child: SIGTERM, a grace, SIGKILL; one in its backoff is not started again.
-    3. If we are killed, the kernel kills the children: runs are resumed by whoever holds the next lease, so
-       nothing is gained by letting a role live on without its servers.
+    """Keeps child processes running.
+
+    1. A task per child waits for its death, waits the backoff, and starts it again. A child that exits with 0, such as
+       a worker that has grown too big, is started again at once.
+    2. On `stop` each task ends its child: SIGTERM, a grace, SIGKILL. A child in its backoff is not started again.
+    3. If the supervisor is killed, the kernel kills the children: another worker resumes their runs, and roles without
+       their servers would be useless.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Supervisor:
         self._stopping = asyncio.Event()
 
     async def start(self) -> None:
-        """Returns when every child has been started once; whether it is ready is its own to say."""
+        """Start every child once, without waiting until it is ready."""
         for child in self._children:
             process = await self._start_child(child)
             self._tasks.append(asyncio.create_task(self._keep_running(child, process)))
 
     async def stop(self) -> None:
-        """Cancelled meanwhile (a second Ctrl-C), it leaves out the grace."""
+        """Stop all children; a cancellation, as by a second Ctrl-C, skips the grace."""
         self._stopping.set()
         try:
             await asyncio.gather(*self._tasks)
@@ -79,12 +79,12 @@ class Supervisor:
                 kill_child_group(process)
 
     def pids(self) -> dict[str, int]:
-        """The children that live now; one in its backoff is absent."""
+        """Return the process ids of living children; a child in its backoff has none."""
         return {name: process.pid for name, process in self._processes.items() if process.returncode is None}
 
     async def wait_until_stopped(self) -> None:
-        """Waits for `stop`; raises if keeping a child running failed for a reason that no restart mends."""
-        # Not gather: whoever gives up waiting must not take the children down.
+        """Wait for `stop`; raise if a child cannot be kept running."""
+        # Not gather, which would cancel the children's tasks when this wait is cancelled.
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
@@ -115,14 +115,14 @@ class Supervisor:
             code = process.returncode if process else None
             deaths = self._policy.count_deaths(deaths, lived_s, is_intended=code == 0)
             delay_s = self._policy.delay_s(deaths)
-            died = {"child": child.name, "lived_s": round(lived_s, 1), **exit_facts(code)}
-            logger.warning("role_died" if deaths else "role_ended", extra=died)
+            facts = {"child": child.name, "lived_s": round(lived_s, 1), **exit_facts(code)}
+            logger.warning("role_died" if deaths else "role_ended", extra=facts)
             logger.info("role_restarting", extra={"child": child.name, "in_s": delay_s})
             if await self._has_stopped_within(delay_s):
                 return
             try:
                 process = await self._start_child(child)
-            except OSError:  # no memory, no process numbers: as good as dead, and it may pass
+            except OSError:  # out of memory or process ids: treat it as a death, and try again
                 process = None
 
     async def _start_child(self, child: Child) -> Process:

@@ -34,7 +34,7 @@ from tests.chaos.totals_judge import (
     totals_faults,
     usage_series,
 )
-from tests.integration.ops.test_exporter import exporter
+from tests.integration.ops.test_exporter_role import exporter
 from tests.integration.stage import Stage, wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=600))]

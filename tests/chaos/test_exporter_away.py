@@ -7,7 +7,7 @@ from pymongo.errors import PyMongoError
 
 from ops.free_ports import find_free_address
 from tests.chaos.own_servers import kill_listener, wait_for_mongodb
-from tests.integration.ops.test_exporter import Series, counters, exporter, scrape, value
+from tests.integration.ops.test_exporter_role import Series, counters, exporter, scrape, value
 from tests.integration.stage import Stage, wait_until
 from tests.integration.usage_rows import UsedCalls, insert_usage
 

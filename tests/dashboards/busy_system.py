@@ -1,5 +1,6 @@
-"""The whole product at work, with everything that an operator may see: shipped packages and one with faults, three
-apps, all kinds of triggers, budgets, and models that are slow, refuse, or forget to say what they took."""
+"""A busy system for dashboards: shipped packages and a faulty one, three apps, all types of triggers, and budgets.
+
+Its models are slow, refuse calls, or report no usage."""
 
 import http.client
 import json
@@ -22,9 +23,9 @@ from tests.integration.model_server import Answer, ModelServer, call, completion
 from tests.integration.stage import write_package
 from triggers.webhook.schemes.standard_webhooks import decode_secret, sign
 
-SAY_READY = ("gateway", "scheduler", "watcher", "worker")  # the exporter is ready when it is scraped well
+SAY_READY = ("gateway", "scheduler", "watcher", "worker")  # the exporter is ready after a successful scrape
 FORM = "application/x-www-form-urlencoded"
-TOO_LARGE_BYTES = 9_000_000  # as a document; twice in one change event, it is more than MongoDB delivers
+TOO_LARGE_BYTES = 9_000_000  # twice this document in one change event exceeds MongoDB's limit
 
 Document = Mapping[str, Any]
 
@@ -85,7 +86,7 @@ CLOCKS = (
 )
 BUDGETS: tuple[Document, ...] = (
     {"app_id": "acme", "window": "day", "unit": "usd", "limit": 0.05, "soft": True},
-    {"app_id": "*", "window": "month", "unit": "usd", "limit": 2, "soft": True},  # a hard one refuses `house`
+    {"app_id": "*", "window": "month", "unit": "usd", "limit": 2, "soft": True},  # a hard budget would refuse `house`
     {"workflow": "DailyDigest", "window": "day", "unit": "tokens", "limit": 200000},
     {"app_id": "initech", "window": "hour", "unit": "tokens", "limit": 12000},
 )
@@ -93,7 +94,7 @@ BUDGETS: tuple[Document, ...] = (
 
 @dataclass(slots=True)
 class ModelBehaviour:
-    """How slow the model server is; a test is in a hurry, pictures want waves."""
+    """Return the model server's delay: short for the test, varying for pictures."""
 
     slowness: float = 0.05
 
@@ -109,7 +110,7 @@ class BusySystem:
     pid: int
 
     def call_api(self, method: str, path: str, body: Document) -> None:
-        """Over the API: a command takes a second."""
+        """Call the API, as a command takes a second."""
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
         status = self._call(method, f"/v1{path}", json.dumps(body).encode(), headers)
         assert status < 300, (path, status)
@@ -118,11 +119,11 @@ class BusySystem:
         self.call_api("POST", "/runs", {"workflow": "Helpdesk", "app_id": app, "input": {"ticket": ticket}})
 
     def do_each_thing_once(self) -> None:
-        """What needs to happen but once."""
+        """Cause events that are needed once."""
         for budget in BUDGETS:
             self.call_api("PUT", "/budgets", budget)
         self.enqueue("poison")
-        self.enqueue("expensive")  # waits for a person to the end
+        self.enqueue("expensive")  # waits for a person until the end
         self.call_api("POST", "/triggers/Helpdesk/inbox/pause?app_id=hooli", {"note": "an audit"})
         with MongoClient[dict[str, Any]](self.mongodb_url) as client:
             orders = client["shop"]["orders"]
@@ -130,7 +131,7 @@ class BusySystem:
             orders.update_one({"_id": "large"}, {"$set": {"scan": b"y" * TOO_LARGE_BYTES}})
 
     def do_some_things_again(self, number: int) -> None:
-        """What keeps happening."""
+        """Cause events until the test ends."""
         with MongoClient[dict[str, Any]](self.mongodb_url) as client:
             for status in ("paid", "open"):
                 order = {"app_id": ("acme", "globex")[number % 2], "status": status, "total": 184.5, "currency": "EUR"}
@@ -143,13 +144,13 @@ class BusySystem:
             self.enqueue("unknown", app="globex")
 
     def kill_worker(self) -> None:
-        """Its runs are taken over by the one that is started in its place."""
+        """Kill a worker; the one that replaces it takes over its runs."""
         for each in descendants(self.pid):
             if each.cmdline()[-1:] == ["worker"]:
                 each.kill()
 
     def _close_the_day(self) -> None:
-        """Delivered twice, as senders do."""
+        """Deliver a webhook twice, as senders do."""
         body = json.dumps({"type": "day.closed", "data": {"region": "us"}}).encode()
         delivery, stamp = f"msg_{secrets.token_hex(8)}", str(int(time.time()))
         signature = sign(decode_secret(self.env[SECRET_VARIABLE]) or b"", f"{delivery}.{stamp}.".encode() + body)
@@ -174,7 +175,7 @@ class BusySystem:
 
 
 def targets_file(folder: Path) -> Path:
-    """`unattended up` tells Prometheus there where its roles are."""
+    """Return the file in which `unattended up` lists the addresses of its roles."""
     return folder / "data" / "prometheus" / "targets.json"
 
 
@@ -199,10 +200,10 @@ def busy_system(folder: Path) -> Iterator[BusySystem]:
             **{SECRET_VARIABLE: new_secret()},
         )
         with started_command("up", cwd=folder, env=env) as process:
-            said = folder / "output"
+            answers = folder / "output"
             wait_until(
                 "every role is ready",
-                lambda: all(f"{role}_ready" in said.read_text() for role in SAY_READY),
+                lambda: all(f"{role}_ready" in answers.read_text() for role in SAY_READY),
                 within_s=120,
             )
             services = json.loads((folder / "data" / "services.json").read_text())
@@ -221,14 +222,14 @@ def _packages(folder: Path) -> Path:
 
 
 def _models(folder: Path, url: str) -> Path:
-    """`house` is in no table of prices."""
+    """Write a models file; `house` has no price."""
     names = {"default": "gpt-5-mini", "small": "gpt-5.6-luna", "house": "house-7b"}
     models = {alias: {"provider": "openai", "model": model, "base_url": url} for alias, model in names.items()}
     (folder / "models.yaml").write_text(yaml.safe_dump({"models": models}))
     return folder / "models.yaml"
 
 
-# What an agent says, by how its prompt begins: the call of a tool, then a text.
+# An agent's answers by the start of its prompt: a tool call, then a text.
 ANSWER_TEXT: Mapping[str, tuple[tuple[str, Mapping[str, str]] | None, str]] = {
     "You collect": (("read_numbers", {"region": "eu"}), "Orders 128 (+9 %), refunds 3.\nNEXT"),
     "You write a digest": (None, "Good morning. Orders rose by 9 % to 128."),
@@ -244,7 +245,7 @@ def _answer(request: Mapping[str, Any], number: int, mood: ModelBehaviour) -> An
     time.sleep(mood.slowness * (0.5 + (number * 7 % 11) / 5))
     if "poison" in asked or number % 23 == 22:
         return refusal(503)
-    tool, text = next(said for prompt, said in ANSWER_TEXT.items() if prompt in asked)
+    tool, text = next(answers for prompt, answers in ANSWER_TEXT.items() if prompt in asked)
     size = len(asked) // 4
     took = usage(size, 10 + number % 30, cached=size // 2, reasoning=number % 8)
     if tool and request["messages"][-1]["role"] != "tool":

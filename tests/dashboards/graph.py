@@ -1,4 +1,4 @@
-"""A panel with lines, as SVG, and its legend."""
+"""A graph panel and its legend, as SVG."""
 
 import math
 import time
@@ -85,11 +85,11 @@ def _stack(lines: Sequence[Line]) -> list[tuple[Line, Line | None]]:
 
 
 def _top(panel: Mapping[str, Any], lines: Sequence[Line]) -> float:
-    most = max(value for line in lines for _, value in line.finite)
+    top_value = max(value for line in lines for _, value in line.finite)
     limits = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"][1:]]
-    if _custom_options(panel).get("thresholdsStyle") and limits and most > min(limits) / 4:
-        most = max(most, min(limits))
-    return most * 1.05 or 1.0
+    if _custom_options(panel).get("thresholdsStyle") and limits and top_value > min(limits) / 4:
+        top_value = max(top_value, min(limits))
+    return top_value * 1.05 or 1.0
 
 
 def _grid(panel: Mapping[str, Any], scale: Scale) -> str:

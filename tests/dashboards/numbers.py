@@ -43,9 +43,9 @@ def draw_bars(panel: Panel, series: Sequence[Series], height: int) -> str:
     defaults, legend = panel["fieldConfig"]["defaults"], panel["targets"][0]["legendFormat"]
     if not series:
         return f'<p class="nothing">{escape(defaults.get("noValue", "No data"))}</p>'
-    most = defaults.get("max") or max(each.value for each in series) or 1.0
+    limit = defaults.get("max") or max(each.value for each in series) or 1.0
     tall = min(38, (height - 8) // len(series) - 6)
-    return "".join(_bar(each, series_name(legend, each.labels), most, tall, defaults) for each in series)
+    return "".join(_bar(each, series_name(legend, each.labels), limit, tall, defaults) for each in series)
 
 
 def _bar(series: Series, name: str, maximum: float, tall: int, defaults: Panel) -> str:
@@ -59,7 +59,7 @@ def _bar(series: Series, name: str, maximum: float, tall: int, defaults: Panel) 
 
 
 def draw_table(panel: Panel, results: Sequence[Sequence[Series]], *, now: float, height: int) -> str:
-    """Merged by labels, then ordered and named, as the panel's transformations say."""
+    """Merge by labels, then order and rename, as the panel's transformations do."""
     organized = panel["transformations"][1]["options"]
     names = sorted(organized["indexByName"], key=organized["indexByName"].__getitem__)
     labels = [name for name in names if not name.startswith("Value")]
@@ -85,8 +85,8 @@ def _cell(panel: Panel, column: str, value: float | None, now: float) -> str:
     if value is None or math.isnan(value):
         return '<td class="n"></td>'
     overrides = panel["fieldConfig"]["overrides"]
-    said = next(each["properties"] for each in overrides if each["matcher"]["options"] == column)
-    properties = {each["id"]: each["value"] for each in said}
+    column_properties = next(each["properties"] for each in overrides if each["matcher"]["options"] == column)
+    properties = {each["id"]: each["value"] for each in column_properties}
     for mapping in properties.get("mappings", ()):
         word = mapping["options"].get(f"{value:g}")
         if word:

@@ -1,4 +1,4 @@
-"""What Grafana asks Prometheus for a dashboard: its variables put in, instant or over the time range."""
+"""The queries that Grafana sends for a dashboard: with variables filled in, instant or over a range."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.prometheus_server import PrometheusServer, Series
 FOLDER = Path(__file__).parents[2] / "ops" / "dashboards"
 ALL = ".*"
 _VARIABLE = re.compile(r"\$(?:([a-z_]\w*)|\{(\w+)(?::\w+)?\})")
-_SPECIAL, _ESCAPED = re.compile(r"[$^*{}\[\]+?.()|]"), r"\\\\\g<0>"  # as Grafana does it for PromQL
+_SPECIAL, _ESCAPED = re.compile(r"[$^*{}\[\]+?.()|]"), r"\\\\\g<0>"  # as Grafana does for PromQL
 Document = Mapping[str, Any]
 
 
@@ -26,7 +26,7 @@ def panels(dashboard: Document) -> Iterator[Document]:
 
 @dataclass(frozen=True, slots=True)
 class DashboardWindow:
-    """The time range of a dashboard, and how a panel is asked in it."""
+    """The time range of a dashboard, and the step of its queries."""
 
     start: float
     end: float
@@ -34,7 +34,7 @@ class DashboardWindow:
     scrape_s: int = 1
 
     def variables(self) -> dict[str, str]:
-        """Grafana's own."""
+        """Return Grafana's built-in variables."""
         rate_s = max(self.step_s + self.scrape_s, 4 * self.scrape_s)
         spans = {"__range": round(self.end - self.start), "__interval": self.step_s, "__rate_interval": rate_s}
         return {name: f"{seconds}s" for name, seconds in spans.items()}
@@ -42,7 +42,7 @@ class DashboardWindow:
 
 @dataclass(frozen=True, slots=True)
 class DashboardQuery:
-    """`chosen`: what somebody chose for the dashboard's variables; several values are one expression, as in Grafana."""
+    """Fill in `chosen` values of variables; several values become one regular expression, as in Grafana."""
 
     server: PrometheusServer
     window: DashboardWindow
@@ -59,7 +59,7 @@ class DashboardQuery:
         return self.server.query_range(expression, start=window.start, end=window.end, step_s=window.step_s)
 
     def values(self, variable: Document) -> list[str]:
-        """Of `label_values(series, label)`."""
+        """Parse `label_values(series, label)`."""
         series, _, label = variable["query"].removeprefix("label_values(").removesuffix(")").rpartition(", ")
         return self.server.label_values(label, match=series)
 

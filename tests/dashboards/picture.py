@@ -1,7 +1,7 @@
-"""A picture of a dashboard, drawn from its JSON and from what a real Prometheus answers, in the look of Grafana.
+"""A picture of a dashboard, drawn from its JSON and the answers of a real Prometheus, in the style of Grafana.
 
-Not a screenshot of Grafana: lines, numbers, tables, units, thresholds and places are those of the JSON; what Grafana
-adds around them is only hinted at.
+It is no screenshot of Grafana: lines, numbers, tables, units, thresholds and positions follow the JSON, and the
+surroundings are simplified.
 """
 
 import time
@@ -23,7 +23,7 @@ STYLE = Path(__file__).with_name("picture.css")
 
 
 async def picture_of(dashboard: Mapping[str, Any], asking: DashboardQuery, *, rows: int | None = None) -> bytes:
-    """All of it, or its first `rows` of the grid."""
+    """Draw the dashboard, or the first `rows` of its grid."""
     page_text = _page(dashboard, asking)
     rows = rows or max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in dashboard["panels"])
     height = HEADER + rows * LINE

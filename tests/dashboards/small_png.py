@@ -1,4 +1,4 @@
-"""A screenshot as a PNG of 256 colours: a third as large, and no worse to look at where a page has few colours."""
+"""Screenshots as PNGs of 256 colours: a third of the size, and as good for pages with few colours."""
 
 import base64
 import struct
@@ -9,8 +9,8 @@ from playwright.async_api import Page
 
 from tests.dashboards.theme import COLORS, PALETTE
 
-# In the browser, which knows how to read its own screenshots: the colours that have a meaning, then the commonest, and
-# for each pixel the nearest.
+# Runs in the browser, which can decode its screenshots: takes the colours that have a meaning, then the most common
+# ones, and maps each pixel to the nearest.
 _REDUCED = """async ([screenshot, meant]) => {
   const picture = new Image();
   picture.src = "data:image/png;base64," + screenshot;
@@ -42,7 +42,7 @@ async def small_screenshot(page: Page) -> bytes:
 
 
 def _palette_colors() -> list[int]:
-    """As a canvas has its pixels: red, green, blue, opaque."""
+    """Return a colour as a canvas pixel: red, green, blue, opaque."""
     colors = dict.fromkeys([*COLORS.values(), *PALETTE])
     return [int.from_bytes(bytes.fromhex(each[1:]) + b"\xff", "little") for each in colors]
 

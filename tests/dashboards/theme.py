@@ -31,7 +31,7 @@ def threshold_color(value: float, steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def fixed_colors(panel: Mapping[str, Any]) -> dict[str, str]:
-    """Of series, by their names."""
+    """Return the colours of series, by name."""
     return {
         override["matcher"]["options"]: hexadecimal(each["value"]["fixedColor"])
         for override in panel["fieldConfig"]["overrides"]

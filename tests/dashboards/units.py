@@ -1,4 +1,4 @@
-"""Numbers as Grafana writes them, for the units that our dashboards use."""
+"""Numbers in Grafana's format, for the units of our dashboards."""
 
 import math
 

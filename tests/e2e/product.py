@@ -1,4 +1,4 @@
-"""The product as a user runs it: the installed command, in a directory of the test's own."""
+"""The product as a user runs it: the installed command, in a directory of the test."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def as_json(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) ->
 def started_command(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The command in the background; its output goes to cwd/output."""
+    """Start the command in the background; its output goes to cwd/output."""
     with (cwd / "output").open("ab") as output:
         process = subprocess.Popen(
             [COMMAND, *arguments], cwd=cwd, env=env or environment(), stdout=output, stderr=output
@@ -69,7 +69,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """A zombie is dead: it only waits for whoever adopted it."""
+    """Whether a process lives; a zombie is dead, and waits for its parent only."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -85,7 +85,7 @@ def wait_until(what: str, condition: Callable[[], Any], *, within_s: float = 60,
 
 
 def one_line(stderr: str) -> str:
-    """A user's mistake is answered in one line."""
+    """Check that a user's mistake is reported in one line."""
     lines = stderr.strip().splitlines()
     assert len(lines) == 1, stderr
     return lines[0]

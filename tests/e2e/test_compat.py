@@ -1,5 +1,4 @@
-"""Packages that other people wrote, as they are published: all are read, counted as a plain reader counts them, and
-started where nothing keeps them from it."""
+"""Published packages of other authors: all are read, their parts are counted correctly, and valid ones are started."""
 
 import json
 import subprocess
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.compat, pytest.mark.timeout(300)]
 WHEEL = "mozaiks==0.2.0"
 PACKAGES = "factory_app/workflows"
 MIN_PACKAGES = 15
-# Why no run of a package is started, by the codes of its findings, and one of the modules that it lacks; None: it is.
+# The findings that keep a package from being started, and a module that it lacks; None if it is started.
 FOREIGN = frozenset({"foreign_import"})
 BATCHES = frozenset({"task_batches"})
 NOT_STARTED: Mapping[str, tuple[frozenset[str], str] | None] = {
@@ -41,7 +40,7 @@ NOT_STARTED: Mapping[str, tuple[frozenset[str], str] | None] = {
     "ValueEngine": (FOREIGN, "factory_app.app.modules.app_registry.backend.policy"),
 }
 STARTED = sorted(name for name, why in NOT_STARTED.items() if why is None)
-# Each file with a tool, a step or a hook: what the checks say of it by itself, and what the worker's loader does.
+# Each file with a tool, a step or a hook: its findings alone, and the result of the worker's loader.
 LOAD_EACH_FILE = """
 import json, sys
 from pathlib import Path
@@ -73,7 +72,7 @@ ROUTING = ("handoff_rules", "transition_rules", "handoffs", "transitions")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages inside of the wheel, unpacked; nothing of them is kept."""
+    """Unpack the packages of the wheel into a temporary directory."""
     target = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"]
     done = subprocess.run([*pip, str(target), WHEEL], capture_output=True, text=True, check=False, timeout=200)
@@ -93,7 +92,7 @@ def answers(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_raw(package: Path, *stems: str) -> Any:
-    """The first of these files, by the plainest reader there is."""
+    """Read the first of these files that exists, with a plain JSON or YAML reader."""
     for stem in stems:
         for suffix, read in ((".yaml", yaml.safe_load), (".yml", yaml.safe_load), (".json", json.loads)):
             path = package / f"{stem}{suffix}"
@@ -174,7 +173,7 @@ def test_each_package_starts_or_reports_why_not(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", STARTED)
 def test_what_starts_asks_its_model(folder: Path, tmp_path: Path, name: str) -> None:
-    """Its tools, steps and hooks are imported before."""
+    """The package's tools, steps and hooks are imported first."""
     reply = {"agent_message": "done", "result": "it runs", "confidence": 1.0}
     (tmp_path / "answers.json").write_text(json.dumps({"default": {"text": json.dumps(reply)}}), encoding="utf-8")
 
@@ -186,7 +185,7 @@ def test_what_starts_asks_its_model(folder: Path, tmp_path: Path, name: str) -> 
 
 
 def test_the_loader_and_the_checks_agree_on_every_file(folder: Path, tmp_path: Path) -> None:
-    """Code of others: in a process of its own."""
+    """Run foreign code in a process of its own."""
     load = [sys.executable, "-c", LOAD_EACH_FILE, str(folder)]
     done = subprocess.run(load, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr

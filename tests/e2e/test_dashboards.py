@@ -1,6 +1,6 @@
-"""Every query of every dashboard on a real Prometheus, which scrapes all five roles of a system that is at work.
+"""Every query of every dashboard on a real Prometheus, which scrapes all five roles of a busy system.
 
-`UNATTENDED_TEST_PICTURES=240 pytest tests/e2e/test_dashboards.py` lets it work for so many seconds, and then draws the
+`UNATTENDED_TEST_PICTURES=240 pytest tests/e2e/test_dashboards.py` runs the system for 240 seconds, and then draws the
 pictures of docs/dashboards.md.
 """
 
@@ -31,9 +31,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(PATIENCE_S + 120)]
 
 
 def askings(server: PrometheusServer, began: float) -> dict[str, DashboardQuery]:
-    """As if Grafana were told that each target is scraped every five seconds, which is how often exporters read."""
+    """Query as Grafana does with a scrape interval of five seconds, the interval of the exporter's reads."""
     now = time.time()
-    began = min(began, now - 1)  # Prometheus refuses a range that rounds to no second
+    began = min(began, now - 1)  # Prometheus refuses a range that rounds to zero
     window = DashboardWindow(began, now, step_s=max(1, round((now - began) / 240)), scrape_s=5 if PICTURES_S else 1)
     return {name: DashboardQuery(server, window, CHOSEN.get(name, ONE_WORKFLOW)) for name in dashboards()}
 
@@ -52,7 +52,7 @@ def has_numbers(found: list[Series]) -> bool:
 
 
 def work(system: BusySystem, server: PrometheusServer, began: float) -> None:
-    """Until every query has found something; for pictures, longer, now slower and now faster."""
+    """Generate load until every query has results; for pictures longer, at a varying rate."""
     rounds = itertools.count()
     left = all_queries()
     due_at, killed = began, False
@@ -80,7 +80,7 @@ def work(system: BusySystem, server: PrometheusServer, began: float) -> None:
 
 
 def rules(folder: Path) -> list[Path]:
-    """As they are shipped, but evaluated each second: a test has no minute to wait."""
+    """Copy the shipped rules, evaluated every second to keep the test short."""
     hasty = folder / "rules"
     hasty.mkdir()
     for path in (ROOT / "ops" / "alerts").glob("*.yaml"):

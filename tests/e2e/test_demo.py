@@ -1,4 +1,4 @@
-"""`unattended demo` as a new user runs it, and as an impatient one ends it."""
+"""`unattended demo`: a whole one, and one that is interrupted."""
 
 import json
 import signal

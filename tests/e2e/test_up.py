@@ -1,4 +1,4 @@
-"""`unattended up` on one machine: it stays, keeps its data, restarts what dies, and says in one line what is wrong."""
+"""`unattended up` on one machine: it keeps data, restarts dead roles, and reports errors in one line."""
 
 import json
 import signal
@@ -46,15 +46,15 @@ class Machine:
         (self.folder / "output").unlink()
 
     def answer_slowly(self) -> None:
-        """So that "in the middle of a run" is long enough to be seen from outside."""
+        """Make runs long enough to be observed from outside."""
         entry = '{text: "NEXT", usage: {input: 10, output: 1}, delay_s: 4}'
         (self.folder / "answers.yaml").write_text(f"default: {entry}\n")
         (self.folder / "slow.yaml").write_text("models:\n  default: {provider: script, file: answers.yaml}\n")
         self.env["UNATTENDED_MODELS"] = str(self.folder / "slow.yaml")
 
     def ready_roles(self) -> set[str]:
-        said = (self.folder / "output").read_text()
-        return {role for role in ("gateway", "scheduler", "watcher", "worker", "exporter") if f"{role}_ready" in said}
+        output = (self.folder / "output").read_text()
+        return {role for role in ("gateway", "scheduler", "watcher", "worker", "exporter") if f"{role}_ready" in output}
 
     def enqueue(self) -> str:
         arguments = ("enqueue", "DailyDigest", "--app", "acme", "--input", '{"region": "eu"}')

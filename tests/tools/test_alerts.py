@@ -1,7 +1,7 @@
-"""The shipped alert rules: Prometheus takes them, each fires when it should and not before, and says what to do.
+"""The shipped alert rules: valid, firing when they should and not before, with advice.
 
-The files in `alert_rules` are what `promtool test rules` reads, but for what an alert always says: its description and
-its page of the runbook are added here.
+The files in `alert_rules` are input of `promtool test rules`; the description and the runbook page that every alert has
+are added here.
 """
 
 import re
@@ -32,35 +32,36 @@ def alerts(path: Path) -> Iterator[Document]:
 
 
 def cases(path: Path) -> Document:
-    """With what an alert always says, and which rules it is about."""
-    said = {(each["alert"], each["labels"]["severity"]): each["annotations"] for each in alerts(path)}
+    """Load a test of rules, and add the description and runbook page of every expected alert."""
+    output = {(each["alert"], each["labels"]["severity"]): each["annotations"] for each in alerts(path)}
     written: Document = yaml.safe_load(read(TESTS / path.name))
     for case in (case for test in written["tests"] for case in test["alert_rule_test"]):
         case["exp_alerts"] = [
-            filled(each, said[case["alertname"], each["exp_labels"]["severity"]]) for each in case["exp_alerts"]
+            fill_expected(each, output[case["alertname"], each["exp_labels"]["severity"]])
+            for each in case["exp_alerts"]
         ]
     return {"rule_files": [str(path)], "evaluation_interval": "1m", **written}
 
 
-def filled(expected: Document, always: Document) -> Document:
+def fill_expected(expected: Document, always: Document) -> Document:
     labels = expected["exp_labels"]
     return {"exp_labels": labels, "exp_annotations": {**always, "summary": expected["summary"]}}
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
 def test_prometheus_takes_the_rules(path: Path) -> None:
-    status, said = promtool("check", "rules", path)
+    status, output = promtool("check", "rules", path)
 
-    assert status == 0, said
+    assert status == 0, output
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
 def test_alerts_fire_when_they_should_and_not_before(path: Path, tmp_path: Path) -> None:
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(cases(path)))
 
-    status, said = promtool("test", "rules", tmp_path / "tests.yaml")
+    status, output = promtool("test", "rules", tmp_path / "tests.yaml")
 
-    assert status == 0, said
+    assert status == 0, output
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
@@ -121,8 +122,8 @@ def test_alertmanager_names_alerts_that_exist() -> None:
     assert named <= {alert["alert"] for path in RULES for alert in alerts(path)}
 
 
-def test_a_role_that_is_down_is_told_before_what_that_causes() -> None:
-    """Or somebody is woken twice: what is silenced has to come later."""
+def test_a_role_that_is_down_is_alerted_before_its_effects() -> None:
+    """An inhibited alert must fire later than the one that inhibits it, or an operator is paged twice."""
     lasting = {alert["alert"]: int(alert.get("for", "0m")[:-1]) for path in RULES for alert in alerts(path)}
     silenced = {"UnattendedNoWorker", "UnattendedNobodyReconciles", "UnattendedExporterStale"}
 

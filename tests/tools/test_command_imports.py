@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["triggers", "--help"], ["runs", "--help"], ["--version"]])
-def test_what_only_tells_of_commands_imports_no_library_but_that_of_commands(arguments: list[str]) -> None:
+def test_describing_commands_imports_only_the_command_library(arguments: list[str]) -> None:
     code = f"""
 import sys
 from ops.cli.main import cli

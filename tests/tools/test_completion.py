@@ -1,4 +1,4 @@
-"""Completion: the scripts, what bash makes of them, and names that are found in time or not at all, in silence."""
+"""Completion: the scripts, their use by bash, and names that are found in time, or none without an error."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ def in_a_process(*arguments: str, **variables: str) -> subprocess.CompletedProce
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine that runs tests is busy; and this process goes on, other than one that the Tab key has started."""
+    """Allow more time on a busy machine, and do not end this process after a completion."""
     monkeypatch.setattr(completion, "TIMEOUT_S", 30.0)
     monkeypatch.setattr(completion, "_has_completed", threading.Event())
     yield
@@ -52,7 +52,7 @@ def test_a_shell_gets_its_script(shell: str, says: str) -> None:
 
 
 def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
-    """With the real bash, and the program where it looks for it."""
+    """Runs the real bash, with the program on its PATH."""
     program = tmp_path / "unattended"
     program.write_text(f"#!{sys.executable}\n{PROGRAM}\n", encoding="utf-8")
     program.chmod(0o755)
@@ -170,5 +170,5 @@ def test_names_are_completed_wherever_one_is_asked_for() -> None:
         if each.name in named and each._custom_shell_complete is None
     ]
 
-    # `run` is of no app that a database knows.
+    # `run` needs no app from the database.
     assert reasonless == ["run app_id"]

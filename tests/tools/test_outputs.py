@@ -44,7 +44,7 @@ def test_a_reader_that_has_had_enough_is_no_error(arguments: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_said_in_one_line() -> None:
+def test_a_full_disk_is_reported_in_one_line() -> None:
     command = [sys.executable, "-c", "from ops.cli.main import run; run()", "packages", "schema"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
@@ -56,7 +56,7 @@ def test_a_full_disk_is_said_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
+def test_a_closed_output_exits_quietly(closed: str) -> None:
     """As some supervisors start a command."""
     line = f'exec "{sys.executable}" -c "from ops.cli.main import run; run()" packages list {closed}'
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)

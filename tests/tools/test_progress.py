@@ -1,4 +1,4 @@
-"""Progress and colours: on a terminal, and nowhere else unless somebody asks."""
+"""Progress and colours: on a terminal only, unless requested."""
 
 import fcntl
 import os
@@ -16,15 +16,15 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 COUNTS = """
 from ops.cli.progress import progress
 for number in (5, 100, None):
-    with progress("working", number) as told:
-        told(50, 1200) if number is None else told(number // 2)
+    with show_progress("working", number) as report:
+        report(50, 1200) if number is None else report(number // 2)
         print(number)
 """
 VERDICT = """
 from pathlib import Path
 from types import SimpleNamespace
-from ops.presenters.printable_text import print_verdict
-from workflows.package.readers.entry_counts import Counts
+from ops.cli.packages.verdicts import print_verdict
+from workflows.package.readers.entry_counts import EntryCounts
 from workflows.package.findings import Finding
 found = SimpleNamespace(name="P", verdict="refused", obstacles=(), counts=Counts(), folder=Path("."),
                         findings=(Finding("error", "c", "agents.yaml", "", "is missing"),))
@@ -32,8 +32,8 @@ print_verdict(found, Path("P"))
 """
 
 
-def on_terminal(code: str, **variables: str) -> tuple[str, str]:
-    """Standard output and standard error, each a terminal of its own."""
+def run_on_terminal(code: str, **variables: str) -> tuple[str, str]:
+    """Run with stdout and stderr on terminals of their own; return what each received."""
     pairs = [pty.openpty() for _ in range(2)]
     for _, theirs in pairs:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
@@ -44,19 +44,19 @@ def on_terminal(code: str, **variables: str) -> tuple[str, str]:
         stdout=pairs[0][1],
         stderr=pairs[1][1],
     )
-    said = []
+    output = []
     for ours, theirs in pairs:
         os.close(theirs)
         text = bytearray()
         try:
             while piece := os.read(ours, 65_536):
                 text += piece
-        except OSError:  # it has closed its end
+        except OSError:  # the other end is closed
             pass
         os.close(ours)
-        said.append(text.decode())
+        output.append(text.decode())
     assert process.wait(60) == 0
-    return said[0], said[1]
+    return output[0], output[1]
 
 
 def piped(code: str, **variables: str) -> tuple[str, str]:
@@ -76,21 +76,21 @@ def environment(**variables: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ours} | {"LANG": "C.UTF-8"} | variables
 
 
-def test_progress_is_told_on_a_terminal_of_errors_and_is_gone_at_the_end() -> None:
-    out, err = on_terminal(COUNTS)
+def test_progress_is_shown_on_a_terminal_of_errors_and_erased_at_the_end() -> None:
+    out, err = run_on_terminal(COUNTS)
 
-    assert out.split() == ["5", "100", "None"]  # what is written meanwhile goes where it is meant to go
+    assert out.split() == ["5", "100", "None"]  # output during progress stays on stdout
     seen = ESCAPE.sub("", err)
     assert "working" in seen
     assert "50 of 100" in seen
     assert "50 of 1,200" in seen
-    assert "of 5 " not in seen  # few are done before anybody has read of them
-    assert err.rstrip().endswith("\x1b[2K")  # the line is wiped
+    assert "of 5 " not in seen  # too few for a bar
+    assert err.rstrip().endswith("\x1b[2K")  # the line is erased
 
 
 @pytest.mark.parametrize("how", ["piped", "dumb"])
-def test_progress_is_told_nowhere_else(how: str) -> None:
-    out, err = piped(COUNTS, FORCE_COLOR="1") if how == "piped" else on_terminal(COUNTS, TERM="dumb")
+def test_progress_is_shown_nowhere_else(how: str) -> None:
+    out, err = piped(COUNTS, FORCE_COLOR="1") if how == "piped" else run_on_terminal(COUNTS, TERM="dumb")
 
     assert (out.split(), err) == (["5", "100", "None"], "")
 
@@ -107,10 +107,10 @@ def test_progress_is_told_nowhere_else(how: str) -> None:
     ],
     ids=str,
 )
-def test_colours_are_where_they_are_wanted_and_never_say_anything_alone(
+def test_colours_appear_on_request_and_never_carry_meaning_alone(
     terminal: bool, variables: dict[str, str], coloured: bool
 ) -> None:
-    out, err = (on_terminal if terminal else piped)(VERDICT, **variables)
+    out, err = (run_on_terminal if terminal else piped)(VERDICT, **variables)
 
     assert bool(COLOUR.search(out)) is coloured
     assert "P: refused (P)" in COLOUR.sub("", out)

@@ -1,4 +1,4 @@
-"""The systemd units: systemd takes them, thinks them well confined, and they agree with the product."""
+"""The systemd units: valid, well confined by systemd's own rating, and consistent with the product."""
 
 import configparser
 import re
@@ -26,7 +26,7 @@ NAMES = [f"unattended-{role}.service" for role in ROLES if role != "worker"] + [
 
 def read(path: Path) -> Mapping[str, Mapping[str, str]]:
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's names have capitals
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's names are capitalized
     parser.read(path)
     return parser
 
@@ -38,9 +38,9 @@ def unit_of(role: str) -> Mapping[str, str]:
 
 def settings_of(role: str, instance: str = "1") -> Settings:
     example = (UNITS / "unattended.env.example").read_text(encoding="utf-8").splitlines()
-    given = [line for line in example if line and not line.startswith("#")]
+    example_settings = [line for line in example if line and not line.startswith("#")]
     own = unit_of(role).get("Environment", "").replace("%i", instance)
-    environ = dict(line.split("=", 1) for line in [*given, *own.split()])
+    environ = dict(line.split("=", 1) for line in [*example_settings, *own.split()])
     assert unknown_variables(environ) == []
     return load_settings(environ)
 
@@ -63,7 +63,7 @@ def systemd_analyze(*arguments: str, folder: Path) -> tuple[int, str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The units, with a program that exists on this machine."""
+    """Write the units with a program that exists on this machine."""
     folder = tmp_path / "system"
     shutil.copytree(UNITS, folder)
     for unit in folder.glob("*.service"):
@@ -77,8 +77,8 @@ def test_systemd_takes_them(installed: Path) -> None:
 
 def test_systemd_thinks_them_confined(installed: Path) -> None:
     for name in NAMES:
-        status, said = systemd_analyze("security", "--offline=yes", "--threshold=20", f"./{name}", folder=installed)
-        assert status == 0, said
+        status, output = systemd_analyze("security", "--offline=yes", "--threshold=20", f"./{name}", folder=installed)
+        assert status == 0, output
 
 
 def test_each_starts_its_role_and_the_target_all_of_them() -> None:
@@ -89,9 +89,9 @@ def test_each_starts_its_role_and_the_target_all_of_them() -> None:
     assert set(read(UNITS / "unattended.target")["Unit"]["Wants"].split()) == set(NAMES)
 
 
-def test_whoever_stops_a_role_waits_longer_than_its_grace() -> None:
+def test_stopping_a_role_waits_longer_than_its_grace() -> None:
     assert int(unit_of("worker")["TimeoutStopSec"]) == settings_of("worker").grace_s + EXTRA_WORKER_GRACE_S
-    assert int(unit_of("gateway")["TimeoutStopSec"]) > 10  # as long as it lets open requests end
+    assert int(unit_of("gateway")["TimeoutStopSec"]) > 10  # the gateway's grace for open requests
 
 
 def test_a_worker_sees_its_own_memory_limit_before_the_kernel_does() -> None:
@@ -111,10 +111,10 @@ def test_no_two_of_them_want_one_port_and_all_are_on_the_loopback() -> None:
 
 def test_prometheus_finds_every_role_where_it_answers() -> None:
     path = UNITS / "prometheus.yml"
-    status, said = promtool("check", "config", "--syntax-only", path)
+    status, output = promtool("check", "config", "--syntax-only", path)
     [job] = yaml.safe_load(path.read_text(encoding="utf-8"))["scrape_configs"]
 
-    assert status == 0, said
+    assert status == 0, output
     assert job["job_name"] == "unattended"
     assert {each["labels"]["role"]: each["targets"] for each in job["static_configs"]} == {
         role: [f"127.0.0.1:{port_of(role)}"] for role in ROLES

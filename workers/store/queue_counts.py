@@ -1,4 +1,4 @@
-"""The queue, as operators look at it: what waits, what is worked on, what rests. Each number comes out of an index."""
+"""The queue's state for the exporter: waiting, running and resting runs, each counted by an index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from workers.store.run import HoldKind, RunState
 Document = dict[str, Any]
 
 HOLDS = tuple(kind.value for kind in HoldKind)
-# Of a long backlog, only those that were accepted first may have waited longest.
-OLDEST = 200
+# In a long backlog, one of the first accepted runs has waited longest.
+MAX_OLDEST_RUNS = 200
 
-# Since when a run waits for a worker: it may have been held for hours before, or have waited for the run before it.
-_SINCE: Document = {"$max": ["$created_at", "$not_before", "$ready_at"]}
-# `lane` is there while a run may be claimed. The other queued runs wait for a limit or a time.
+# When a run began to wait for a worker; before, it may have been held, or waited for the previous run of its order.
+_READY_SINCE: Document = {"$max": ["$created_at", "$not_before", "$ready_at"]}
+# A run has a `lane` while it may be claimed; other queued runs wait for a limit or a time.
 _READY: Document = {"lane": {"$gt": ""}}
 _QUEUED: Document = {"state": RunState.QUEUED.value}
 
@@ -30,46 +30,46 @@ class AppWorkflow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PersonWait:
-    """Runs that wait for a person, and for how long the first of them has waited."""
+    """The number of runs that wait for a person, and the age of the oldest."""
 
     count: int
     oldest_age_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """`queued` by hold; the empty name is the queue proper, and the age is that of its oldest."""
+class QueueState:
+    """`queued` counts by hold; the empty hold stands for runs that may start, with the age of the oldest."""
 
     in_progress: int = 0
     parked: int = 0
     queued: Mapping[str, int] = field(default_factory=dict)
     oldest_queued_age_s: float = 0.0
-    for_person: Mapping[AppWorkflow, PersonWait] = field(default_factory=dict)
+    waiting_for_person: Mapping[AppWorkflow, PersonWait] = field(default_factory=dict)
 
 
-class QueueLook:
-    """In one snapshot. `now`: the store's time."""
+class QueueReader:
+    """Reads the queue in one snapshot; `now` is the store's time."""
 
     def __init__(self, database: AsyncDatabase[Document], session: AsyncClientSession, now: datetime) -> None:
         self._runs = database["runs"]
         self._session = session
         self._now = now
 
-    async def look(self) -> Queue:
-        ready, oldest_ready = await self._ready()
-        due, oldest_due = await self._due()
+    async def read(self) -> QueueState:
+        ready, oldest_ready = await self._count_ready()
+        due, oldest_due = await self._count_due()
         oldest = min((at for at in (oldest_ready, oldest_due) if at is not None), default=self._now)
-        held = {row["_id"]: row["count"] for row in await self._found(held_pipeline())}
-        return Queue(
+        held = {row["_id"]: row["count"] for row in await self._aggregate(held_pipeline())}
+        return QueueState(
             in_progress=await self._count(running_query()),
             parked=await self._count({"state": RunState.PARKED.value}),
             queued={"": ready + due, **dict.fromkeys(HOLDS, 0), **held},
             oldest_queued_age_s=max((self._now - oldest).total_seconds(), 0.0),
-            for_person=await self._for_person(),
+            waiting_for_person=await self._count_waiting_for_person(),
         )
 
-    async def _for_person(self) -> Mapping[AppWorkflow, PersonWait]:
-        found = await self._found(person_pipeline())
+    async def _count_waiting_for_person(self) -> Mapping[AppWorkflow, PersonWait]:
+        found = await self._aggregate(waiting_for_person_pipeline())
         return {
             AppWorkflow(row["_id"]["app"], row["_id"]["workflow"]): PersonWait(
                 row["count"], max((self._now - (row["since"] or self._now)).total_seconds(), 0.0)
@@ -77,44 +77,47 @@ class QueueLook:
             for row in found
         }
 
-    async def _ready(self) -> tuple[int, datetime | None]:
-        """Run ids sort by acceptance. If one has waited since before the last of them was accepted, none is older."""
-        [found] = await self._found(ready_pipeline()) or [{"count": 0, "first": []}]
-        if not found["count"]:
-            return 0, None
-        first = await self._found(since_pipeline({"_id": {"$in": found["first"]}}))
-        oldest: datetime = min(run["since"] for run in first)
-        if found["count"] > len(first) and oldest > max(run["created_at"] for run in first):
-            [all_of_them] = await self._found(
-                [{"$match": _READY}, {"$group": {"_id": None, "since": {"$min": _SINCE}}}]
-            )
-            oldest = all_of_them["since"]
-        return found["count"], oldest
+    async def _count_ready(self) -> tuple[int, datetime | None]:
+        """Find the oldest among the first accepted runs, as run ids sort by acceptance.
 
-    async def _due(self) -> tuple[int, datetime | None]:
-        """What should be ready by now: the reconciler makes it so."""
-        found = await self._found(due_pipeline(self._now))
+        If its wait began before the last of them was accepted, no later run is older; otherwise scan all.
+        """
+        [ready] = await self._aggregate(ready_pipeline()) or [{"count": 0, "first": []}]
+        if not ready["count"]:
+            return 0, None
+        first = await self._aggregate(ready_since_pipeline({"_id": {"$in": ready["first"]}}))
+        oldest: datetime = min(run["since"] for run in first)
+        if ready["count"] > len(first) and oldest > max(run["created_at"] for run in first):
+            [all_ready] = await self._aggregate(
+                [{"$match": _READY}, {"$group": {"_id": None, "since": {"$min": _READY_SINCE}}}]
+            )
+            oldest = all_ready["since"]
+        return ready["count"], oldest
+
+    async def _count_due(self) -> tuple[int, datetime | None]:
+        """Count runs that are due but not ready yet; the reconciler makes them ready."""
+        found = await self._aggregate(due_pipeline(self._now))
         return (found[0]["count"], found[0]["oldest"]) if found else (0, None)
 
     async def _count(self, query: Document) -> int:
-        return sum(row["count"] for row in await self._found([{"$match": query}, {"$count": "count"}]))
+        return sum(row["count"] for row in await self._aggregate([{"$match": query}, {"$count": "count"}]))
 
-    async def _found(self, pipeline: Sequence[Document]) -> list[Document]:
+    async def _aggregate(self, pipeline: Sequence[Document]) -> list[Document]:
         return await (await self._runs.aggregate(pipeline, session=self._session)).to_list(None)
 
 
 def ready_pipeline() -> list[Document]:
-    first = {"$minN": {"n": OLDEST, "input": "$_id"}}  # of all that `by_lane` knows, without reading a run
+    first = {"$minN": {"n": MAX_OLDEST_RUNS, "input": "$_id"}}  # covered by the index `by_lane`
     return [{"$match": _READY}, {"$group": {"_id": None, "count": {"$sum": 1}, "first": first}}]
 
 
-def since_pipeline(query: Document) -> list[Document]:
-    return [{"$match": query}, {"$project": {"created_at": 1, "since": _SINCE}}]
+def ready_since_pipeline(query: Document) -> list[Document]:
+    return [{"$match": query}, {"$project": {"created_at": 1, "since": _READY_SINCE}}]
 
 
 def due_pipeline(now: datetime) -> list[Document]:
     due = {**_QUEUED, "hold": None, "lane": None, "wake_at": {"$lte": now}}
-    return [{"$match": due}, {"$group": {"_id": None, "count": {"$sum": 1}, "oldest": {"$min": _SINCE}}}]
+    return [{"$match": due}, {"$group": {"_id": None, "count": {"$sum": 1}, "oldest": {"$min": _READY_SINCE}}}]
 
 
 def held_pipeline() -> list[Document]:
@@ -124,8 +127,8 @@ def held_pipeline() -> list[Document]:
     ]
 
 
-def person_pipeline() -> list[Document]:
-    """A run begins to wait when its turn ends: its `finished_at`, which an answer takes away."""
+def waiting_for_person_pipeline() -> list[Document]:
+    """A run waits since its `finished_at`, the end of its turn, which an answer removes."""
     key = {"app": "$app_id", "workflow": "$workflow"}
     waits = {"state": RunState.NEEDS_HUMAN.value, "app_id": {"$gte": ""}}
     return [
@@ -135,5 +138,5 @@ def person_pipeline() -> list[Document]:
 
 
 def running_query() -> Document:
-    """With the lease's end, since the index of leases is the one of running runs alone."""
+    """Name the lease's end, as only the index of leases covers running runs."""
     return {"state": RunState.RUNNING.value, "lease.until": {"$type": "date"}}

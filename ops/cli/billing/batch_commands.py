@@ -6,37 +6,31 @@ from typing import Any
 
 import click
 
-from ops.cli.command import command
+from ops.cli.command import add_options, command
 from ops.cli.completion import complete_with, find_ids
-from ops.cli.confirmation import confirm, pluralize, print_result
-from ops.cli.output import json_option
+from ops.cli.confirmation import confirm_or_exit, dry_run_option, print_result, yes_option
+from ops.cli.output import exit_with_error, json_option
 from ops.cli.session import with_database
+from ops.presenters.amounts import pluralize
 
-CommandFunction = Callable[..., Any]
-_OPTIONS = (
+_batch_options = add_options(
     click.argument(
         "batch_ids", metavar="[BATCH]...", nargs=-1, shell_complete=complete_with(find_ids("outbox", "state"))
     ),
     click.option("--dead", "all_dead", is_flag=True, help="All dead batches."),
-    click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing."),
-    click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts."),
+    dry_run_option,
+    yes_option,
     json_option,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BatchAction:
-    """`states`: one of which a named batch must be in."""
+    """A change of batches; a named batch must be in one of `states`."""
 
     verb: str
     result_text: str
     states: Sequence[str]
-
-
-def _batch_options(command: CommandFunction) -> CommandFunction:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 @command(
@@ -52,7 +46,7 @@ def _batch_options(command: CommandFunction) -> CommandFunction:
 def replay(**options: Any) -> None:
     """Posts batches again, with the same ids.
 
-    Named ones, or all that are dead. A receiver that has a batch already knows it by its id.
+    Posts the named batches, or all dead ones. A receiver recognizes a batch that it already has by its id.
     """
     from accounting.billing.outbox import STATES
     from accounting.billing.outbox_batches import replay_batches as change
@@ -67,10 +61,10 @@ def replay(**options: Any) -> None:
 )
 @_batch_options
 def drop(**options: Any) -> None:
-    """Gives up batches that are not delivered.
+    """Gives up undelivered batches.
 
-    Named ones, or all that are dead. What they hold stays in the ledger; `unattended billing resend` brings it back in
-    new batches.
+    Drops the named batches, or all dead ones. Their calls stay in the ledger; `unattended billing resend` puts them
+    into new batches.
     """
     from accounting.billing.outbox_batches import UNDELIVERED
     from accounting.billing.outbox_batches import drop_batches as change
@@ -88,16 +82,16 @@ def _run_action(
     **flags: bool,
 ) -> None:
     if bool(batch_ids) == all_dead:
-        raise click.UsageError("name batches, or say --dead, not both" if batch_ids else "name batches, or say --dead")
+        raise click.UsageError("name batches or use --dead, not both" if batch_ids else "name batches, or use --dead")
     number = len(set(batch_ids)) if batch_ids else with_database(lambda database, _: _count_dead(database))
     if batch_ids:
         _refuse_unknown(action, batch_ids)
     if flags["dry_run"]:
-        words = f"would {action.verb} {pluralize(number, 'batch')}; nothing was changed"
-        print_result(words, {"dry_run": True, "matched": number}, as_json=as_json)
+        text = f"would {action.verb} {pluralize(number, 'batch')}; nothing was changed"
+        print_result(text, {"dry_run": True, "matched": number}, as_json=as_json)
         return
-    if all_dead and number and not flags["yes"] and not confirm(f"{action.verb} {pluralize(number, 'batch')}"):
-        raise SystemExit(1)
+    if all_dead and number and not flags["yes"]:
+        confirm_or_exit(f"{action.verb} {pluralize(number, 'batch')}")
     changed = with_database(lambda database, _: change(database, batch_ids or None))
     print_result(f"{pluralize(changed, 'batch')}: {action.result_text}", {"changed": changed}, as_json=as_json)
 
@@ -105,13 +99,11 @@ def _run_action(
 def _refuse_unknown(action: BatchAction, batch_ids: Sequence[str]) -> None:
     from accounting.billing.outbox_batches import find_unknown_ids
 
-    if absent := with_database(lambda database, _: find_unknown_ids(database, batch_ids, states=action.states)):
-        click.echo(
-            f"unattended: there is no batch {', '.join(absent)} to {action.verb}; `unattended billing list` shows them;"
-            " nothing was changed",
-            err=True,
+    if unknown := with_database(lambda database, _: find_unknown_ids(database, batch_ids, states=action.states)):
+        exit_with_error(
+            f"there is no batch {', '.join(unknown)} to {action.verb}; `unattended billing list` lists the batches;"
+            " nothing was changed"
         )
-        raise SystemExit(1)
 
 
 async def _count_dead(database: Any) -> int:
@@ -123,12 +115,13 @@ async def _count_dead(database: Any) -> int:
 @command("resume", examples=["unattended billing resume"], related=["billing status"])
 @json_option
 def resume(as_json: bool) -> None:
-    """Lets batches go again to an endpoint that is left alone.
+    """Resumes delivery to an endpoint that was paused.
 
-    One that answered 410, or that failed so often that it is being spared. Which one, UNATTENDED_BILLING_URL says;
-    without it: every one.
+    An endpoint is paused after an answer 410, or while it backs off after many failures. Resumes the endpoint of
+    UNATTENDED_BILLING_URL; without that setting, all of them.
     """
     from accounting.billing.endpoint_health import forget_failures
 
     number = with_database(lambda database, settings: forget_failures(database, settings.billing_url))
-    print_result("batches go to it again" if number else "nothing held them back", {"resumed": number}, as_json=as_json)
+    text = "delivery is resumed" if number else "no endpoint was paused"
+    print_result(text, {"resumed": number}, as_json=as_json)

@@ -1,17 +1,19 @@
-"""The tables of `unattended billing list` and `show` on a terminal, one line for each batch and event."""
+"""The tables of `unattended billing list` and `show` on a terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ops.cli.output import format_exact_usd, format_moment
 from ops.cli.text_grid import GridColumn, fit_columns, grid_lines
+from ops.presenters.amounts import format_exact_usd
 from ops.presenters.printable_text import to_printable
+from ops.presenters.times import format_moment
 
 if TYPE_CHECKING:
     from ops.cli.output import Terminal
 
 Row = Mapping[str, Any]
+_NAME_FIELDS = (("app", "app_id"), ("workflow", "workflow"), ("model", "model"))
 
 
 def batch_lines(rows: Sequence[Row], terminal: "Terminal") -> Iterator[str]:
@@ -29,18 +31,15 @@ def batch_lines(rows: Sequence[Row], terminal: "Terminal") -> Iterator[str]:
 
 
 def event_lines(events: Sequence[Row], terminal: "Terminal") -> Iterator[str]:
-    most = max(terminal.width // 6, 10)
+    max_width = max(terminal.width // 6, 10)
     columns = [
         _text_column("event", [event["id"] for event in events], max_width=max(terminal.width // 3, 20)),
-        *(_text_column(name, [event[field] for event in events], max_width=most) for name, field in _NAME_FIELDS),
+        *(_text_column(name, [event[field] for event in events], max_width=max_width) for name, field in _NAME_FIELDS),
         GridColumn("tokens", [str(event["tokens_used"]) for event in events]),
         GridColumn("USD", [format_exact_usd(event["cost_usd"]) for event in events]),
         _text_column("status", [event_status(event) for event in events]),
     ]
     return _table_lines(columns, terminal, ("model", "workflow", "app", "status"))
-
-
-_NAME_FIELDS = (("app", "app_id"), ("workflow", "workflow"), ("model", "model"))
 
 
 def event_status(event: Row) -> str:
@@ -58,7 +57,6 @@ def _text_column(title: str, texts: Sequence[str], *, max_width: int | None = No
 
 
 def _time_column(title: str, times: Sequence[datetime | None]) -> GridColumn:
-    """Where there is little room, without the year and the seconds."""
-    return GridColumn(
-        title, [format_moment(at) for at in times], [format_moment(at)[5:16] for at in times], is_right_aligned=False
-    )
+    """On a narrow terminal, leave out the year and the seconds."""
+    cells = [format_moment(time) for time in times]
+    return GridColumn(title, cells, [cell[5:16] for cell in cells], is_right_aligned=False)

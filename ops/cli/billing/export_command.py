@@ -1,4 +1,4 @@
-"""`unattended billing export`: the ledger as CSV or JSON lines, however long it is."""
+"""`unattended billing export`: streams the ledger as CSV or JSON lines."""
 
 import io
 import sys
@@ -11,10 +11,10 @@ import click
 
 from ops.cli.billing.call_options import call_options, parse_call_filter
 from ops.cli.command import command
-from ops.cli.confirmation import pluralize
+from ops.cli.output import discard_stdout, exit_with_error
 from ops.cli.progress import ReportProgress, show_progress
 from ops.cli.session import with_database
-from ops.presenters.times import discard_stdout
+from ops.presenters.amounts import pluralize
 
 if TYPE_CHECKING:
     from accounting.totals.usage_query import UsageFilter
@@ -35,17 +35,16 @@ PROGRESS_INTERVAL_ROWS = 1000
     "--format", "shape", type=click.Choice(["csv", "jsonl"]), default="csv", help="CSV, or one JSON object per line."
 )
 @call_options
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file instead of stdout (-).")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write; - is stdout.")
 def export(shape: str, output: Path | None, **call_filter: Any) -> None:
     """Writes the ledger's calls as CSV or JSON lines.
 
-    In the order of their time. Calls that are going on are left out. The columns stay as they are; new ones come at the
-    end.
+    Ordered by time, without calls in progress. Columns keep their names and order; new columns are added at the end.
     """
     calls = parse_call_filter(**call_filter)
     try:
-        with _open_output(output) as file, _progress_callback(file) as told:
-            number = with_database(lambda database, _: _write(database, calls, shape, (file, told)))
+        with _open_output(output) as file, _progress_callback(file) as report:
+            number = with_database(lambda database, _: _write(database, calls, shape, (file, report)))
             file.flush()
     except BrokenPipeError:
         discard_stdout()
@@ -53,13 +52,12 @@ def export(shape: str, output: Path | None, **call_filter: Any) -> None:
     except OSError as error:
         if output in (None, STDOUT):
             raise
-        click.echo(f"unattended: {output} cannot be written: {error.strerror}", err=True)
-        raise SystemExit(1) from None
+        exit_with_error(f"{output} cannot be written: {error.strerror}")
     click.echo(pluralize(number, "call"), err=True)
 
 
 def _progress_callback(file: TextIO) -> AbstractContextManager[ReportProgress]:
-    """Not where the calls themselves are seen to come."""
+    """Show no bar where the calls themselves appear on the terminal."""
     return nullcontext(lambda _done: None) if file.isatty() else show_progress("calls written")
 
 
@@ -68,7 +66,7 @@ async def _write(database: Any, calls: "UsageFilter", shape: str, output: tuple[
     from accounting.billing.ledger_export import read_ledger_rows, to_csv_row, to_json_line
     from accounting.infra.csv_lines import format_csv_line
 
-    file, told = output
+    file, report = output
     number = 0
     if shape == "csv":
         file.write(format_csv_line(FIELDS))
@@ -76,28 +74,28 @@ async def _write(database: Any, calls: "UsageFilter", shape: str, output: tuple[
         file.write(format_csv_line(to_csv_row(row)) if shape == "csv" else f"{to_json_line(row)}\n")
         number += 1
         if number % PROGRESS_INTERVAL_ROWS == 0:
-            told(number)
+            report(number)
     return number
 
 
 @contextmanager
 def _open_output(output: Path | None) -> Iterator[TextIO]:
-    """A file has its name once it is whole: what was cut off is never taken for all there is."""
+    """Write to FILE.part and rename it at the end, so that a partial export is not taken for a complete one."""
     if output is None or output == STDOUT:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the terminal would like
+            sys.stdout.reconfigure(encoding="utf-8")  # the same bytes as in a file
         yield sys.stdout
         return
-    if output.exists() and not output.is_file():  # a pipe or a device, which a file would take the place of
+    if output.exists() and not output.is_file():  # a rename would replace a pipe or a device by a file
         with _open_text(output) as file:
             yield file
         return
-    whole = output.resolve()
-    partial = whole.with_name(f"{whole.name}.part")
+    target = output.resolve()
+    partial = target.with_name(f"{target.name}.part")
     try:
         with _open_text(partial) as file:
             yield file
-        partial.replace(whole)
+        partial.replace(target)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

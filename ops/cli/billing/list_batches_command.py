@@ -10,9 +10,11 @@ import click
 from ops.cli.billing.batch_table import batch_lines, event_lines, event_status
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_ids
-from ops.cli.output import format_exact_usd, format_moment, json_option, print_json, print_table
+from ops.cli.output import exit_with_error, json_option, print_json, print_table
 from ops.cli.session import with_database
+from ops.presenters.amounts import format_exact_usd
 from ops.presenters.printable_text import to_printable
+from ops.presenters.times import format_moment
 
 if TYPE_CHECKING:
     from ops.cli.output import Terminal
@@ -29,11 +31,14 @@ MAX_LIMIT = 1_000_000
     examples=["unattended billing list", "unattended billing list --state dead --json"],
     related=["billing show", "billing replay"],
 )
-@click.option("--state", type=click.Choice(STATES), help="Only these.")
-@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(1, MAX_LIMIT), help="So many at most.")
+@click.option("--state", type=click.Choice(STATES), help="Only batches in this state.")
+@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(1, MAX_LIMIT), help="Maximum number of batches.")
 @json_option
 def list_batches(state: str | None, limit: int, as_json: bool) -> None:
-    """Lists batches, the newest first. Delivered ones are kept for 7 days."""
+    """Lists batches, the newest first.
+
+    Delivered batches are kept for 7 days.
+    """
     from accounting.billing.outbox_batches import batch_as_json, find_batches
 
     found = with_database(lambda database, _: find_batches(database, state=state, limit=limit))
@@ -57,13 +62,12 @@ def _batch_cells(row: Row) -> list[Any]:
 @click.argument("batch_id", metavar="BATCH", shell_complete=complete_with(find_ids("outbox", "state")))
 @json_option
 def show_batch(batch_id: str, as_json: bool) -> None:
-    """Tells what became of one batch, and its events."""
+    """Shows one batch and its events."""
     from accounting.billing.outbox_batches import batch_as_json, find_batch
 
     batch = with_database(lambda database, _: find_batch(database, batch_id))
     if batch is None:
-        click.echo(f"unattended: there is no batch {batch_id}; `unattended billing list` shows them", err=True)
-        raise SystemExit(1)
+        exit_with_error(f"there is no batch {batch_id}; `unattended billing list` lists the batches")
     facts, payload = batch_as_json(batch), json.loads(batch["body"])
     if as_json:
         print_json({**facts, "payload": payload})
@@ -89,12 +93,12 @@ def _print_rows(
     cells: Callable[[Row], list[Any]],
     lines: "Callable[[Sequence[Row], Terminal], Iterator[str]]",
 ) -> None:
-    """A line for each on a terminal, however narrow it is; all cells in a pipe."""
+    """Print one line per row on a terminal, however narrow; all cells in a pipe."""
     if not sys.stdout.isatty():
         print_table(title, columns, map(cells, rows))
         return
     from ops.cli.output import current_terminal
 
     if rows:
-        shown = current_terminal()
-        shown.print("\n".join(lines(rows, shown)))
+        terminal = current_terminal()
+        terminal.print("\n".join(lines(rows, terminal)))

@@ -1,4 +1,4 @@
-"""`unattended billing resend`: what the ledger holds of a time, in new batches."""
+"""`unattended billing resend`: puts calls of the ledger into new batches."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -7,10 +7,11 @@ import click
 
 from ops.cli.billing.call_options import call_options, parse_call_filter
 from ops.cli.command import command
-from ops.cli.confirmation import confirm, pluralize, print_result
+from ops.cli.confirmation import confirm_or_exit, print_result, yes_option
 from ops.cli.output import json_option
 from ops.cli.progress import ReportProgress, show_progress
 from ops.cli.session import with_database
+from ops.presenters.amounts import pluralize
 
 if TYPE_CHECKING:
     from accounting.totals.usage_query import UsageFilter
@@ -25,27 +26,26 @@ if TYPE_CHECKING:
     related=["billing status", "billing export"],
 )
 @call_options
-@click.option("--dry-run", is_flag=True, help="Say how many calls, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts.")
+@click.option("--dry-run", is_flag=True, help="Show the number of calls, and change nothing.")
+@yes_option
 @json_option
 def resend(since: datetime | None, dry_run: bool, yes: bool, as_json: bool, **call_filter: Any) -> None:
-    """Puts the calls of a time into new batches.
+    """Puts the calls of a period into new batches.
 
-    As after billing was switched on late. Their events have the ids that they always have: a receiver drops what it
-    knows.
+    For example after billing was switched on late. The events keep their ids, so a receiver can drop duplicates.
     """
     if since is None:
-        raise click.UsageError("say from when on: --since 2026-01-31, or an age such as 7d")
+        raise click.UsageError("--since is needed: a date such as 2026-01-31, or an age such as 7d")
     calls = parse_call_filter(since=since, **call_filter)
     number = with_database(lambda database, _: _count_calls(database, calls))
     if dry_run:
-        words = f"would send {pluralize(number, 'call')} again; nothing was changed"
-        print_result(words, {"dry_run": True, "calls": number}, as_json=as_json)
+        text = f"would send {pluralize(number, 'call')} again; nothing was changed"
+        print_result(text, {"dry_run": True, "calls": number}, as_json=as_json)
         return
-    if number and not yes and not confirm(f"send {pluralize(number, 'call')} again"):
-        raise SystemExit(1)
-    with show_progress("calls sent again", number) as told:
-        sent = with_database(lambda database, _: _resend_calls(database, calls, told))
+    if number and not yes:
+        confirm_or_exit(f"send {pluralize(number, 'call')} again")
+    with show_progress("calls sent again", number) as report:
+        sent = with_database(lambda database, _: _resend_calls(database, calls, report))
     print_result(f"{pluralize(sent, 'call')} in the outbox", {"calls": sent}, as_json=as_json)
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.command import command
-from ops.cli.confirmation import pluralize
-from ops.cli.output import format_moment, json_option, print_json
+from ops.cli.exit_codes import EXIT_FAILURE
+from ops.cli.output import json_option, print_error, print_json
 from ops.cli.session import with_database
+from ops.presenters.amounts import pluralize
 from ops.presenters.printable_text import to_printable
+from ops.presenters.times import format_moment
 
 if TYPE_CHECKING:
     from workers.settings import Settings
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 )
 @json_option
 def status(as_json: bool) -> None:
-    """Tells what waits, what is dead, and how the endpoint does.
+    """Shows waiting and dead batches, and the endpoint's health.
 
-    Exit code 1 when a batch is dead or the endpoint is in trouble.
+    Exit code 1 when a batch is dead or the endpoint fails.
     """
     found = with_database(_read_status)
     if as_json:
@@ -33,8 +35,8 @@ def status(as_json: bool) -> None:
         for name, value in _status_lines(found):
             click.echo(f"{name + ':':<15} {to_printable(value)}")
         for advice in _advice_lines(found):
-            click.echo(f"unattended: {advice}", err=True)
-    raise SystemExit(1 if found["endpoints_in_trouble"] or found["dead"] else 0)
+            print_error(advice)
+    raise SystemExit(EXIT_FAILURE if found["endpoints_in_trouble"] or found["dead"] else 0)
 
 
 async def _read_status(database: Any, settings: "Settings") -> dict[str, Any]:
@@ -51,13 +53,13 @@ async def _read_status(database: Any, settings: "Settings") -> dict[str, Any]:
         "last_delivered_at": last and last["delivered_at"],
         "endpoints_in_trouble": [
             {
-                "endpoint": each["url"],
-                "gone_at": each.get("gone_at"),
-                "failures": each["failures"],
-                "last_failure": each["last_failure"],
-                "next_attempt_after": None if each.get("gone_at") else each.get("paused_until"),
+                "endpoint": failing["url"],
+                "gone_at": failing.get("gone_at"),
+                "failures": failing["failures"],
+                "last_failure": failing["last_failure"],
+                "next_attempt_after": None if failing.get("gone_at") else failing.get("paused_until"),
             }
-            for each in await find_failures(database, settings.billing_url)
+            for failing in await find_failures(database, settings.billing_url)
         ],
     }
 
@@ -70,20 +72,20 @@ def _status_lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("dead", pluralize(found["dead"], "batch")),
         ("last delivery", format_moment(found["last_delivered_at"]) or "none in the last 7 days"),
     ]
-    for each in found["endpoints_in_trouble"]:
-        last = each["last_failure"]
-        failed = f"{format_moment(last['at'])} {last['what']} ({each['failures']} in a row, last {last['batch_id']})"
-        stopped = f"; stopped since {format_moment(each['gone_at'])}" if each["gone_at"] else ""
-        lines.append(("trouble", f"{each['endpoint']}: {failed}{stopped}"))
+    for failing in found["endpoints_in_trouble"]:
+        last = failing["last_failure"]
+        text = f"{format_moment(last['at'])} {last['what']} ({failing['failures']} in a row, last {last['batch_id']})"
+        stopped = f"; stopped since {format_moment(failing['gone_at'])}" if failing["gone_at"] else ""
+        lines.append(("failing", f"{failing['endpoint']}: {text}{stopped}"))
     return lines
 
 
 def _advice_lines(found: Mapping[str, Any]) -> list[str]:
     advice = []
-    if any(each["gone_at"] for each in found["endpoints_in_trouble"]):
+    if any(failing["gone_at"] for failing in found["endpoints_in_trouble"]):
         advice.append(
-            "the endpoint answered 410, so nothing is sent; set another URL, or let it go on: unattended billing resume"
+            "the endpoint answered 410, so delivery stopped; set another URL, or run `unattended billing resume`"
         )
     if found["dead"]:
-        advice.append("look with `unattended billing list --state dead`, mend the endpoint, then `replay --dead`")
+        advice.append("run `unattended billing list --state dead`, fix the endpoint, then `billing replay --dead`")
     return advice

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ops.cli.budgets.list_budgets_command import BUDGET_ID_ARGUMENT, unknown_budget_exit
+from ops.cli.budgets.list_budgets_command import BUDGET_ID_ARGUMENT, exit_with_unknown_budget
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps, find_workflows
-from ops.cli.output import json_option, print_json
+from ops.cli.output import json_option, print_error, print_json
 from ops.cli.runs.run_options import operator_name
 from ops.cli.session import with_database
+from ops.presenters.amounts import pluralize
 
 if TYPE_CHECKING:
     from accounting.budgets.budget import Budget
     from accounting.budgets.budget_status import BudgetStatus
     from accounting.budgets.budget_store import BudgetChange, StoredBudget
 
-_OPTIONS = {
+_OPTION_BY_FIELD = {
     "app_id": "--app",
     "workflow": "--workflow",
     "window": "--per",
@@ -39,7 +40,7 @@ class _Amount(click.ParamType[Decimal]):
         try:
             return Decimal(str(value).replace("_", ""))
         except ArithmeticError:
-            self.fail(f"{value!r} is no number; write it as 10, 0.5 or 2_000_000", param, ctx)
+            self.fail(f"{value!r} is not a number; write it as 10, 0.5 or 2_000_000", param, ctx)
 
 
 @command(
@@ -55,55 +56,63 @@ class _Amount(click.ParamType[Decimal]):
     "--app",
     "app_id",
     shell_complete=complete_with(find_apps),
-    help="Whose: one app, or '*' for each app on its own. Without: all apps together.",
+    help="One app, or '*' for a budget of each app. Default: one budget for all apps together.",
 )
-@click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only of this workflow.")
-@click.option("--per", "window", required=True, metavar="WINDOW", help="hour, day, month, total or run.")
-@click.option("--usd", type=_Amount(), help="So many USD, such as 10 or 0.50.")
-@click.option("--tokens", type=_Amount(), help="So many tokens, input and output together.")
-@click.option("--timezone", metavar="ZONE", help="Whose hours, days and months: Europe/Berlin. Usual: UTC.")
-@click.option("--soft/--hard", default=None, help="Warns, and stops nothing; or stops. Usual: --hard.")
-@click.option("--new-runs", metavar="hold|refuse", help="When it is spent: they wait, or fail. Usual: hold.")
-@click.option("--running", metavar="stop|hold", help="When it is spent: they end, or wait. Usual: stop.")
-@click.option("--pause-triggers/--leave-triggers", default=None, help="When it is spent. Usual: --leave-triggers.")
-@click.option("--note", help="Why, for whoever looks at it later.")
+@click.option("--workflow", shell_complete=complete_with(find_workflows), help="Count only this workflow.")
+@click.option("--per", "window", required=True, metavar="WINDOW", help="Window: hour, day, month, total or run.")
+@click.option("--usd", type=_Amount(), help="Limit in USD, such as 10 or 0.50.")
+@click.option("--tokens", type=_Amount(), help="Limit in tokens, input and output together.")
+@click.option("--timezone", metavar="ZONE", help="Time zone of the window, such as Europe/Berlin. Default: UTC.")
+@click.option("--soft/--hard", default=None, help="A soft budget only warns; a hard one stops runs. Default: --hard.")
+@click.option("--new-runs", metavar="hold|refuse", help="New runs of a spent budget wait, or fail. Default: hold.")
+@click.option("--running", metavar="stop|hold", help="Running runs of a spent budget end, or wait. Default: stop.")
+@click.option(
+    "--pause-triggers/--leave-triggers",
+    default=None,
+    help="Whether a spent budget pauses triggers. Default: --leave-triggers.",
+)
+@click.option("--note", help="A note for readers, such as the reason.")
 @json_option
 def set_budget(as_json: bool, **values: Any) -> None:
-    """Makes a budget, or changes one.
+    """Creates or changes a budget.
 
-    That of the same app, workflow, window and unit is changed. What is not said stays as it is; of a new one it is
-    as usual.
+    A budget of the same app, workflow, window and unit is changed; options that are left out keep their value. A new
+    budget gets the defaults.
     """
     unit, limit = _parse_limit(values)
-    asked = _parse_budget({**values, "unit": unit, "limit": limit})
+    requested = _parse_budget({**values, "unit": unit, "limit": limit})
 
     async def work(database: Any, _settings: object) -> "tuple[BudgetChange, Sequence[BudgetStatus], bool]":
         from accounting.budgets.budget_status import read_statuses
         from accounting.budgets.budget_store import BudgetStore
 
         budgets = BudgetStore(database)
-        kept = await budgets.find(asked.id)
-        budget = _parse_budget({**values, **_unchanged_fields(values, kept), "unit": unit, "limit": limit})
-        done = await budgets.set(budget, by=operator_name())
-        its = [each for each in await read_statuses(database) if each.budget.id == budget.id]
-        return done, its, await _matches_no_call(database, budget)
+        previous = await budgets.find(requested.id)
+        budget = _parse_budget({**values, **_unchanged_fields(values, previous), "unit": unit, "limit": limit})
+        change = await budgets.set(budget, by=operator_name())
+        statuses = [status for status in await read_statuses(database) if status.budget.id == budget.id]
+        return change, statuses, await _matches_no_call(database, budget)
 
-    done, standings, of_nobody = with_database(work)
+    change, statuses, matches_no_call = with_database(work)
     if as_json:
-        print_json({"how": done.kind, **done.stored.as_json(), "standings": [each.as_json() for each in standings]})
+        standings = [status.as_json() for status in statuses]
+        print_json({"how": change.kind, **change.stored.as_json(), "standings": standings})
     else:
-        _print_budget(done, standings, matches_no_call=of_nobody)
+        _print_budget(change, statuses, matches_no_call=matches_no_call)
 
 
 @command("remove", examples=["unattended budgets remove app:acme/day/usd"], related=["budgets list", "budgets set"])
 @BUDGET_ID_ARGUMENT
 @json_option
 def remove_budget(budget_id: str, as_json: bool) -> None:
-    """Removes a budget. Runs that it holds go on, triggers it has paused are resumed."""
+    """Removes a budget.
+
+    Runs that it holds are released, and triggers that it paused are resumed.
+    """
     from accounting.budgets.budget_store import BudgetStore
 
     if not with_database(lambda database, _: BudgetStore(database).remove(budget_id)):
-        raise unknown_budget_exit(budget_id)
+        exit_with_unknown_budget(budget_id)
     if as_json:
         print_json({"budget_id": budget_id, "removed": True})
     else:
@@ -113,9 +122,9 @@ def remove_budget(budget_id: str, as_json: bool) -> None:
 def _parse_limit(values: Mapping[str, Any]) -> tuple[str, Decimal]:
     usd, tokens = values["usd"], values["tokens"]
     if usd is not None and tokens is not None:
-        raise click.UsageError("say --usd or --tokens: a budget has one unit; for both set two budgets")
+        raise click.UsageError("use --usd or --tokens, not both: a budget has one unit; for both, set two budgets")
     if usd is None and tokens is None:
-        raise click.UsageError("say how much: --usd 10 or --tokens 2000000")
+        raise click.UsageError("a limit is needed, such as --usd 10 or --tokens 2000000")
     return ("usd", usd) if tokens is None else ("tokens", tokens)
 
 
@@ -126,9 +135,9 @@ def _parse_budget(values: Mapping[str, Any]) -> "Budget":
     try:
         return parse_budget(**fields)
     except InvalidBudgetError as error:
-        options = {**_OPTIONS, "limit": f"--{values['unit']}"}
-        said = [f"{options.get(field, field)} {sentence}" for field, sentence in error.problems.items()]
-        raise click.UsageError("; ".join(said)) from None
+        options = {**_OPTION_BY_FIELD, "limit": f"--{values['unit']}"}
+        problems = [f"{options.get(field, field)} {sentence}" for field, sentence in error.problems.items()]
+        raise click.UsageError("; ".join(problems)) from None
 
 
 def _unchanged_fields(values: Mapping[str, Any], previous: "StoredBudget | None") -> dict[str, Any]:
@@ -138,25 +147,25 @@ def _unchanged_fields(values: Mapping[str, Any], previous: "StoredBudget | None"
 
 
 async def _matches_no_call(database: Any, budget: "Budget") -> bool:
-    """Where calls were made and none that it is about: a name that is misspelt limits nothing, and nobody notices."""
+    """Whether calls exist but none that this budget counts, as with a misspelt name."""
     from accounting.totals.usage_query import UsageFilter, usage_totals
 
-    its = UsageFilter(app_id=None if budget.is_for_each_app else budget.app_id, workflow=budget.workflow)
-    return not await usage_totals(database, [], its) and bool(await usage_totals(database, []))
+    own_calls = UsageFilter(app_id=None if budget.is_for_each_app else budget.app_id, workflow=budget.workflow)
+    return not await usage_totals(database, [], own_calls) and bool(await usage_totals(database, []))
 
 
-def _print_budget(change: "BudgetChange", standings: "Sequence[BudgetStatus]", *, matches_no_call: bool) -> None:
+def _print_budget(change: "BudgetChange", statuses: "Sequence[BudgetStatus]", *, matches_no_call: bool) -> None:
     from accounting.budgets.budget import format_amount
     from ops.presenters.budget_text import describe_consequence, describe_limit
 
     budget = change.stored.budget
-    how = {"created": "is made", "changed": "is changed", "unchanged": "is as it was"}[change.kind]
-    click.echo(f"{budget.id} {how}: {describe_limit(budget)}")
+    result = {"created": "is created", "changed": "is changed", "unchanged": "is unchanged"}[change.kind]
+    click.echo(f"{budget.id} {result}: {describe_limit(budget)}")
     click.echo(describe_consequence(budget))
     if matches_no_call and change.kind == "created":
-        click.echo("unattended: no model call that it limits was made yet; is its name right?", err=True)
-    spent = [each for each in standings if each.is_exhausted]
-    if spent and not budget.soft:
-        apps = "1 app" if len(spent) == 1 else f"{len(spent):,} apps"
-        whose = f"by {apps}" if budget.is_for_each_app else format_amount(budget.unit, spent[0].spent)
-        click.echo(f"unattended: it is spent already, {whose}: `unattended budgets show {budget.id}`", err=True)
+        print_error("no model call so far counts towards this budget; check the spelling of app and workflow")
+    exhausted = [status for status in statuses if status.is_exhausted]
+    if exhausted and not budget.soft:
+        by_apps = f"by {pluralize(len(exhausted), 'app')}"
+        amount = by_apps if budget.is_for_each_app else format_amount(budget.unit, exhausted[0].spent)
+        print_error(f"the budget is spent already, {amount}: `unattended budgets show {budget.id}`")

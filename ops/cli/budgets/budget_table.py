@@ -1,4 +1,4 @@
-"""The table of `unattended budgets list` on a terminal: a bar for each budget, of what is spent."""
+"""The table of `unattended budgets list` on a terminal, with a bar of what is spent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from accounting.budgets.budget import format_usd
 from ops.cli.text_grid import GAP, GridColumn, fit_columns, grid_lines, total_width
 from ops.presenters.amounts import draw_bar, format_count, format_percent, format_short_count
-from ops.presenters.budget_text import format_usd_for_limit
+from ops.presenters.budget_text import WARNING_SHARE, format_usd_for_limit
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_duration
 
@@ -18,39 +18,38 @@ if TYPE_CHECKING:
 
 MIN_BAR = 8
 MAX_BAR = 30
-WARNING_SHARE = 0.8
 _DROP_ORDER = ("left", "reserved", "rejected", "spent", "ends in")
 
 
 def budget_table_lines(
     statuses: "Sequence[BudgetStatus]", terminal: "Terminal", *, now: datetime, max_apps: int | None = None
 ) -> Iterator[str]:
-    """`most`: apps of a budget that each app has."""
-    rows, cut = _select_fullest(statuses, max_apps)
+    """`max_apps` limits the lines of a budget that each app has."""
+    rows, hidden = _select_fullest(statuses, max_apps)
     columns = fit_columns([*_columns(rows, terminal, now)], terminal.width - len(GAP) - MIN_BAR, _DROP_ORDER)
     title, *lines = grid_lines(columns, unicode=terminal.has_unicode)
     width = min(terminal.width - total_width(columns) - len(GAP), MAX_BAR)
     yield terminal.style(title.rstrip(), bold=True)
     for row, line in zip(rows, lines, strict=True):
-        drawn = draw_bar(row.share if row.start else 0.0, width, unicode=terminal.has_unicode)
-        yield f"{line}{GAP}{terminal.style(drawn, fg=status_colour(row))}".rstrip()
-    for budget_id, number in cut.items():
+        bar = draw_bar(row.share if row.start else 0.0, width, unicode=terminal.has_unicode)
+        yield f"{line}{GAP}{terminal.style(bar, fg=status_colour(row))}".rstrip()
+    for budget_id, number in hidden.items():
         yield f"{budget_id}: {format_count(number)} more apps; `unattended budgets show {budget_id}` shows them"
 
 
 def _select_fullest(
     statuses: "Sequence[BudgetStatus]", max_apps: int | None
 ) -> "tuple[list[BudgetStatus], dict[str, int]]":
-    """Of each budget those that have spent most of it, and how many are left out."""
+    """Select the fullest rows of each budget, and count the others."""
     rows: list[BudgetStatus] = []
-    cut: dict[str, int] = {}
-    for budget_id, standings in groupby(statuses, key=lambda row: row.budget.id):
-        those = sorted(standings, key=lambda row: -row.share)
-        shown = those[:max_apps]
+    hidden: dict[str, int] = {}
+    for budget_id, group in groupby(statuses, key=lambda row: row.budget.id):
+        fullest_first = sorted(group, key=lambda row: -row.share)
+        shown = fullest_first[:max_apps]
         rows += shown
-        if len(those) > len(shown):
-            cut[budget_id] = len(those) - len(shown)
-    return rows, cut
+        if len(fullest_first) > len(shown):
+            hidden[budget_id] = len(fullest_first) - len(shown)
+    return rows, hidden
 
 
 def status_colour(row: "BudgetStatus") -> str:
@@ -76,11 +75,11 @@ def _columns(rows: "Sequence[BudgetStatus]", terminal: "Terminal", now: datetime
     for title, numbers in amounts.items():
         if title != "reserved" or any(numbers):
             cells = [_amount_cell(row, title, number, format_count) for row, number in zip(rows, numbers, strict=True)]
-            shorter = [
+            short_cells = [
                 _amount_cell(row, title, number, format_short_count) for row, number in zip(rows, numbers, strict=True)
             ]
-            yield GridColumn(title, cells, shorter)
-    rejected = [row.rejections if row.start else row.rejections_total for row in rows]  # a run's window is not shown
+            yield GridColumn(title, cells, short_cells)
+    rejected = [row.rejections if row.start else row.rejections_total for row in rows]  # a window per run has no row
     if any(rejected):
         yield GridColumn("rejected", [*map(format_count, rejected)])
     yield GridColumn("ends in", [time_left(row.end, now) for row in rows])

@@ -1,4 +1,4 @@
-"""Commands that look at packages: what can run, why, and what their authors should know."""
+"""`unattended packages`: the packages on disk, their verdicts and findings."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,20 +7,22 @@ import click
 
 from ops.cli.command import DeferredCommand, Group
 from ops.cli.completion import complete_with, find_workflows
-from ops.cli.output import json_option, print_json, print_table
-from ops.presenters.printable_text import inspection_json, print_verdict, to_encodable
+from ops.cli.exit_codes import EXIT_FAILURE
+from ops.cli.output import exit_with_error, json_option, print_json, print_table
+from ops.cli.packages.verdicts import inspection_json, print_verdict
+from ops.presenters.printable_text import to_encodable
 from ops.unmet_needs import add_unmet_needs
 from workers.settings import load_settings
 from workflows.package.catalog import Catalog, package_directories
 from workflows.package.loader import Inspection
 from workflows.package.normal_form.package_model import Package
 
-_NOT_STARTED_TEXT = "not started in this state; running processes keep the last good version"
+_NOT_STARTED_TEXT = "runs of this version are not started; running processes keep the last good version"
 
 
 @click.group(cls=Group)
 def packages() -> None:
-    """What can run."""
+    """Lists and shows packages, exports their schemas."""
 
 
 @packages.command(
@@ -30,22 +32,22 @@ def packages() -> None:
 )
 @json_option
 def list_packages(as_json: bool) -> None:
-    """Lists every package, and whether it is started.
+    """Lists packages, and whether runs of them are started.
 
-    With what `unattended validate` says of it. As the files are now: after a broken edit a running role goes on with
-    the version before it.
+    Shows the verdict of `unattended validate` on the files as they are now. After a broken edit, running roles keep the
+    last good version.
     """
     rows: list[dict[str, Any]] = [
         {
-            "name": to_encodable(each.name),
-            "verdict": each.verdict,
+            "name": to_encodable(inspection.name),
+            "verdict": inspection.verdict,
             "started": started is not None,
-            "findings": len(each.findings),
-            "agents": each.counts.agents,
+            "findings": len(inspection.findings),
+            "agents": inspection.counts.agents,
             "version": started.version if started is not None else "",
-            "folder": to_encodable(str(each.folder)),
+            "folder": to_encodable(str(inspection.folder)),
         }
-        for each, started in _inspect_packages()
+        for inspection, started in _inspect_packages()
     ]
     _print_rows(as_json, "Packages", rows)
 
@@ -54,35 +56,36 @@ def list_packages(as_json: bool) -> None:
 @click.argument("name", shell_complete=complete_with(find_workflows))
 @json_option
 def show_package(name: str, as_json: bool) -> None:
-    """Tells every finding about one package.
+    """Shows every finding about one package.
 
-    Exit code 1 when it is refused.
+    Exit code 1 when the package is refused.
     """
-    found = [(each, started) for each, started in _inspect_packages() if name in (each.name, each.folder.name)]
+    found = [pair for pair in _inspect_packages() if name in (pair[0].name, pair[0].folder.name)]
     if not found:
-        click.echo(f"unattended: there is no package {name}; `unattended packages list` shows them", err=True)
-        raise SystemExit(1)
-    # Of several with one name: the one that is started.
+        exit_with_error(f"there is no package {name}; `unattended packages list` lists the packages")
+    # Several folders may have one name; only one of them is started.
     inspection, started = next((pair for pair in found if pair[1] is not None), found[0])
     refused = inspection.verdict == "refused"
     version = started.version if started is not None else ""
     if as_json:
-        more = {"started": started is not None, "version": version, "refused": refused}
-        print_json({**inspection_json(inspection, inspection.folder), **more})
+        state = {"started": started is not None, "version": version, "refused": refused}
+        print_json({**inspection_json(inspection, inspection.folder), **state})
     else:
         print_verdict(inspection, inspection.folder)
         click.echo(f"version {version}" if version else _NOT_STARTED_TEXT)
-    raise SystemExit(1 if refused else 0)
+    raise SystemExit(EXIT_FAILURE if refused else 0)
 
 
 def _inspect_packages() -> list[tuple[Inspection, Package | None]]:
-    """Each package folder as it is on disk, and what is started of it: a broken edit keeps the last good version."""
+    """Inspect each package folder on disk, and pair it with the version that is started."""
     settings = load_settings()
     catalog = Catalog(package_directories(settings.packages))
-    by_folder = {package.folder: package for package in catalog.packages().values()}
+    started = {package.folder: package for package in catalog.packages().values()}
     found = catalog.inspections()
-    names = {each.name for each in found}
-    return [(add_unmet_needs(each, settings, workflows=names), by_folder.get(each.folder)) for each in found]
+    names = {inspection.name for inspection in found}
+    return [
+        (add_unmet_needs(inspection, settings, workflows=names), started.get(inspection.folder)) for inspection in found
+    ]
 
 
 def _print_rows(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -90,8 +93,8 @@ def _print_rows(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> No
         print_json(list(rows))
         return
     columns = list(rows[0]) if rows else ["nothing found"]
-    plain = [[", ".join(value) if isinstance(value, list) else value for value in row.values()] for row in rows]
-    print_table(title, columns, plain)
+    cells = [[", ".join(value) if isinstance(value, list) else value for value in row.values()] for row in rows]
+    print_table(title, columns, cells)
 
 
 packages.add_command(

@@ -1,4 +1,4 @@
-"""`unattended runs answer`: says what a person has to say to a question, and lets the run go on."""
+"""`unattended runs answer`: answers a question of a run, from options or from prompts."""
 
 import json
 import sys
@@ -9,12 +9,13 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_runs
-from ops.cli.json_argument import JsonArgumentError, parse_json_object
 from ops.cli.output import json_option, print_json
-from ops.cli.runs.answer_prompts import parse_value, print_questions, prompt_answer, prompt_question
+from ops.cli.parameters import parse_json_option
+from ops.cli.runs.answer_prompts import print_questions, prompt_answer, prompt_question
 from ops.cli.runs.run_options import answerer_name, exit_on_refusal
 from ops.cli.session import open_wakeups, with_database
-from ops.presenters.question_lines import waiting_text
+from ops.presenters.answer_values import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
+from ops.presenters.question_lines import answer_result_text, waiting_text
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.questions import is_meant, question_key, question_name, waiting_questions
 
@@ -22,15 +23,12 @@ if TYPE_CHECKING:
     from workers.control.answer import Answered
     from workers.settings import Settings
 
-MAX_NUMBER_DIGITS = 9
-MAX_ID_LENGTH = 200
-
 Responses = dict[str, dict[str, Any]]
 AnswerFields = dict[str, Any]
 
 
 def _parse_question(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
-    if text is None or (0 < len(text) <= MAX_ID_LENGTH and text.startswith("q_")):
+    if text is None or (0 < len(text) <= MAX_QUESTION_ID_LENGTH and text.startswith("q_")):
         return text
     if text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_DIGITS:
         return int(text)
@@ -52,32 +50,32 @@ def _parse_question(_context: click.Context, _parameter: click.Parameter, text: 
     "--question",
     callback=_parse_question,
     metavar="N",
-    help="Which question is answered: its number, as `runs show` has it. Only a terminal is asked for it.",
+    help="Number of the question, as `runs show` prints it. Without it, a terminal asks.",
 )
-@click.option("-m", "--message", help="What the user says.")
+@click.option("-m", "--message", help="The answer to a question that asks for a message.")
 @click.option(
     "--response",
     "texts",
     multiple=True,
     metavar="TOOL.KEY=VALUE",
-    help="What a tool gets; repeat it. VALUE is JSON where it is JSON, else text.",
+    help="A value for a tool; may be repeated. VALUE is parsed as JSON, else taken as text.",
 )
-@click.option("--json-responses", metavar="JSON|@file", help='All at once: {"tool": {"key": value}}.')
-@click.option("--by", "name", help="Who answers, in your words. Your name on this machine is recorded beside it.")
+@click.option("--json-responses", metavar="JSON|@file", help='All values at once: {"tool": {"key": value}}.')
+@click.option("--by", "name", help="Your name as free text. Your user name on this machine is recorded as well.")
 @json_option
 def answer(run_id: str, question: int | str | None, as_json: bool, message: str | None, **options: Any) -> None:
     """Answers a question of a run that waits for a person.
 
-    The run goes on where it stands when each of its questions is answered. On a terminal, what is left out is asked
-    for: without an answer the questions are shown and answered one by one, without --question it is asked which one
-    is meant.
+    The run continues from its checkpoint once each of its questions has an answer. A terminal prompts for what is left
+    out: without an answer, it shows the questions and asks for each answer; without --question, it asks which question
+    the answer is for.
     """
     responses = _parse_responses(options["json_responses"], options["texts"])
-    said: AnswerFields = {"message": message} if message is not None else {}
-    said |= {"responses": responses} if responses else {}
+    fields: AnswerFields = {"message": message} if message is not None else {}
+    fields |= {"responses": responses} if responses else {}
     with exit_on_refusal():
-        for each in _collect_answers(run_id, question, said):
-            answered = _send(run_id, {"by": answerer_name(), "name": options["name"], **each})
+        for answer_fields in _collect_answers(run_id, question, fields):
+            answered = _send(run_id, {"by": answerer_name(), "name": options["name"], **answer_fields})
             _print_answer(answered, as_json=as_json)
 
 
@@ -87,51 +85,50 @@ def _send(run_id: str, fields: AnswerFields) -> "Answered":
 
 def _print_answer(answered: "Answered", *, as_json: bool) -> None:
     if as_json:
-        told = {"run_id": answered.run_id, "answer": answered.number, "repeated": answered.repeated}
-        print_json({**told, "waiting": list(answered.waiting)})
+        result = {"run_id": answered.run_id, "answer": answered.number, "repeated": answered.repeated}
+        print_json({**result, "waiting": list(answered.waiting)})
         return
-    again = "  (it has this answer already; nothing was changed)" if answered.repeated else ""
-    waits = f"; {waiting_text(answered.waiting)} for an answer" if answered.waiting else ", and goes on"
-    click.echo(f"{answered.run_id} has answer {answered.number}{waits}{again}")
+    repeated = "  (it has this answer already; nothing was changed)" if answered.repeated else ""
+    click.echo(f"{answered.run_id} {answer_result_text(answered.number, answered.waiting)}{repeated}")
 
 
 def _collect_answers(run_id: str, question: int | str | None, fields: AnswerFields) -> Iterator[AnswerFields]:
-    """What is sent, one by one: each names its question."""
+    """Yield the answers to send, each with its question."""
     if question is not None and fields:
         yield {"question": question, **fields}
         return
     is_terminal = sys.stdin.isatty()
     if not fields and not is_terminal:
         raise click.UsageError(
-            f"say what to answer with --message, --response or --json-responses; `unattended runs show {run_id}`"
-            " shows what is asked"
+            f"an answer is needed: --message, --response or --json-responses; `unattended runs show {run_id}`"
+            " shows the questions"
         )
     waiting = _waiting_questions(run_id, question)
     if not is_terminal:
         raise click.UsageError(
-            f"say which question is answered with --question: {waiting_text(_numbers(waiting))};"
-            f" `unattended runs show {run_id}` shows what is asked"
+            f"--question is needed: {waiting_text(_numbers(waiting))};"
+            f" `unattended runs show {run_id}` shows the questions"
         )
     if fields:
         yield {"question": prompt_question(waiting, _answer_summary(fields)), **fields}
         return
     print_questions(waiting)
-    for each in waiting:
+    for waiting_question in waiting:
         if len(waiting) > 1:
-            click.echo(f"question {each['number']}:", err=True)
-        yield {"question": question_name(each), **prompt_answer(each)}
+            click.echo(f"question {waiting_question['number']}:", err=True)
+        yield {"question": question_name(waiting_question), **prompt_answer(waiting_question)}
 
 
 def _waiting_questions(run_id: str, question: int | str | None) -> Sequence[Mapping[str, Any]]:
-    """The questions that wait, or the one of them that is named."""
+    """Return the questions that wait; with `question`, only that one."""
     run = with_database(lambda database, _: _find_waiting_run(database, run_id))
     waiting = waiting_questions(run)
     if question is None:
         return waiting
-    found = [each for each in waiting if is_meant(each, question)]
-    if not found:
+    matching = [candidate for candidate in waiting if is_meant(candidate, question)]
+    if not matching:
         raise RefusedError(f"{run['run_id']} asks no question {question} now: {waiting_text(_numbers(waiting))}")
-    return found
+    return matching
 
 
 def _numbers(questions: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -153,15 +150,12 @@ def _parse_responses(json_text: str | None, texts: Iterable[str]) -> Responses:
 def _parse_json_responses(text: str | None) -> Responses:
     if text is None:
         return {}
-    try:
-        given = parse_json_object(text)
-    except JsonArgumentError as error:
-        raise click.BadParameter(str(error), param_hint="--json-responses") from None
-    for tool, keys in given.items():
+    responses = parse_json_option(text, "--json-responses")
+    for tool, keys in responses.items():
         if not isinstance(keys, dict):
             message = f'{tool}: write keys and values, such as {{"{tool}": {{"approved": true}}}}'
             raise click.BadParameter(message, param_hint="--json-responses")
-    return given
+    return responses
 
 
 def _split_response(text: str) -> tuple[str, str, Any]:
@@ -170,12 +164,12 @@ def _split_response(text: str) -> tuple[str, str, Any]:
     if not (tool and dot and key and equals):
         message = f"{text!r} is not TOOL.KEY=VALUE, such as approve.verdict=yes"
         raise click.BadParameter(message, param_hint="--response")
-    return tool, key, parse_value(value)
+    return tool, key, parse_answer_value(value)
 
 
 def with_choice_as_text(waiting: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> AnswerFields:
-    """A choice is a text also where it looks like JSON: `--response Card.choice=true` chooses "true"."""
-    question = next((each for each in waiting if is_meant(each, fields["question"])), {})
+    """Keep a choice as text also where it looks like JSON: `--response Card.choice=true` chooses "true"."""
+    question = next((candidate for candidate in waiting if is_meant(candidate, fields["question"])), {})
     key, choices = question_key(question), question.get("choices") or ()
     texts = {tool: json.dumps(keys.get(key)) for tool, keys in (fields.get("responses") or {}).items() if key in keys}
     chosen = {tool: {**fields["responses"][tool], key: text} for tool, text in texts.items() if text in choices}
@@ -206,9 +200,9 @@ async def _give_answer(database: Any, settings: "Settings", run_ref: str, fields
 
     store = RunStore(database, republish_after_s=settings.republish_after_s)
     run_id = await whole_run_id(store, run_ref)
-    asked = waiting_questions(await store.find(run_id) or {"state": None})
-    async with open_wakeups(settings) as wake:
+    waiting = waiting_questions(await store.find(run_id) or {"state": None})
+    async with open_wakeups(settings) as wakeups:
         try:
-            return await give_answer(store, wake, run_id, **with_choice_as_text(asked, fields))
+            return await give_answer(store, wakeups, run_id, **with_choice_as_text(waiting, fields))
         except UnfitAnswerError as error:
             raise click.UsageError(str(error)) from None

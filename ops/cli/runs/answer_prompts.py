@@ -1,13 +1,13 @@
-"""Prompts on a terminal: which question is meant, and what its answer is."""
+"""Prompts on a terminal for a question and its answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from accounting.infra.strict_json import parse_strict_json
-from ops.cli.json_argument import JsonArgumentError, parse_json_object
-from ops.cli.runs.run_options import EXIT_FAILURE
+from ops.cli.output import exit_with_error
+from ops.cli.parameters import JsonArgumentError, parse_json_object
+from ops.presenters.answer_values import parse_answer_value
 from ops.presenters.printable_text import to_printable
 from ops.presenters.question_lines import single_question_lines
 from workers.control.questions import question_key, question_name
@@ -22,12 +22,11 @@ def print_questions(questions: Sequence[QuestionFields]) -> None:
 
 
 def prompt_question(questions: Sequence[QuestionFields], answer_text: str) -> int | str:
-    """The question that an answer of the command line is for, as it was shown."""
+    """Ask which question an answer of the command line is for."""
     print_questions(questions)
     if len(questions) == 1:
         if not click.confirm(f"Answer question {questions[0]['number']} with {to_printable(answer_text)}?", err=True):
-            click.echo("nothing was answered", err=True)
-            raise SystemExit(EXIT_FAILURE)
+            exit_with_error("nothing was answered")
         return question_name(questions[0])
     names = {str(question["number"]): question_name(question) for question in questions}
     label = f"Which question has the answer {to_printable(answer_text)}?"
@@ -35,7 +34,7 @@ def prompt_question(questions: Sequence[QuestionFields], answer_text: str) -> in
 
 
 def prompt_answer(question: QuestionFields) -> dict[str, Any]:
-    """`message` or `responses`, for this question."""
+    """Ask for the `message` or the `responses` of one question."""
     if question["kind"] == "message":
         return {"message": click.prompt("Message", err=True)}
     tool, choices = str(question["tool"]), question.get("choices")
@@ -49,26 +48,20 @@ def prompt_answer(question: QuestionFields) -> dict[str, Any]:
         keys[first] = _prompt_choice(tool, first, choices)
     for key in awaited:
         if key not in keys:
-            keys[key] = parse_value(click.prompt(to_printable(f"{tool}.{key}"), err=True))
+            keys[key] = parse_answer_value(click.prompt(to_printable(f"{tool}.{key}"), err=True))
     return {"responses": {tool: keys}}
 
 
 def _prompt_choice(tool: str, key: str, choices: Sequence[str]) -> str:
-    """A choice is offered without what steers a terminal, and sent as it is."""
-    offered = {to_printable(choice): choice for choice in choices}
-    return offered[click.prompt(to_printable(f"{tool}.{key}"), type=click.Choice(list(offered)), err=True)]
+    """Show choices without control characters, and return the original text."""
+    choice_by_text = {to_printable(choice): choice for choice in choices}
+    return choice_by_text[
+        click.prompt(to_printable(f"{tool}.{key}"), type=click.Choice(list(choice_by_text)), err=True)
+    ]
 
 
 def _parse_object(text: str) -> dict[str, Any]:
     try:
         return parse_json_object(text)
     except JsonArgumentError as error:
-        raise click.UsageError(str(error)) from None  # asked again
-
-
-def parse_value(text: str) -> Any:
-    """The text 7 is written "7", in quotes that the shell leaves alone."""
-    try:
-        return parse_strict_json(text)
-    except (ValueError, RecursionError):
-        return text
+        raise click.UsageError(str(error)) from None  # click prompts again

@@ -1,4 +1,4 @@
-"""Carrying out an order on runs: on each that was named, or, once people agree, on all that match."""
+"""Bulk actions on runs: on named runs, or, after confirmation, on all runs that match a filter."""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -8,11 +8,14 @@ from typing import Any
 
 import click
 
-from ops.cli.output import format_moment, print_json
+from ops.cli.confirmation import confirm_or_exit
+from ops.cli.output import print_error, print_json
 from ops.cli.progress import show_progress
 from ops.cli.runs.run_options import operator_name, refusal_text
 from ops.cli.session import open_wakeups, with_database
+from ops.presenters.amounts import pluralize
 from ops.presenters.printable_text import to_printable
+from ops.presenters.times import format_moment
 from workers.control.changed import Changed
 from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
@@ -30,7 +33,7 @@ ChangeRun = Callable[[str], Awaitable[Changed]]
 
 @dataclass(frozen=True, slots=True)
 class BulkAction:
-    """`states`: of the runs that a filter without a state means. `wakes`: workers are told afterwards."""
+    """A change of runs; `states` is the default of `--state` for its filters."""
 
     verb: str
     states: tuple[str, ...]
@@ -39,23 +42,25 @@ class BulkAction:
 
 
 def change_named(action: BulkAction, run_ids: Sequence[str], options: dict[str, Any]) -> bool:
-    """Whether none was refused."""
+    """Apply the action to each run; return whether none was refused."""
     results = _apply_to_named(action, run_ids)
     if not options["as_json"]:
-        wanted = [
-            each["run_id"] for each in results if isinstance(each, dict) and "done" in each and _confirm_repeat(each)
+        confirmed = [
+            result["run_id"]
+            for result in results
+            if isinstance(result, dict) and "done" in result and _confirm_repeat(result)
         ]
-        if wanted:
-            agreed = _apply_to_named(replace(action, replay=replace(action.replay, repeat_done=True)), wanted)
-            results = [agreed.pop(0) if _is_among(each, wanted) else each for each in results]
+        if confirmed:
+            repeated = _apply_to_named(replace(action, replay=replace(action.replay, repeat_done=True)), confirmed)
+            results = [repeated.pop(0) if _is_among(result, confirmed) else result for result in results]
     if options["as_json"]:
-        print_json([each.as_json() if isinstance(each, Changed) else each for each in results])
-    for each in results:
-        if not isinstance(each, Changed):
-            click.echo(to_printable(f"unattended: {each['refused']}"), err=True)
+        print_json([result.as_json() if isinstance(result, Changed) else result for result in results])
+    for result in results:
+        if not isinstance(result, Changed):
+            print_error(result["refused"])
         elif not options["as_json"]:
-            click.echo(f"{each.run_id}: {each.said}")
-    return all(isinstance(each, Changed) for each in results)
+            click.echo(f"{result.run_id}: {result.said}")
+    return all(isinstance(result, Changed) for result in results)
 
 
 def _apply_to_named(action: BulkAction, run_ids: Sequence[str]) -> list[Changed | dict[str, Any]]:
@@ -69,12 +74,12 @@ def _is_among(result: Changed | dict[str, Any], run_ids: Sequence[str]) -> bool:
 
 
 def _confirm_repeat(refusal: dict[str, Any]) -> bool:
-    """Asks on the terminal whether to go on all the same. Runs outside of an event loop, as below."""
+    """Ask on the terminal whether to replay a run although it repeats effects."""
     if not sys.stdin.isatty():
         return False
     for line in (*refusal["done"], refusal["about_keys"]):
         click.echo(to_printable(f"  {line}"), err=True)
-    return click.confirm(f"replay {refusal['run_id']}, though a replay does this again?", err=True)
+    return click.confirm(f"replay {refusal['run_id']}, although this happens again?", err=True)
 
 
 async def _apply_to_each(
@@ -89,16 +94,16 @@ async def _apply_to_each(
             try:
                 results.append(await change(await whole_run_id(store, text)))
             except WouldRepeatError as error:
-                done = {"done": [*error.effects.sentences()], "about_keys": error.effects.about_keys()}
-                refused = f"{error}. {done['about_keys']} To replay it all the same say --yes"
-                results.append({"run_id": error.run_id, "refused": refused, **done})
+                effects = {"done": [*error.effects.sentences()], "about_keys": error.effects.about_keys()}
+                refused = f"{error}. {effects['about_keys']} To replay it anyway, use --yes"
+                results.append({"run_id": error.run_id, "refused": refused, **effects})
             except (RefusedError, RunNotFoundError) as error:
                 results.append({"run_id": text, "refused": refusal_text(error)})
     return results
 
 
 def change_matching(action: BulkAction, run_filter: Matching, options: dict[str, Any]) -> bool:
-    """Whether none was refused."""
+    """Apply the action to all matching runs, after confirmation; return whether none was refused."""
     if not run_filter.states:
         run_filter = replace(run_filter, states=tuple(RunState(state) for state in action.states))
     selection = Selection(run_filter, options["limit"])
@@ -113,13 +118,13 @@ def change_matching(action: BulkAction, run_filter: Matching, options: dict[str,
     async def work(database: Any, settings: Settings) -> Tally:
         store = RunStore(database, republish_after_s=settings.republish_after_s)
         async with _open_change(action, store, settings) as change:
-            return await to_each(store, selection, change, progress=lambda tally: told(tally.seen))
+            return await to_each(store, selection, change, progress=lambda tally: report(tally.seen))
 
     try:
-        with show_progress(action.verb, number) as told:
+        with show_progress(action.verb, number) as report:
             tally = with_database(work, redis=action.needs_wakeups)
     except KeyboardInterrupt:
-        click.echo("\nunattended: interrupted; the same command goes on where it stopped", err=True)
+        click.echo("\nunattended: interrupted; repeat the command to continue", err=True)
         raise
     _print_tally(action, tally, as_json=options["as_json"])
     return tally.refused == tally.skipped == 0
@@ -138,16 +143,10 @@ async def _count_and_first(selection: Selection, store: RunStore) -> tuple[int, 
 
 
 def _confirm(action: BulkAction, selection: Selection, number: int, first: Sequence[dict[str, Any]]) -> None:
-    """Outside of an event loop, which would keep Ctrl-C from the prompt."""
-    what = f"{action.verb} {_count_runs(number)} ({selection.matching.as_words()})"
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"nobody can be asked whether to {what}: say --yes, or look first with --dry-run")
-    for line in _run_lines(first, number):
-        click.echo(line, err=True)
+    lines = _run_lines(first, number)
     if action.verb == "replay" and not action.replay.repeat_done:
-        click.echo("runs whose tools or write-backs succeeded are skipped; --repeat-done replays them too", err=True)
-    if not click.confirm(f"{what}?", err=True):
-        raise RefusedError("nothing was changed")
+        lines.append("runs whose tools or write-backs succeeded are skipped; --repeat-done replays them too")
+    confirm_or_exit(f"{action.verb} {pluralize(number, 'run')} ({selection.matching.as_words()})", details=lines)
 
 
 def _print_preview(
@@ -160,14 +159,14 @@ def _print_preview(
     as_json: bool,
 ) -> None:
     if as_json:
-        known = {"skipped": skipped.skipped, "skipped_runs": skipped.done} if action.verb == "replay" else {}
-        print_json({"dry_run": True, "matched": number, "first": [run["_id"] for run in first], **known})
+        skips = {"skipped": skipped.skipped, "skipped_runs": skipped.done} if action.verb == "replay" else {}
+        print_json({"dry_run": True, "matched": number, "first": [run["_id"] for run in first], **skips})
         return
     for line in _run_lines(first, number):
         click.echo(line)
     for line in _skipped_lines(skipped, "would be skipped"):
         click.echo(line)
-    click.echo(f"would {action.verb} {_count_runs(number)}: {selection.matching.as_words()}; nothing was changed")
+    click.echo(f"would {action.verb} {pluralize(number, 'run')}: {selection.matching.as_words()}; nothing was changed")
 
 
 def _run_lines(first: Sequence[dict[str, Any]], number: int) -> list[str]:
@@ -190,24 +189,20 @@ def _print_tally(action: BulkAction, tally: Tally, *, as_json: bool) -> None:
     click.echo(f"{action.verb}: {tally.changed} done{already}{skipped}, {tally.refused} refused")
     for line in _skipped_lines(tally, "skipped"):
         click.echo(line, err=True)
-    for each in tally.reasons:
-        click.echo(to_printable(f"unattended: {each['reason']}"), err=True)
+    for refusal in tally.reasons:
+        print_error(refusal["reason"])
     if tally.refused > len(tally.reasons):
-        click.echo(f"unattended: … and {tally.refused - len(tally.reasons)} more", err=True)
+        print_error(f"… and {tally.refused - len(tally.reasons)} more")
 
 
 def _skipped_lines(tally: Tally, verb: str) -> Iterator[str]:
-    """Which runs a replay of many leaves out, and what they have done."""
-    for each in tally.done:
-        yield to_printable(f"{each['run_id']} {verb}, since a replay does again: {'; '.join(each['done'])}")
+    """Yield the runs that a bulk replay leaves out, with the effects that it would repeat."""
+    for skipped in tally.done:
+        yield to_printable(f"{skipped['run_id']} {verb}, as a replay would repeat: {'; '.join(skipped['done'])}")
     if tally.skipped > len(tally.done):
         yield f"… and {tally.skipped - len(tally.done)} more {verb}"
     if tally.skipped:
-        yield "to replay such runs too, say --repeat-done"
-
-
-def _count_runs(number: int) -> str:
-    return "1 run" if number == 1 else f"{number} runs"
+        yield "to replay such runs too, use --repeat-done"
 
 
 @asynccontextmanager
@@ -221,8 +216,8 @@ async def _open_change(action: BulkAction, store: RunStore, settings: Settings) 
         end = cancel if action.verb == "cancel" else discard
         yield lambda run_id: end(store, run_id, by=by)
         return
-    async with open_wakeups(settings) as wake:
+    async with open_wakeups(settings) as wakeups:
         if action.verb == "replay":
-            yield lambda run_id: replay(store, wake, run_id, by=by, options=action.replay)
+            yield lambda run_id: replay(store, wakeups, run_id, by=by, options=action.replay)
         else:
-            yield lambda run_id: retry_now(store, wake, run_id, by=by)
+            yield lambda run_id: retry_now(store, wakeups, run_id, by=by)

@@ -1,4 +1,4 @@
-"""One line for each thing that happens to a run."""
+"""Events of runs as lines, for `unattended runs tail`."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -7,23 +7,24 @@ from typing import Any
 from rich.text import Text
 
 from ops.presenters.printable_text import to_printable
-from ops.presenters.times import describe_hold, format_utc
-from ops.presenters.turn_lines import BAD, DIM, GOOD, format_value
+from ops.presenters.run_lines import describe_hold
+from ops.presenters.times import format_utc
+from ops.presenters.turn_lines import BAD, DIM, GOOD, WARNING, format_value
 from workers.control.happenings import Happening
 from workers.store.ordering import PREFIX
 from workers.store.run import RunState
 
 MAX_TEXT_CHARACTERS = 100
-_STYLES = {RunState.SUCCEEDED.value: GOOD, RunState.NEEDS_HUMAN.value: "yellow"}  # a run that asks has not failed
+_STYLES = {RunState.SUCCEEDED.value: GOOD, RunState.NEEDS_HUMAN.value: WARNING}
 Facts = Mapping[str, Any]
 
 
 def event_line(event: Happening, *, is_single_run: bool) -> Text:
-    """`alone`: of one run, which need not be named in each line."""
-    style, said = _EVENT_TEXT[event.event](event.facts)
-    at = event.at.strftime("%H:%M:%S") if isinstance(event.at, datetime) else " " * 8
-    whose = "" if is_single_run else to_printable(f"…{event.run_id[-6:]} {event.workflow}/{event.app_id}  ")
-    return Text.assemble((f"{at}  ", DIM), whose, (to_printable(said), style))
+    """Format one event; the lines of a single run do not repeat its id."""
+    style, text = _EVENT_TEXT[event.event](event.facts)
+    time = event.at.strftime("%H:%M:%S") if isinstance(event.at, datetime) else " " * 8
+    run = "" if is_single_run else to_printable(f"…{event.run_id[-6:]} {event.workflow}/{event.app_id}  ")
+    return Text.assemble((f"{time}  ", DIM), run, (to_printable(text), style))
 
 
 def _turn_text(facts: Facts) -> tuple[str, str]:
@@ -32,20 +33,20 @@ def _turn_text(facts: Facts) -> tuple[str, str]:
     cost = f"({tokens.get('input', 0)} in, {tokens.get('output', 0)} out, {facts['duration_s']:.2f} s)"
     tools = ", ".join(call["name"] for call in facts["tool_calls"])
     text = " ".join(facts["text"].split())
-    said = text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}…"
+    preview = text if len(text) <= MAX_TEXT_CHARACTERS else f"{text[:MAX_TEXT_CHARACTERS]}…"
     failed = f"! {len(facts['errors'])} errors" if facts.get("errors") else ""
-    return "", "  ".join(filter(None, (head, cost, f"calls {tools}" if tools else "", failed, said)))
+    return "", "  ".join(filter(None, (head, cost, f"calls {tools}" if tools else "", failed, preview)))
 
 
 def _release_text(facts: Facts) -> tuple[str, str]:
-    how = facts["ended"].replace("_", " ")
-    return "yellow", f"{how} after turn {facts['turn']}" + (f": {facts['reason']}" if facts["reason"] else "")
+    end = facts["ended"].replace("_", " ")
+    return WARNING, f"{end} after turn {facts['turn']}" + (f": {facts['reason']}" if facts["reason"] else "")
 
 
 def _hold_text(facts: Facts) -> tuple[str, str]:
     if str(facts["held_by"]).startswith(PREFIX):
         return DIM, f"waits for its turn in {facts['held_by'].removeprefix(PREFIX)}"
-    return "yellow", f"held {describe_hold(facts)}"
+    return WARNING, f"held {describe_hold(facts)}"
 
 
 def _resolution_text(facts: Facts) -> tuple[str, str]:
@@ -60,12 +61,12 @@ def _end_text(facts: Facts) -> tuple[str, str]:
 
 _EVENT_TEXT: dict[str, Callable[[Facts], tuple[str, str]]] = {
     "accepted": lambda facts: (DIM, f"accepted from {facts['trigger']}"),
-    "claimed": lambda facts: (DIM, f"taken by {facts['owner']}, lease {facts['token']}"),
+    "claimed": lambda facts: (DIM, f"claimed by {facts['owner']}, lease {facts['token']}"),
     "turn": _turn_text,
     "let_go": _release_text,
     "held": _hold_text,
     "due": lambda facts: (DIM, f"queued until {format_utc(facts['not_before'])}"),
-    "cancel_requested": lambda facts: ("yellow", f"{facts['by']} asks to cancel it"),
+    "cancel_requested": lambda facts: (WARNING, f"cancellation requested by {facts['by']}"),
     "answered": lambda _: (DIM, "answered, and queued again"),
     "resolved": _resolution_text,
     "ended": _end_text,

@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from ops.cli.command import command
-from ops.cli.output import format_moment, json_option, make_console, print_json, print_table
+from ops.cli.output import json_option, make_console, print_json, print_table
 from ops.cli.runs.run_options import filter_options, parse_run_filter
 from ops.cli.session import with_database
+from ops.presenters.run_lines import describe_state
+from ops.presenters.times import format_moment
 from workers.store.matching import Matching
-from workers.store.ordering import PREFIX
-from workers.store.run import RunState
 
 MIN_FULL_WIDTH = 130
 DEFAULT_LIMIT = 1000
@@ -32,48 +32,42 @@ _FIELDS = (
     related=["runs show", "runs tail", "runs replay"],
 )
 @filter_options
-@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(1, MAX_LIMIT), help="So many at most.")
+@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(1, MAX_LIMIT), help="Maximum number of runs.")
 @json_option
 def list_runs(limit: int, as_json: bool, **options: Any) -> None:
     """Lists runs, the newest first.
 
-    Filters narrow each other; --state may be repeated.
+    Several filters must all match; --state may be repeated.
     """
     from workers.store.run_document import as_json as run_as_json
     from workers.store.run_store import RunStore
 
-    wanted, only = parse_run_filter(options), None if as_json else _FIELDS
-    found = with_database(lambda database, _: RunStore(database).list(wanted, limit=limit, only=only))
+    run_filter, fields = parse_run_filter(options), None if as_json else _FIELDS
+    found = with_database(lambda database, _: RunStore(database).list(run_filter, limit=limit, only=fields))
     if len(found) == limit == DEFAULT_LIMIT:
         click.echo(f"the newest {limit} runs; --limit shows more", err=True)
     if as_json:
         print_json([run_as_json(run) for run in found])
         return
     columns = ["run", "app", "workflow", "trigger", "state", "outcome", "turns", "created"]
-    if any(run.get("failed_tools") for run in found):  # in most lists there is none, and columns are dear
+    if any(run.get("failed_tools") for run in found):  # rare, and a column takes width
         columns.append("failed calls")
-    narrow = sys.stdout.isatty() and make_console().width < MIN_FULL_WIDTH
-    rows = [_run_cells(run, is_narrow=narrow)[: len(columns)] for run in found]
+    is_narrow = sys.stdout.isatty() and make_console().width < MIN_FULL_WIDTH
+    rows = [_run_cells(run, is_narrow=is_narrow)[: len(columns)] for run in found]
     print_table("Runs", columns, rows, unfolded={"run", *columns[4:]})
     if not found:
-        click.echo("there are no runs yet" if wanted == Matching() else "no run matches", err=True)
+        click.echo("there are no runs yet" if run_filter == Matching() else "no run matches", err=True)
 
 
 def _run_cells(run: dict[str, Any], *, is_narrow: bool) -> list[Any]:
-    """Narrow: of the id its end, which every command takes for the whole, of the time no year and no seconds."""
+    """When narrow, show the end of the id, which every command accepts, and no year or seconds."""
     state = describe_state(run)
-    ended = run.get("outcome") or {}  # left out by the store where there is none yet
-    outcome = f"{ended['kind']} (stranded)" if ended.get("stranded") else ended.get("kind")
-    named = [run["app_id"], run["workflow"], run["trigger"]["name"]]
+    outcome_fields = run.get("outcome") or {}
+    kind = outcome_fields.get("kind")
+    outcome = f"{kind} (stranded)" if outcome_fields.get("stranded") else kind
+    names = [run["app_id"], run["workflow"], run["trigger"]["name"]]
     run_id, created = run["_id"], format_moment(run["created_at"])
     if is_narrow:
         run_id, created = f"…{run_id[-6:]}", created[5:16]
         outcome = None if outcome == run["state"] else outcome
-    return [run_id, *named, state, outcome, run["turn"], created, run.get("failed_tools") or None]
-
-
-def describe_state(run: dict[str, Any]) -> str:
-    """With why it may not start yet."""
-    later = "later" if run["state"] == RunState.QUEUED and run.get("not_before") else None
-    why = "in order" if str(run.get("held_by")).startswith(PREFIX) else run["hold"] or later
-    return run["state"] if why is None else f"{run['state']} ({why})"
+    return [run_id, *names, state, outcome, run["turn"], created, run.get("failed_tools") or None]

@@ -1,4 +1,4 @@
-"""The command that runs a package in this process: the way to try one, and to test one from a shell."""
+"""`unattended run`: runs a package in this process, to try it or to test it from a shell."""
 
 import asyncio
 import json
@@ -14,8 +14,9 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_workflows
-from ops.cli.json_argument import JsonArgumentError, parse_json_object
-from ops.cli.output import json_option
+from ops.cli.exit_codes import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE
+from ops.cli.output import exit_with_error, json_option
+from ops.cli.parameters import JsonArgumentError, parse_json_object
 from workers.logs import configure_logging, redact_logs, redact_streams
 from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from workers.local_run.report import RunReport
     from workers.local_run.request import Request
 
-EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 _FILE_TYPE = click.Path(path_type=Path)
 
 
@@ -39,29 +39,32 @@ _FILE_TYPE = click.Path(path_type=Path)
     related=["validate", "enqueue"],
 )
 @click.argument("workflow", shell_complete=complete_with(find_workflows))
-@click.option("--app", "app_id", default="local", show_default=True, help="Whose run it is.")
+@click.option("--app", "app_id", default="local", show_default=True, help="App of the run.")
 @click.option(
-    "--chat-id", help="The chat's id, so that a RandomPattern chooses the same speakers again. Default: the run's."
+    "--chat-id", help="Id of the chat; the same id lets a RandomPattern repeat its choices. Default: the run's id."
 )
-@click.option("--input", "input_text", default="{}", help="JSON, or @file with JSON in it.")
-@click.option("--script", type=_FILE_TYPE, help="A file with answers, for every model that the package names.")
-@click.option("--production", is_flag=True, help="As ENVIRONMENT=production: environment variables are absent.")
-@click.option("--models", type=_FILE_TYPE, help="The models file. Default: the one a worker uses.")
-@click.option("--message", help="In place of the package's initial message.")
+@click.option("--input", "input_text", default="{}", help="Input of the run: JSON, or @file.")
+@click.option("--script", type=_FILE_TYPE, help="File with scripted answers for all models of the package.")
+@click.option("--production", is_flag=True, help="Run as with ENVIRONMENT=production: without environment variables.")
+@click.option("--models", type=_FILE_TYPE, help="Models file. Default: UNATTENDED_MODELS.")
+@click.option("--message", help="Message that replaces the package's initial message.")
 @click.option(
-    "--context", "context_text", default="{}", help="Values of variables, as JSON or @file, instead of reading them."
+    "--context",
+    "context_text",
+    default="{}",
+    help="Values of context variables, which are then not loaded: JSON, or @file.",
 )
-@click.option("--ui-responses", "ui_text", default="{}", help="What people answer, by tool and key, as JSON or @file.")
-@click.option("--verbose", is_flag=True, help="With the traceback of whatever failed in the package's own code.")
+@click.option("--ui-responses", "ui_text", default="{}", help="Answers of people by tool and key: JSON, or @file.")
+@click.option("--verbose", is_flag=True, help="Print tracebacks of errors in the package's own code.")
 @json_option
 def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> None:
     """Runs WORKFLOW in this process, without any service.
 
-    No database is read or written. WORKFLOW is the name of a package, or its directory. Exit code 0 when the run
-    succeeded, 1 otherwise.
+    It reads and writes no database. WORKFLOW is the name of a package, or its directory. Exit code 0 when the run
+    succeeds, else 1.
 
     \b
-    With --script no key is needed. Its file has an entry for each call of an agent's model:
+    With --script no API key is needed. The file lists an answer for each model call of an agent:
       answers: {Clerk: [{text: REFUND}], Writer: [{text: Dear customer.}]}
     """
     from workers.local_run.request import NotStartedError, WrongUseError
@@ -72,8 +75,7 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> 
         code, text = EXIT_FAILURE, str(error)
     except (WrongUseError, JsonArgumentError) as error:
         code, text = EXIT_USAGE, str(error)
-    click.echo(f"unattended: {text}", err=True)
-    raise SystemExit(code)
+    exit_with_error(text, code)
 
 
 def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
@@ -93,7 +95,7 @@ def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbo
         async with open_local_run(package, request, settings, watch=view, redactor=redactor) as run:
             try:
                 await run.work()
-            finally:  # also of a run that was cut off
+            finally:  # report an interrupted run too
                 reports.append(run.report())
                 if isinstance(view, LiveView):
                     view.end(reports[0])
@@ -114,7 +116,7 @@ def _parse_request(options: dict[str, Any]) -> "Request":
     from workers.local_run.request import Request, WrongUseError
 
     if options["script"] is not None and options["models"] is not None:
-        raise WrongUseError("--script answers for every model; leave --models out")
+        raise WrongUseError("--script replaces all models; remove --models")
     return Request(
         input=_parse_json_option(options["input_text"], "--input"),
         context=_parse_json_option(options["context_text"], "--context"),
@@ -148,37 +150,41 @@ def _print_json(report: "RunReport", out: TextIO) -> None:
     try:
         click.echo(text, file=out)
     except BrokenPipeError:
-        return  # who reads is gone
+        return  # the reader closed the pipe
 
 
 def _configure_logging(settings: Settings, redactor: Redactor, *, verbose: bool) -> None:
-    """Quiet unless somebody asks: the view says what happens, and of what failed where."""
-    asked = "UNATTENDED_LOG_LEVEL" in settings.environ
-    configure_logging(role="run", log_format=settings.log_format, log_level=settings.log_level if asked else "warning")
+    """Log warnings only, unless UNATTENDED_LOG_LEVEL is set: the view already shows turns and errors."""
+    has_level = "UNATTENDED_LOG_LEVEL" in settings.environ
+    log_level = settings.log_level if has_level else "warning"
+    configure_logging(role="run", log_format=settings.log_format, log_level=log_level)
     redact_logs(redactor)
-    if settings.verbose_debug and not asked:
+    if settings.verbose_debug and not has_level:
         logging.getLogger("workers.steps.context_log").setLevel(logging.INFO)
-    if not (asked or verbose):
+    if not (has_level or verbose):
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: record.levelno >= logging.ERROR or not record.exc_info)
 
 
 @contextmanager
 def reserve_stdout() -> Iterator[TextIO]:
-    """For good in this process: a thread that a tool has left behind may print at any time."""
+    """Send everything that tools print to stderr, for the rest of the process; yield the real stdout.
+
+    It is never restored, since a thread that a tool leaves behind may print at any time.
+    """
     stdout = sys.stdout
     try:
-        number, errors = stdout.fileno(), sys.stderr.fileno()
-    except (OSError, ValueError):  # no file, as in a test
+        stdout_fd, stderr_fd = stdout.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):  # not a file, as in a test
         with redirect_stdout(sys.stderr):
             yield stdout
         return
     stdout.flush()
-    own = os.fdopen(os.dup(number), "w", encoding=stdout.encoding, errors="backslashreplace")
-    os.dup2(errors, number)
+    real_stdout = os.fdopen(os.dup(stdout_fd), "w", encoding=stdout.encoding, errors="backslashreplace")
+    os.dup2(stderr_fd, stdout_fd)
     try:
         with redirect_stdout(sys.stderr):
-            yield own
+            yield real_stdout
     finally:
-        with suppress(BrokenPipeError):  # who reads is gone
-            own.close()
+        with suppress(BrokenPipeError):  # the reader closed the pipe
+            real_stdout.close()

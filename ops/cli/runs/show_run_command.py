@@ -1,4 +1,4 @@
-"""`unattended runs show`: the story of one run."""
+"""`unattended runs show`: the history of one run."""
 
 from typing import Any
 
@@ -6,11 +6,10 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_runs
-from ops.cli.output import json_option, print_json
+from ops.cli.output import json_option, print_json, print_lines
 from ops.cli.runs.run_options import exit_on_refusal
 from ops.cli.session import with_database
 from ops.presenters.run_lines import run_lines
-from ops.presenters.times import print_lines
 
 
 @command(
@@ -21,9 +20,10 @@ from ops.presenters.times import print_lines
 @click.argument("run_id", shell_complete=complete_with(find_runs()))
 @json_option
 def show_run(run_id: str, as_json: bool) -> None:
-    """Tells the story of one run, and what to do next.
+    """Shows the history of one run, and what to do next.
 
-    Owners, turns, tools, what changed, errors, cost. RUN_ID may be its last six letters, as tables show them.
+    Owners, turns, tool calls, context changes, errors and cost. RUN_ID may be its last six characters, as tables show
+    them.
     """
     with exit_on_refusal():
         story = with_database(lambda database, _: _read_story(database, run_id))

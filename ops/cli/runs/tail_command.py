@@ -1,4 +1,4 @@
-"""`unattended runs tail`: what happens to one run, or to all of them, line by line as it happens."""
+"""`unattended runs tail`: follows the events of one run, or of all runs."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -7,11 +7,11 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_runs
-from ops.cli.output import json_option, print_json_line
+from ops.cli.exit_codes import EXIT_FAILURE
+from ops.cli.output import discard_stdout, json_option, line_console, print_json_line
 from ops.cli.runs.event_lines import event_line
-from ops.cli.runs.run_options import EXIT_FAILURE, exit_on_refusal, owner_options, parse_run_filter
+from ops.cli.runs.run_options import exit_on_refusal, owner_options, parse_run_filter
 from ops.cli.session import with_database
-from ops.presenters.times import discard_stdout, line_console
 from workers.store.run import RunState
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 @owner_options
 @json_option
 def tail(run_id: str | None, as_json: bool, **options: Any) -> None:
-    """Follows one run until it ends, or all of them.
+    """Follows one run until it ends, or all runs.
 
-    Turns, owners, holds and ends, as they happen; without RUN_ID until Ctrl-C. Exit code 0 when RUN_ID succeeded, 1
-    when it did not. With --json each line is one JSON object.
+    Prints turns, owners, holds and ends as they happen; without RUN_ID until Ctrl-C. Exit code 0 when the run succeeds,
+    else 1. With --json each line is one JSON object.
     """
     if run_id is not None and any(options.values()):
-        raise click.UsageError("give a run, or filters, not both")
+        raise click.UsageError("name a run or use filters, not both")
     with exit_on_refusal():
         try:
             state = with_database(lambda database, _: _follow(database, run_id, as_json, **options))
@@ -44,16 +44,16 @@ def tail(run_id: str | None, as_json: bool, **options: Any) -> None:
 
 
 async def _follow(database: Any, run_id: str | None, as_json: bool, **options: Any) -> str | None:
-    """The state in which the run came to rest."""
+    """Print events until the run is at rest; return its final state."""
     state = None
-    out = line_console()
-    async for each in await _run_events(database, run_id, **options):
+    console = line_console()
+    async for event in await _run_events(database, run_id, **options):
         if as_json:
-            print_json_line(each.as_json())
+            print_json_line(event.as_json())
         else:
-            out.print(event_line(each, is_single_run=run_id is not None))
-        if each.event == "ended":
-            state = each.facts["state"]
+            console.print(event_line(event, is_single_run=run_id is not None))
+        if event.event == "ended":
+            state = event.facts["state"]
     return state
 
 
@@ -65,6 +65,6 @@ async def _run_events(database: Any, run_id: str | None, **options: Any) -> "Asy
     store = RunStore(database)
     if run_id is None:
         since = await store_time(store)
-        click.echo("following all runs; Ctrl-C ends it", err=True)
+        click.echo("following all runs; press Ctrl-C to stop", err=True)
         return follow_all(store, parse_run_filter(options), since=since)
     return follow_run(store, await whole_run_id(store, run_id))

@@ -7,12 +7,14 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps, find_workflows
-from ops.cli.output import format_moment, json_option, print_json, print_table
+from ops.cli.output import json_option, print_json, print_table
 from ops.cli.triggers.trigger_options import with_triggers
 from ops.presenters.skip_reasons import inactive_reason
+from ops.presenters.times import format_moment
+from ops.presenters.trigger_lines import apps_text, state_reason
 from workers.embedded_services import NothingRunning
 from workers.settings import load_settings
-from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE, canonical_type
 
 if TYPE_CHECKING:
     from triggers.control.trigger_entry import ControlContext
@@ -22,8 +24,8 @@ STATES = ("active", "paused", "inactive")
 DEFAULT_LIMIT = 1000
 MAX_APPS_SHOWN = 5
 _NOTHING_RUNNING_TEXT = (
-    "nothing is running: these are the packages' triggers;"
-    " what is paused, what was made at run time and what comes next is unknown"
+    "no database is running, so these are the packages' triggers only;"
+    " pauses, triggers created at run time and next times are unknown"
 )
 
 
@@ -37,17 +39,23 @@ _NOTHING_RUNNING_TEXT = (
     related=["triggers show", "triggers create"],
 )
 @click.option(
-    "--app", "app_id", shell_complete=complete_with(find_apps), help="Only those that start runs of this app."
+    "--app", "app_id", shell_complete=complete_with(find_apps), help="Only triggers that start runs of this app."
 )
-@click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only of this workflow.")
-@click.option("--type", "type_", type=click.Choice(sorted(SPEC_BY_TYPE)), metavar="TYPE", help="Such as webhook.")
-@click.option("--state", type=click.Choice(STATES), help="Only these.")
-@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(min=1), help="So many at most.")
+@click.option("--workflow", shell_complete=complete_with(find_workflows), help="Only triggers of this workflow.")
+@click.option(
+    "--type",
+    "type_",
+    type=click.Choice(sorted(SPEC_BY_TYPE)),
+    metavar="TYPE",
+    help="Only triggers of this type, such as webhook.",
+)
+@click.option("--state", type=click.Choice(STATES), help="Only triggers in this state.")
+@click.option("--limit", default=DEFAULT_LIMIT, type=click.IntRange(min=1), help="Maximum number of triggers.")
 @json_option
 def list_triggers(limit: int, as_json: bool, **options: Any) -> None:
-    """Lists every trigger, when it fired last and what comes next.
+    """Lists triggers, when each fired last and what comes next.
 
-    Those of the packages that are started, and those made at run time. Filters narrow each other.
+    Triggers of started packages, and those created at run time. Several filters must all match.
     """
     rows = _find_triggers(options, limit)
     if len(rows) == limit == DEFAULT_LIMIT:
@@ -55,7 +63,7 @@ def list_triggers(limit: int, as_json: bool, **options: Any) -> None:
     if as_json:
         print_json(rows)
         return
-    columns = ["trigger", "type", "apps", "state", "why", "last fired", "next"]
+    columns = ["trigger", "type", "apps", "state", "reason", "last fired", "next"]
     print_table("Triggers", columns, [_trigger_cells(row) for row in rows], unfolded=("state", "last fired", "next"))
     if not rows:
         click.echo("no trigger matches" if any(options.values()) else "there are no triggers yet", err=True)
@@ -65,17 +73,17 @@ def _find_triggers(options: Mapping[str, Any], limit: int) -> list[dict[str, Any
     from triggers.control.trigger_listing import TriggerFilter, iter_triggers
 
     kind = options["type_"]
-    canonical = None if kind is None else str(SPEC_BY_TYPE[kind].model_fields["type"].default)
-    wanted = TriggerFilter(options["app_id"], options["workflow"], canonical, options["state"])
+    type_ = None if kind is None else canonical_type(kind)
+    trigger_filter = TriggerFilter(options["app_id"], options["workflow"], type_, options["state"])
 
-    async def work(ground: "ControlContext") -> list[dict[str, Any]]:
-        return [row async for row in iter_triggers(ground, wanted, limit=limit)]
+    async def work(context: "ControlContext") -> list[dict[str, Any]]:
+        return [row async for row in iter_triggers(context, trigger_filter, limit=limit)]
 
     try:
         return with_triggers(work)
     except NothingRunning:
         click.echo(_NOTHING_RUNNING_TEXT, err=True)
-        return _package_triggers(wanted)[:limit]
+        return _package_triggers(trigger_filter)[:limit]
 
 
 def _package_triggers(trigger_filter: "TriggerFilter") -> list[dict[str, Any]]:
@@ -90,25 +98,9 @@ def _trigger_cells(row: Mapping[str, Any]) -> list[Any]:
     return [
         row["trigger_id"],
         row["type"],
-        _apps_text(row),
+        apps_text(row, max_apps=MAX_APPS_SHOWN),
         row["state"],
-        _reason_text(row),
+        state_reason(row, inactive=inactive_reason(row)),
         format_moment(row["last_fired_at"]),
         "paused" if row["next_at"] and row["state"] == "paused" else format_moment(row["next_at"]),
     ]
-
-
-def _apps_text(row: Mapping[str, Any]) -> str:
-    if row["apps_from"] is not None:
-        return f"from the {row['apps_from']}"
-    apps = row["apps"]
-    more = f" and {len(apps) - MAX_APPS_SHOWN} more" if len(apps) > MAX_APPS_SHOWN else ""
-    return ", ".join(apps[:MAX_APPS_SHOWN]) + more
-
-
-def _reason_text(row: Mapping[str, Any]) -> str:
-    paused = row["paused"] or next(iter(row["paused_apps"].values()), None)
-    if row["state"] == "paused":
-        return str(paused["note"] or f"by {paused['by']}") if paused else ""
-    some = f"paused for {len(row['paused_apps'])} of its apps" if row["paused_apps"] else ""
-    return inactive_reason(row) or some

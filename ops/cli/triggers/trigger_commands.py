@@ -1,22 +1,14 @@
 """`unattended triggers pause`, `resume` and `fire`."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ops.cli.command import command
-from ops.cli.json_argument import JsonArgumentError, parse_json_object
 from ops.cli.output import json_option, print_json
+from ops.cli.parameters import StreamPositionType, parse_json_option
 from ops.cli.runs.run_options import operator_name
-from ops.cli.triggers.trigger_options import (
-    APP_OPTION,
-    NAME_ARGUMENT,
-    StreamPositionType,
-    exit_on_refusal,
-    with_acceptance,
-    with_triggers,
-)
+from ops.cli.triggers.trigger_options import APP_OPTION, NAME_ARGUMENT, exit_on_refusal, with_acceptance, with_triggers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,21 +29,21 @@ if TYPE_CHECKING:
 )
 @NAME_ARGUMENT
 @APP_OPTION
-@click.option("--note", default="", help="Why, for whoever looks at it later.")
+@click.option("--note", default="", help="A note for readers, such as the reason.")
 @json_option
 def pause(name: str, app_id: str | None, note: str, as_json: bool) -> None:
-    """Keeps a trigger from starting runs until it is resumed.
+    """Pauses a trigger: it starts no runs until it is resumed.
 
-    What it has started goes on. Ticks and changes of the meantime are not made up for; a webhook's senders are told to
-    try again later.
+    Runs that it has started continue. Ticks and changes during the pause are skipped; a webhook answers 503, so that
+    senders retry later.
     """
 
-    async def work(ground: "ControlContext") -> "PauseResult":
+    async def work(context: "ControlContext") -> "PauseResult":
         from triggers.control.trigger_names import find_trigger
-        from triggers.control.trigger_pauses import pause as pause_it
+        from triggers.control.trigger_pauses import pause as pause_trigger
 
-        known = await find_trigger(ground, name, app_id=app_id)
-        return await pause_it(ground, known, by=operator_name(), note=note, app_id=app_id)
+        trigger = await find_trigger(context, name, app_id=app_id)
+        return await pause_trigger(context, trigger, by=operator_name(), note=note, app_id=app_id)
 
     with exit_on_refusal():
         _print_pause(with_triggers(work), as_json=as_json)
@@ -65,22 +57,25 @@ def pause(name: str, app_id: str | None, note: str, as_json: bool) -> None:
 @NAME_ARGUMENT
 @APP_OPTION
 @click.option(
-    "--from", "from_", type=StreamPositionType(), help="Of a change: now, token (where it stopped), an age or a time."
+    "--from",
+    "from_",
+    type=StreamPositionType(),
+    help="Where a stream resumes: now, token (where it stopped), an age or a time.",
 )
 @json_option
 def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
-    """Lets a paused trigger or a suspended stream go on.
+    """Resumes a paused trigger or a suspended stream.
 
-    A stream that lost its history is suspended until you say from where it goes on. From an earlier time also what
-    was skipped comes again; what has started a run already starts none.
+    A stream that lost its history stays suspended until --from sets its position. An earlier position delivers skipped
+    changes again; a change that started a run starts no second one.
     """
 
-    async def work(ground: "ControlContext") -> "PauseResult":
+    async def work(context: "ControlContext") -> "PauseResult":
         from triggers.control.trigger_names import find_trigger
-        from triggers.control.trigger_pauses import resume as resume_it
+        from triggers.control.trigger_pauses import resume as resume_trigger
 
-        known = await find_trigger(ground, name, app_id=app_id)
-        return await resume_it(ground, known, by=operator_name(), app_id=app_id, from_=from_)
+        trigger = await find_trigger(context, name, app_id=app_id)
+        return await resume_trigger(context, trigger, by=operator_name(), app_id=app_id, from_=from_)
 
     with exit_on_refusal():
         _print_pause(with_triggers(work), as_json=as_json)
@@ -97,40 +92,33 @@ def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
 @NAME_ARGUMENT
 @APP_OPTION
 @click.option(
-    "--event", default="{}", metavar="JSON|@file", help="In the place of what it waits for: a body, a change."
+    "--event", default="{}", metavar="JSON|@file", help="The event, such as a webhook's body or a change event."
 )
 @json_option
 def fire(name: str, app_id: str | None, event: str, as_json: bool) -> None:
-    """Starts a run now, as if what it waits for had happened.
+    """Starts a run now, as if the trigger's event had occurred.
 
-    Without --app one of each of its apps. Also of one that is paused. Where an expression takes the app from the event,
-    --app is for an event without one.
+    Without --app it starts a run for each app of the trigger. It works for paused triggers too. If an expression takes
+    the app from the event, --app applies to events without one.
     """
-    given = _parse_event(event)
+    event_fields = parse_json_option(event, "--event")
 
-    async def work(ground: "RoleContext") -> "Sequence[ManualRun]":
-        from triggers.control.manual_fire import fire as fire_it
+    async def work(context: "RoleContext") -> "Sequence[ManualRun]":
+        from triggers.control.manual_fire import fire as fire_trigger
         from triggers.control.trigger_names import find_trigger
 
-        known = await find_trigger(ground, name, app_id=app_id)
-        return await fire_it(ground, known, by=operator_name(), app_id=app_id, event=given)
+        trigger = await find_trigger(context, name, app_id=app_id)
+        return await fire_trigger(context, trigger, by=operator_name(), app_id=app_id, event=event_fields)
 
     with exit_on_refusal():
-        fired = with_acceptance(work)
+        started = with_acceptance(work)
     if as_json:
-        print_json([each.as_json() for each in fired])
+        print_json([run.as_json() for run in started])
         return
-    for each in fired:
-        click.echo(f"{each.run_id}  {each.app_id}")
-    if not fired:
-        click.echo("started nothing: there is no app to run it for", err=True)
-
-
-def _parse_event(text: str) -> Mapping[str, Any]:
-    try:
-        return parse_json_object(text)
-    except JsonArgumentError as error:
-        raise click.BadParameter(str(error), param_hint="--event") from None
+    for run in started:
+        click.echo(f"{run.run_id}  {run.app_id}")
+    if not started:
+        click.echo("started no run: the trigger has no app", err=True)
 
 
 def _print_pause(result: "PauseResult", *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`unattended triggers create`, `edit` and `remove`: triggers that no package declares."""
+"""`unattended triggers create`, `edit` and `remove`, for triggers created at run time."""
 
 import sys
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps, find_workflows
-from ops.cli.output import json_option, print_json
+from ops.cli.confirmation import confirm_or_exit, yes_option
+from ops.cli.output import json_option, print_error, print_json
 from ops.cli.runs.run_options import operator_name
 from ops.cli.triggers.trigger_options import NAME_ARGUMENT, exit_on_refusal, with_triggers
-from workers.control.errors import RefusedError
 from workflows.package.files.data_files import UnreadableError, parse_document
 
 if TYPE_CHECKING:
@@ -36,40 +36,37 @@ _EXAMPLE_TEXT = 'write a mapping such as {"name": "nightly", "type": "schedule",
 @click.option(
     "--workflow",
     shell_complete=complete_with(find_workflows),
-    help="What it starts. May also stand in FILE, beside `spec`.",
+    help="Workflow that it starts. FILE may name it too, beside `spec`.",
 )
 @click.option(
     "--app",
     "app_id",
     shell_complete=complete_with(find_apps),
-    help="Whose trigger it is, and whose runs it starts. May also stand in FILE.",
+    help="App of the trigger and of its runs. FILE may name it too.",
 )
-@click.option("--type", "type_", metavar="TYPE", help="Such as schedule or webhook. May also stand in FILE.")
+@click.option("--type", "type_", metavar="TYPE", help="Type, such as schedule or webhook. FILE may name it too.")
 @json_option
 def create(source: str, workflow: str | None, app_id: str | None, type_: str | None, as_json: bool) -> None:
-    """Makes a trigger of one app, without touching a package.
+    """Creates a trigger of one app, outside of a package.
 
-    It is at work within seconds. FILE holds one entry of a package's triggers.yaml, as YAML or JSON; - reads it from
-    stdin.
+    It takes effect within seconds. FILE holds one entry of a package's triggers.yaml, as YAML or JSON; - reads stdin.
     """
-    given = _read_entry(source)
-    wrapped = given if isinstance(given.get("spec"), Mapping) else {"spec": given}
-    workflow = _single_value("workflow", "--workflow", workflow, wrapped)
-    app_id = _single_value("app_id", "--app", app_id, wrapped)
-    spec = (
-        wrapped["spec"]
-        if type_ is None
-        else {**wrapped["spec"], "type": _single_value("type", "--type", type_, wrapped["spec"])}
-    )
+    content = _read_entry(source)
+    entry = content if isinstance(content.get("spec"), Mapping) else {"spec": content}
+    workflow = _single_value("workflow", "--workflow", workflow, entry)
+    app_id = _single_value("app_id", "--app", app_id, entry)
+    spec = entry["spec"]
+    if type_ is not None:
+        spec = {**spec, "type": _single_value("type", "--type", type_, spec)}
 
-    async def work(ground: "ControlContext") -> "dict[str, Any]":
+    async def work(context: "ControlContext") -> "dict[str, Any]":
         from triggers.control.runtime_triggers import create_trigger
         from triggers.control.trigger_view import show
 
-        return await show(ground, await create_trigger(ground, workflow, app_id, spec, by=operator_name()))
+        return await show(context, await create_trigger(context, workflow, app_id, spec, by=operator_name()))
 
     with exit_on_refusal():
-        _print_trigger(with_triggers(work), "made", as_json=as_json)
+        _print_trigger(with_triggers(work), "created", as_json=as_json)
 
 
 @command(
@@ -82,24 +79,29 @@ def create(source: str, workflow: str | None, app_id: str | None, type_: str | N
 )
 @NAME_ARGUMENT
 @_SOURCE_ARGUMENT
-@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Whose trigger it is.")
-@click.option("--revision", type=click.IntRange(min=1), help="Only if it is still this one, as `show` tells it.")
+@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="App of the trigger.")
+@click.option(
+    "--revision",
+    type=click.IntRange(min=1),
+    help="Edit only if the trigger still has this revision, as `show` prints it.",
+)
 @json_option
 def edit(name: str, source: str, app_id: str | None, revision: int | None, as_json: bool) -> None:
-    """Replaces the whole entry of a trigger made at run time.
+    """Replaces a trigger that was created at run time.
 
-    One that was made by `create` or over HTTP; FILE as there.
+    By `create` or over HTTP. FILE holds the whole new entry, as for `create`.
     """
-    given = _read_entry(source)
-    spec = given["spec"] if isinstance(given.get("spec"), Mapping) else given
+    content = _read_entry(source)
+    spec = content["spec"] if isinstance(content.get("spec"), Mapping) else content
 
-    async def work(ground: "ControlContext") -> "dict[str, Any]":
-        from triggers.control.runtime_triggers import edit as edit_it
+    async def work(context: "ControlContext") -> "dict[str, Any]":
+        from triggers.control.runtime_triggers import edit as edit_trigger
         from triggers.control.trigger_names import find_trigger
         from triggers.control.trigger_view import show
 
-        known = await find_trigger(ground, name, app_id=app_id)
-        return await show(ground, await edit_it(ground, known, spec, by=operator_name(), revision=revision))
+        trigger = await find_trigger(context, name, app_id=app_id)
+        edited = await edit_trigger(context, trigger, spec, by=operator_name(), revision=revision)
+        return await show(context, edited)
 
     with exit_on_refusal():
         _print_trigger(with_triggers(work), "edited", as_json=as_json)
@@ -114,42 +116,35 @@ def edit(name: str, source: str, app_id: str | None, revision: int | None, as_js
     related=["triggers list", "triggers pause"],
 )
 @NAME_ARGUMENT
-@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Whose trigger it is.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts.")
+@click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="App of the trigger.")
+@yes_option
 @json_option
 def remove(name: str, app_id: str | None, yes: bool, as_json: bool) -> None:
-    """Removes a trigger that was made at run time.
+    """Removes a trigger that was created at run time.
 
     By `create` or over HTTP. Its runs stay.
     """
     with exit_on_refusal():
-        known = with_triggers(lambda ground: _find_trigger(ground, name, app_id))
-        if not yes and known.app_id is not None:  # of a package's the refusal comes below
-            _confirm_removal(known.id)
-        with_triggers(lambda ground: _remove_trigger(ground, known))
+        trigger = with_triggers(lambda context: _find_trigger(context, name, app_id))
+        if not yes and trigger.app_id is not None:  # a package's trigger is refused below
+            confirm_or_exit(f"remove {trigger.id}", has_dry_run=False)
+        with_triggers(lambda context: _remove_trigger(context, trigger))
     if as_json:
-        print_json({"trigger_id": known.id, "removed": True})
+        print_json({"trigger_id": trigger.id, "removed": True})
     else:
-        click.echo(f"{known.id} is removed")
+        click.echo(f"{trigger.id} is removed")
 
 
-async def _find_trigger(ground: "ControlContext", name: str, app_id: str | None) -> "TriggerEntry":
+async def _find_trigger(context: "ControlContext", name: str, app_id: str | None) -> "TriggerEntry":
     from triggers.control.trigger_names import find_trigger
 
-    return await find_trigger(ground, name, app_id=app_id)
+    return await find_trigger(context, name, app_id=app_id)
 
 
-async def _remove_trigger(ground: "ControlContext", known: "TriggerEntry") -> None:
-    from triggers.control.runtime_triggers import remove as remove_it
+async def _remove_trigger(context: "ControlContext", trigger: "TriggerEntry") -> None:
+    from triggers.control.runtime_triggers import remove as remove_trigger
 
-    await remove_it(ground, known, by=operator_name())
-
-
-def _confirm_removal(trigger_id: str) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"nobody can be asked whether to remove {trigger_id}: say --yes")
-    if not click.confirm(f"remove {trigger_id}?", err=True):
-        raise RefusedError("nothing was changed")
+    await remove_trigger(context, trigger, by=operator_name())
 
 
 def _read_entry(source: str) -> dict[str, Any]:
@@ -157,11 +152,11 @@ def _read_entry(source: str) -> dict[str, Any]:
         text, is_json = _read_text(source)
         data = parse_document(text, is_json=is_json).data
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else f"{error}; save it as UTF-8"
-        raise click.BadParameter(f"{source} cannot be read: {why}", param_hint="FILE") from None
+        reason = error.strerror if isinstance(error, OSError) else f"{error}; save it as UTF-8"
+        raise click.BadParameter(f"{source} cannot be read: {reason}", param_hint="FILE") from None
     except UnreadableError as error:
         raise click.BadParameter(f"{error}; {_EXAMPLE_TEXT}", param_hint="FILE") from None
-    if isinstance(data, list) and len(data) == 1:  # with the dash that it has in a package
+    if isinstance(data, list) and len(data) == 1:  # an entry with its dash, as in a package
         data = data[0]
     if not isinstance(data, dict):
         raise click.BadParameter(_EXAMPLE_TEXT, param_hint="FILE")
@@ -179,12 +174,12 @@ def _read_text(source: str) -> tuple[str, bool]:
 
 
 def _single_value(field: str, option: str, argument: str | None, entry: Mapping[str, Any]) -> str:
-    written = entry.get(field)
-    if argument is None and written is None:
-        raise click.UsageError(f"say {option}, or write {field} beside spec")
-    if argument is not None and written not in (None, argument):
-        raise click.UsageError(f"{option} says {argument}, and FILE says {written}; keep one of them")
-    return str(written if argument is None else argument)
+    value = entry.get(field)
+    if argument is None and value is None:
+        raise click.UsageError(f"{option} is needed, or {field} beside spec in FILE")
+    if argument is not None and value not in (None, argument):
+        raise click.UsageError(f"{option} is {argument}, but FILE has {value}; keep one of them")
+    return str(value if argument is None else argument)
 
 
 def _print_trigger(trigger: Mapping[str, Any], outcome: str, *, as_json: bool) -> None:
@@ -193,5 +188,5 @@ def _print_trigger(trigger: Mapping[str, Any], outcome: str, *, as_json: bool) -
         return
     click.echo(f"{trigger['trigger_id']} is {outcome}, revision {trigger['revision']}")
     if trigger["inactive"]:
-        click.echo(f"unattended: it starts nothing yet: {trigger['inactive']}", err=True)
-    click.echo(f"look at it: unattended triggers show {trigger['trigger_id']}", err=True)
+        print_error(f"it starts no runs yet: {trigger['inactive']}")
+    click.echo(f"details: unattended triggers show {trigger['trigger_id']}", err=True)

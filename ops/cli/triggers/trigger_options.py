@@ -1,20 +1,16 @@
-"""What the commands on triggers have in common: the ground they stand on, and how a refusal is told."""
+"""Shared parts of the trigger commands: arguments, contexts, and refusals as one line."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from ops.cli.completion import complete_with, find_apps, find_triggers
-from ops.cli.runs.run_options import MOMENT
+from ops.cli.exit_codes import EXIT_FAILURE, EXIT_USAGE
+from ops.cli.output import exit_with_error
 from ops.cli.session import with_database
-from ops.presenters.printable_text import to_printable
 from workers.control.errors import RefusedError
-
-_KEYWORDS = ("now", "token")
-
 
 if TYPE_CHECKING:
     from triggers.control.trigger_entry import ControlContext
@@ -22,16 +18,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
 _OPTION_BY_FIELD = {"app_id": "--app", "event": "--event", "note": "--note", "from": "--from", "to": "--to"}
 
 NAME_ARGUMENT = click.argument("name", shell_complete=complete_with(find_triggers))
-APP_OPTION = click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Of this app alone.")
+APP_OPTION = click.option("--app", "app_id", shell_complete=complete_with(find_apps), help="Only for this app.")
 
 
 def with_triggers(work: "Callable[[ControlContext], Awaitable[T]]") -> T:
-    """For what starts no run."""
+    """Run `work` without a broker, for commands that start no run."""
     from triggers.control.trigger_entry import BrokerlessContext
     from triggers.register.trigger_store import TriggerStore
     from workflows.package.catalog import Catalog, package_directories
@@ -46,20 +40,20 @@ def with_triggers(work: "Callable[[ControlContext], Awaitable[T]]") -> T:
 
 
 def with_acceptance(work: "Callable[[RoleContext], Awaitable[T]]") -> T:
-    """For what starts runs: their wake-ups are sent before the command ends."""
+    """Run `work` with a broker; the wake-ups of its runs are sent before the command ends."""
     from triggers.role_context import open_role_context
     from workers.settings import Settings
 
-    async def on_ground(_database: object, settings: Settings) -> T:
-        async with open_role_context(settings) as ground:
-            return await work(ground)
+    async def work_in_context(_database: object, settings: Settings) -> T:
+        async with open_role_context(settings) as context:
+            return await work(context)
 
-    return with_database(on_ground, redis=True)
+    return with_database(work_in_context, redis=True)
 
 
 @contextmanager
 def exit_on_refusal() -> Iterator[None]:
-    """What is wrong with the command's own words exits with 2, what the world says no to with 1."""
+    """Exit with 2 if an option's value is wrong, and with 1 if the trigger's state refuses the command."""
     from triggers.control.trigger_errors import (
         EditedMeanwhileError,
         UnfitTriggerError,
@@ -70,26 +64,17 @@ def exit_on_refusal() -> Iterator[None]:
     try:
         yield
     except UnknownTriggerError as error:
-        text, code = f"{error}; `unattended triggers list` shows them", EXIT_FAILURE
+        text, code = f"{error}; `unattended triggers list` lists the triggers", EXIT_FAILURE
     except UnknownWorkflowError as error:
-        text, code = f"{error}; `unattended packages list` shows those that are there", EXIT_FAILURE
+        text, code = f"{error}; `unattended packages list` lists the packages", EXIT_FAILURE
     except (RefusedError, EditedMeanwhileError) as error:
         text, code = str(error), EXIT_FAILURE
     except UnfitTriggerError as error:
-        said = [
-            f"{_OPTION_BY_FIELD.get(place, place)}: {text}" if place else text for place, text in error.problems.items()
+        problems = [
+            f"{_OPTION_BY_FIELD.get(field, field)}: {problem}" if field else problem
+            for field, problem in error.problems.items()
         ]
-        text, code = "; ".join(said), EXIT_USAGE
+        text, code = "; ".join(problems), EXIT_USAGE
     else:
         return
-    click.echo(f"unattended: {to_printable(text)}", err=True)
-    raise SystemExit(code)
-
-
-class StreamPositionType(click.ParamType[Literal["now", "token"] | datetime]):
-    name = "now|token|age|time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Literal["now", "token"] | datetime:
-        return value if value in _KEYWORDS else MOMENT.convert(value, param, ctx)
+    exit_with_error(text, code)

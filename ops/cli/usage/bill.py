@@ -1,4 +1,4 @@
-"""Keys: by what calls are grouped, as a user names it and as the totals do."""
+"""The bill of `unattended usage`: totals by group, sorted, with a limit."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from typing_extensions import override
 
+if TYPE_CHECKING:
+    from accounting.usage import UsageTotals
+
+Sort = Literal["cost", "tokens", "name"]
+Weight = tuple[int, int]
+
+# the name that a user writes, and the field of the totals
 FIELDS: Mapping[str, str] = {
     "app": "app_id",
     "workflow": "workflow",
@@ -23,7 +30,7 @@ MAX_KEYS = 3
 
 
 class GroupByType(click.ParamType[tuple[str, ...]]):
-    """One key, or several with commas: groups inside of groups."""
+    """Parses one key, or several with commas for groups within groups."""
 
     name = "by"
 
@@ -37,9 +44,9 @@ class GroupByType(click.ParamType[tuple[str, ...]]):
         names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
         unknown = [name for name in names if name not in FIELDS]
         if unknown:
-            self.fail(f"{unknown[0]!r} is none of {', '.join(FIELDS)}; two at once: app,model", param, ctx)
+            self.fail(f"{unknown[0]!r} is none of {', '.join(FIELDS)}; several with commas: app,model", param, ctx)
         if len(names) > MAX_KEYS:
-            self.fail(f"{len(names)} at once are too many to read; name at most {MAX_KEYS}", param, ctx)
+            self.fail(f"{len(names)} keys are too many; name at most {MAX_KEYS}", param, ctx)
         return names
 
 
@@ -47,16 +54,9 @@ def field_names(names: Sequence[str]) -> list[str]:
     return [FIELDS[name] for name in names]
 
 
-if TYPE_CHECKING:
-    from accounting.usage import UsageTotals
-
-Sort = Literal["cost", "tokens", "name"]
-Weight = tuple[int, int]
-
-
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """`rest`: what a limit has cut off. `by_cost`: what bars and shares measure, else tokens."""
+    """`rest` is what the limit cut off; bars and shares measure cost if `is_by_cost`, else tokens."""
 
     names: Sequence[str]
     rows: "Sequence[UsageTotals]"
@@ -65,20 +65,20 @@ class Bill:
 
 
 def make_bill(totals: "Sequence[UsageTotals]", names: Sequence[str], *, sort: Sort | None, limit: int | None) -> Bill:
-    """`sort` None: names by cost, times one after another."""
-    by_cost = sort != "tokens" and any(row.cost_nano_usd for row in totals)
-    rows = _order_rows(totals, names, sort=sort, is_by_cost=by_cost)
-    most = len(rows) if limit is None else limit
-    if sort in (None, "name") and names[0] in TIME_KEYS:  # the newest of them are wanted
-        first = max(len(rows) - most, 0)
-        return Bill(names, rows[first:], rows[:first], by_cost)
-    return Bill(names, rows[:most], rows[most:], by_cost)
+    """Sort names by cost and times in order, unless `sort` is given."""
+    is_by_cost = sort != "tokens" and any(row.cost_nano_usd for row in totals)
+    rows = _order_rows(totals, names, sort=sort, is_by_cost=is_by_cost)
+    max_rows = len(rows) if limit is None else limit
+    if sort in (None, "name") and names[0] in TIME_KEYS:  # a limit keeps the newest times
+        first = max(len(rows) - max_rows, 0)
+        return Bill(names, rows[first:], rows[:first], is_by_cost)
+    return Bill(names, rows[:max_rows], rows[max_rows:], is_by_cost)
 
 
 def sum_totals(rows: "Sequence[UsageTotals]") -> "UsageTotals":
     from accounting.usage import UsageTotals
 
-    names = [each.name for each in fields(UsageTotals) if each.name != "key"]
+    names = [field.name for field in fields(UsageTotals) if field.name != "key"]
     return UsageTotals(**{name: sum(getattr(row, name) for row in rows) for name in names})
 
 
@@ -89,7 +89,7 @@ def total_tokens(row: "UsageTotals") -> int:
 def _order_rows(
     totals: "Sequence[UsageTotals]", names: Sequence[str], *, sort: Sort | None, is_by_cost: bool
 ) -> "list[UsageTotals]":
-    """Of groups inside of groups the outer ones stay together, and have the weight of all that is in them."""
+    """Keep the rows of an outer group together, ordered by the sum of the group."""
     keys = [tuple(str(row.key[FIELDS[name]]) for name in names) for row in totals]
     costs: Counter[tuple[str, ...]] = Counter()
     tokens: Counter[tuple[str, ...]] = Counter()
@@ -98,15 +98,15 @@ def _order_rows(
             costs[key[:depth]] += row.cost_nano_usd
             tokens[key[:depth]] += total_tokens(row)
 
-    def place(key: tuple[str, ...]) -> list[tuple[Weight, str]]:
+    def sort_key(key: tuple[str, ...]) -> list[tuple[Weight, str]]:
         parts = [key[: depth + 1] for depth in range(len(key))]
         return [
             ((0, 0) if _is_by_name(name, sort) else (-costs[part] * is_by_cost, -tokens[part]), part[-1])
             for name, part in zip(names, parts, strict=True)
         ]
 
-    places = sorted(range(len(totals)), key=lambda index: place(keys[index]))
-    return [totals[index] for index in places]
+    order = sorted(range(len(totals)), key=lambda index: sort_key(keys[index]))
+    return [totals[index] for index in order]
 
 
 def _is_by_name(name: str, sort: Sort | None) -> bool:

@@ -1,4 +1,4 @@
-"""`unattended usage --verify` and `--rebuild`: the totals against the ledger that they are sums of."""
+"""`unattended usage --verify` and `--rebuild`: compares the totals with the ledger, or rebuilds them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import print_json, print_table
 from ops.cli.progress import show_progress
 from ops.cli.session import with_database
+from ops.presenters.amounts import pluralize
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
@@ -18,29 +20,25 @@ if TYPE_CHECKING:
 
     Database = AsyncDatabase[dict[str, Any]]
 
-EXIT_FAILURE = 1
-
 
 def verify_totals(*, as_json: bool) -> None:
     from accounting.totals.rebuild import find_differences
 
     async def work(database: "Database", _settings: object) -> "Sequence[Difference]":
-        return await find_differences(database, told)
+        return await find_differences(database, report)
 
-    with show_progress("hours verified") as told:
+    with show_progress("hours verified") as report:
         found = with_database(work)
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json([asdict(difference) for difference in found])
     elif found:
-        rows = [
-            [_format_hour(each.hour), _format_labels(each.labels), each.field, each.right, each.kept] for each in found
-        ]
+        rows = [[_format_hour(row.hour), _format_labels(row.labels), row.field, row.right, row.kept] for row in found]
         print_table("Differences", ["hour", "of", "field", "ledger", "totals"], rows)
     else:
-        click.echo("the totals say what the ledger says")
+        click.echo("the totals match the ledger")
     if found:
-        number = "1 difference" if len(found) == 1 else f"{len(found):,} differences"
-        click.echo(f"{number}; `unattended usage --rebuild` makes the totals anew from the ledger", err=True)
+        number = pluralize(len(found), "difference")
+        click.echo(f"{number}; `unattended usage --rebuild` rebuilds the totals from the ledger", err=True)
         raise SystemExit(EXIT_FAILURE)
 
 
@@ -48,15 +46,14 @@ def rebuild_totals(*, as_json: bool) -> None:
     from accounting.totals.rebuild import rebuild
 
     async def work(database: "Database", _settings: object) -> int:
-        return await rebuild(database, told)
+        return await rebuild(database, report)
 
-    with show_progress("hours rebuilt") as told:
+    with show_progress("hours rebuilt") as report:
         changed = with_database(work)
     if as_json:
         print_json({"changed": changed})
         return
-    documents = "1 document has" if changed == 1 else f"{changed:,} documents have"
-    click.echo(f"rebuilt: {documents} changed" if changed else "rebuilt: nothing has changed")
+    click.echo(f"rebuilt: {pluralize(changed, 'document')} changed" if changed else "rebuilt: nothing has changed")
 
 
 def _format_hour(hour: datetime | None) -> str:

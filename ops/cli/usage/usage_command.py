@@ -1,4 +1,4 @@
-"""`unattended usage`: what was used and what it cost, by app, workflow, model, agent, provider, trigger or time."""
+"""`unattended usage`: tokens and cost by app, workflow, model, agent, provider, trigger or time."""
 
 import sys
 from collections.abc import Mapping
@@ -8,10 +8,11 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps, find_workflows
-from ops.cli.output import format_exact_usd, json_option, print_json, print_table
-from ops.cli.runs.run_options import MOMENT
+from ops.cli.output import json_option, print_json, print_table
+from ops.cli.parameters import MOMENT
 from ops.cli.session import with_database
 from ops.cli.usage.bill import FIELDS, Bill, GroupByType, field_names, make_bill, sum_totals
+from ops.presenters.amounts import format_exact_usd
 
 if TYPE_CHECKING:
     from accounting.totals.usage_query import UsageFilter
@@ -34,24 +35,30 @@ _FILTER_FIELDS = ("app_id", "workflow", "agent", "model", "provider", "trigger_t
 @click.option("--agent", help="Only this agent.")
 @click.option("--model", help="Only this model.")
 @click.option("--provider", help="Only this provider.")
-@click.option("--trigger", "trigger_type", metavar="TYPE", help="Only runs of this type of trigger, such as webhook.")
-@click.option("--since", type=MOMENT, help="An age (7d, 12h) or a date (2026-01-31). Default: all time.")
-@click.option("--until", type=MOMENT, help="Before this: an age or a date.")
+@click.option("--trigger", "trigger_type", metavar="TYPE", help="Only runs of this trigger type, such as webhook.")
+@click.option("--since", type=MOMENT, help="From this age (7d, 12h) or date (2026-01-31). Default: all time.")
+@click.option("--until", type=MOMENT, help="Before this age or date.")
 @click.option(
-    "--by", type=GroupByType(), default="app", show_default=True, help=f"{', '.join(FIELDS)}; or two: app,model."
+    "--by",
+    type=GroupByType(),
+    default="app",
+    show_default=True,
+    help=f"Group by {', '.join(FIELDS)}; several with commas: app,model.",
 )
-@click.option("--sort", type=click.Choice(["cost", "tokens", "name"]), help="Default: cost; days and hours in order.")
-@click.option("--limit", type=click.IntRange(min=1), help="So many lines; of days and hours the newest.")
-@click.option("--chart/--no-chart", default=None, help="Bars, or none. Default: bars on a terminal.")
+@click.option(
+    "--sort", type=click.Choice(["cost", "tokens", "name"]), help="Default: cost; days and hours in order of time."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of lines; of days and hours the newest.")
+@click.option("--chart/--no-chart", default=None, help="Whether to draw bars. Default: on a terminal only.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with the field names of --json.")
 @json_option
-@click.option("--verify", is_flag=True, help="Compare the totals with the ledger; exit code 1 where they differ.")
-@click.option("--rebuild", is_flag=True, help="Make the totals anew from the ledger. Harmless at any time.")
+@click.option("--verify", is_flag=True, help="Compare the totals with the ledger; exit code 1 if they differ.")
+@click.option("--rebuild", is_flag=True, help="Rebuild the totals from the ledger. Safe at any time.")
 @click.pass_context
 def usage(context: click.Context, /, *, verify: bool, rebuild: bool, as_json: bool, **options: Any) -> None:
-    """Tokens and USD by app, workflow, model or time.
+    """Shows tokens and USD by app, workflow, model or time.
 
-    Summed from the ledger, in which each model call of each run is once.
+    Summed from the ledger, which has one row per model call.
     """
     if verify or rebuild:
         from ops.cli.usage.totals_check import rebuild_totals, verify_totals
@@ -60,39 +67,38 @@ def usage(context: click.Context, /, *, verify: bool, rebuild: bool, as_json: bo
         (rebuild_totals if rebuild else verify_totals)(as_json=as_json)
         return
     if as_json and options["as_csv"]:
-        raise click.UsageError("say --json or --csv, not both")
+        raise click.UsageError("use --json or --csv, not both")
     _print_usage(options, _parse_usage_filter(options), as_json=as_json)
 
 
 def _require_alone(context: click.Context) -> None:
-    """Totals are verified and rebuilt as a whole."""
-    usual = click.core.ParameterSource.DEFAULT
-    said = [name for name in context.params if context.get_parameter_source(name) not in (None, usual)]
-    if {*said} - {"verify", "as_json"} and {*said} - {"rebuild", "as_json"}:
-        raise click.UsageError("--verify and --rebuild are about all totals and stand alone, with --json at most")
+    """Refuse filters beside --verify or --rebuild, which apply to all totals."""
+    default = click.core.ParameterSource.DEFAULT
+    names = {name for name in context.params if context.get_parameter_source(name) not in (None, default)}
+    if names - {"verify", "as_json"} and names - {"rebuild", "as_json"}:
+        raise click.UsageError("--verify and --rebuild apply to all totals; only --json may stand beside one of them")
 
 
 def _parse_usage_filter(options: Mapping[str, Any]) -> "UsageFilter":
     from accounting.totals.usage_query import UsageFilter
 
-    wanted = UsageFilter(
+    usage_filter = UsageFilter(
         **{name: options[name] for name in _FILTER_FIELDS if name != "trigger_type"},
-        trigger_type=_canonical_trigger_type(options),
+        trigger_type=_canonical_trigger_type(options["trigger_type"]),
     )
-    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
-        raise click.UsageError("--since is later than --until, so that no call can match")
-    return wanted
+    since, until = usage_filter.since, usage_filter.until
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--since must be before --until; no call can match")
+    return usage_filter
 
 
-def _canonical_trigger_type(options: Mapping[str, Any]) -> str | None:
-    """An author may write cron for schedule; so may a reader."""
-    written: str | None = options["trigger_type"]
-    if written is None:
+def _canonical_trigger_type(name: str | None) -> str | None:
+    """Accept every name that packages accept, such as cron for schedule."""
+    if name is None:
         return None
-    from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE
+    from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE, canonical_type
 
-    spec = SPEC_BY_TYPE.get(written)
-    return written if spec is None else str(spec.model_fields["type"].default)
+    return canonical_type(name) if name in SPEC_BY_TYPE else name
 
 
 def _print_usage(options: Mapping[str, Any], usage_filter: "UsageFilter", *, as_json: bool) -> None:
@@ -112,13 +118,13 @@ def _print_usage(options: Mapping[str, Any], usage_filter: "UsageFilter", *, as_
     if as_json or options["as_csv"]:
         return
     if not found:
-        said = "no model was called yet" if usage_filter == EVERYTHING else "no model call matches"
-        hint = "" if usage_filter.trigger_type is None else "; `unattended usage --by trigger` shows the types"
-        click.echo(f"{said}{hint}", err=True)
+        text = "there are no model calls yet" if usage_filter == EVERYTHING else "no model call matches"
+        hint = "" if usage_filter.trigger_type is None else "; `unattended usage --by trigger` lists the types"
+        click.echo(f"{text}{hint}", err=True)
     from ops.cli.usage.usage_table import usage_warnings
 
-    for doubt in usage_warnings(sum_totals(found)):
-        click.echo(doubt, err=True)
+    for warning in usage_warnings(sum_totals(found)):
+        click.echo(warning, err=True)
 
 
 def _print_csv(bill: Bill) -> None:
@@ -135,9 +141,9 @@ def _print_chart(bill: Bill, usage_filter: "UsageFilter", *, chart: bool) -> Non
 
     if not bill.rows:
         return
-    shown = current_terminal()
-    title = shown.style(usage_title(bill, usage_filter, chart=chart), italic=True)
-    shown.print("\n".join([title, *usage_table_lines(bill, shown, chart=chart)]))
+    terminal = current_terminal()
+    title = terminal.style(usage_title(bill, usage_filter, chart=chart), italic=True)
+    terminal.print("\n".join([title, *usage_table_lines(bill, terminal, chart=chart)]))
 
 
 def _print_plain(bill: Bill) -> None:

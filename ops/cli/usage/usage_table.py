@@ -1,4 +1,4 @@
-"""The table of `unattended usage` on a terminal: amounts, a bar for each row, and the total."""
+"""The table of `unattended usage` on a terminal: amounts, bars, the total, and warnings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_utc
 
 if TYPE_CHECKING:
+    from accounting.totals.usage_query import UsageFilter
     from accounting.usage import UsageTotals
     from ops.cli.output import Terminal
 
@@ -46,18 +47,18 @@ def usage_table_lines(bill: Bill, terminal: "Terminal", *, chart: bool) -> Itera
     bars = _bars(bill, terminal.width - total_width(columns) - len(GAP), unicode=terminal.has_unicode) if chart else []
     yield terminal.style(title.rstrip(), bold=True)
     for index, line in enumerate(lines[:-1]):
-        drawn = bars[index] if index < len(bars) else ""
-        yield f"{line}{GAP}{terminal.style(drawn, fg='cyan')}" if drawn else line.rstrip()
+        bar = bars[index] if index < len(bars) else ""
+        yield f"{line}{GAP}{terminal.style(bar, fg='cyan')}" if bar else line.rstrip()
     yield terminal.style(lines[-1].rstrip(), bold=True)
 
 
 def _key_columns(bill: Bill, terminal: "Terminal") -> Iterator[GridColumn]:
-    most = max(terminal.width * 3 // (10 * len(bill.names)), 10)
-    more = [f"{'…' if terminal.has_unicode else '...'} {format_count(len(bill.rest))} more"] if bill.rest else []
+    max_width = max(terminal.width * 3 // (10 * len(bill.names)), 10)
+    rest = [f"{'…' if terminal.has_unicode else '...'} {format_count(len(bill.rest))} more"] if bill.rest else []
     for index, name in enumerate(bill.names):
         cells = [to_printable(str(row.key[FIELDS[name]])) for row in bill.rows]
-        last = [*more, "total"] if index == 0 else [""] * (len(more) + 1)
-        yield GridColumn(name, [*cells, *last], is_right_aligned=False, max_width=most)
+        last = [*rest, "total"] if index == 0 else [""] * (len(rest) + 1)
+        yield GridColumn(name, [*cells, *last], is_right_aligned=False, max_width=max_width)
 
 
 def _count_columns(rows: "Sequence[Row]", total: "Row") -> Iterator[GridColumn]:
@@ -68,38 +69,33 @@ def _count_columns(rows: "Sequence[Row]", total: "Row") -> Iterator[GridColumn]:
 
 
 def _usd_column(rows: "Sequence[Row]") -> GridColumn:
-    """A + where it is more, nobody knows how much."""
+    """Mark a sum that lacks calls without a price with +."""
     decimals = usd_decimals(row.cost_usd for row in rows)
-    partly = [row.cost_usd is not None and row.unpriced > 0 for row in rows]
-    marks = ["+" if each else " " * any(partly) for each in partly]
+    is_partial = [row.cost_usd is not None and row.unpriced > 0 for row in rows]
+    marks = ["+" if partial else " " * any(is_partial) for partial in is_partial]
     return GridColumn("USD", [format_usd(row.cost_usd, decimals) + mark for row, mark in zip(rows, marks, strict=True)])
 
 
 def _cost_share_column(bill: Bill, rows: "Sequence[Row]", total: "Row") -> GridColumn:
-    """Of what is known: a cost that nobody knows is no share of it."""
-    whole_of_it = _bar_amount(bill, total)
+    """Share of the known cost; a row without a price has none."""
+    total_amount = _bar_amount(bill, total)
     shares = [
         ""
         if bill.is_by_cost and row.cost_usd is None
-        else format_percent(_bar_amount(bill, row) / whole_of_it if whole_of_it else 0.0)
+        else format_percent(_bar_amount(bill, row) / total_amount if total_amount else 0.0)
         for row in rows[:-1]
     ]
     return GridColumn("share", [*shares, ""])
 
 
 def _bars(bill: Bill, room: int, *, unicode: bool) -> list[str]:
-    measures = [_bar_amount(bill, row) for row in bill.rows]
-    largest = max(measures, default=0) or 1
-    return [draw_bar(each / largest, min(room, MAX_BAR), unicode=unicode) for each in measures]
+    amounts = [_bar_amount(bill, row) for row in bill.rows]
+    largest = max(amounts, default=0) or 1
+    return [draw_bar(amount / largest, min(room, MAX_BAR), unicode=unicode) for amount in amounts]
 
 
 def _bar_amount(bill: Bill, row: "Row") -> int:
     return row.cost_nano_usd if bill.is_by_cost else total_tokens(row)
-
-
-if TYPE_CHECKING:
-    from accounting.totals.usage_query import UsageFilter
-    from accounting.usage import UsageTotals
 
 
 def usage_title(bill: Bill, usage_filter: "UsageFilter", *, chart: bool) -> str:
@@ -112,19 +108,19 @@ def usage_title(bill: Bill, usage_filter: "UsageFilter", *, chart: bool) -> str:
 
 
 def usage_warnings(total: "UsageTotals") -> Iterator[str]:
-    """What a reader must know to believe the sums, and what to do about it."""
+    """Yield what makes the sums incomplete, and what to do about it."""
     if total.unpriced:
         yield (
-            f"{_calls_text(total.unpriced)} no price, so no USD in the sums:"
-            " `unattended usage --by provider,model` shows whose; add it to the models file"
+            f"{_calls_text(total.unpriced)} no price, so the sums lack their USD:"
+            " find the models with `unattended usage --by provider,model`, and add prices to the models file"
         )
     if total.missing:
         yield (
-            f"{_calls_text(total.missing)} no usage, so no tokens in the sums (failed, stopped, or not reported):"
-            " `unattended usage --by model,agent` shows whose"
+            f"{_calls_text(total.missing)} no usage (failed, stopped, or not reported), so the sums lack their tokens:"
+            " `unattended usage --by model,agent` shows the agents"
         )
     if total.estimated:
-        yield f"{_calls_text(total.estimated)} estimated usage, as no usage was reported"
+        yield f"{_calls_text(total.estimated)} estimated usage, as the provider reported none"
 
 
 def _calls_text(number: int) -> str:

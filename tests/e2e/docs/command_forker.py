@@ -1,8 +1,8 @@
-"""The command without its imports: one process imports them, and forks for each `unattended` that a page has typed.
+"""The command without its import time: one process imports everything, and forks for each `unattended` of a page.
 
-Started with a path, it listens there; `COMMAND` is what stands on the reader's PATH. A fork has the caller's arguments,
-directory, environment, stdin, stdout and stderr, and nothing of ours but modules. What stays, such as `unattended up`,
-is started as ever.
+Started with a path, it listens there; `COMMAND` is the program on the reader's PATH. A fork has the caller's arguments,
+directory, environment, stdin, stdout and stderr, and only modules of this process. Long-running commands, such as
+`unattended up`, are started normally.
 """
 
 import gc
@@ -56,20 +56,20 @@ def exec_command(request: dict[str, Any], streams: list[int]) -> None:
 
 
 def answer(caller: socket.socket) -> bool:
-    """Whether this is the fork that becomes the command."""
-    said, streams, _, _ = socket.recv_fds(caller, 65_536, 3)
+    """Return True in the fork that becomes the command."""
+    message, streams, _, _ = socket.recv_fds(caller, 65_536, 3)
     while chunk := caller.recv(65_536):
-        said += chunk
+        message += chunk
     if os.fork():
         for stream in streams:
             os.close(stream)
         return False
-    exec_command(json.loads(said), streams)
+    exec_command(json.loads(message), streams)
     return True
 
 
 def serve(path: str) -> socket.socket:
-    """Returns in each fork that is to become the command, with whom to tell its end."""
+    """Serve requests; return in each fork with the connection that reports its end."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen(16)
@@ -92,7 +92,7 @@ def end_of(command: Callable[[], None]) -> int:
 
 
 def reap_children() -> None:
-    """Those who have told their end."""
+    """Report exit codes of ended forks."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -116,7 +116,7 @@ def main() -> None:
     code = end_of(product["main"])
     sys.stdout.flush()
     caller.sendall(str(code % 256).encode())
-    os._exit(0)  # to take all modules down again costs more than most commands
+    os._exit(0)  # a normal exit, with all modules, takes longer than most commands
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The Prometheus of the guide, beside `unattended up`: it finds the roles by the files that `up` writes."""
+"""The guide's Prometheus, which finds the roles by the files that `unattended up` writes."""
 
 import json
 from functools import partial
@@ -13,7 +13,7 @@ from tests.e2e.product import descendants, is_alive, wait_until
 from tests.prometheus_server import PrometheusServer
 from tests.promtool import promtool
 
-# What no other role shows; a gateway shows nothing of its own before it is called.
+# A metric that only this role has; a gateway has none of its own before a call.
 OWN = {
     "scheduler": "unattended_reconcile_last_success_timestamp_seconds",
     "watcher": "unattended_stream_state",
@@ -24,13 +24,13 @@ ALL_UP = dict.fromkeys(ROLES, True)
 
 
 def files_of_up(reader: Reader) -> tuple[Path, Path]:
-    """Prometheus' configuration, and its targets."""
+    """Return Prometheus's configuration and its targets."""
     place = reader.cwd / ".unattended" / "prometheus"
     return place / "prometheus.yml", place / "targets.json"
 
 
 def scrape_every_second(reader: Reader) -> None:
-    """What `up` has written is right; but asked every second, so that the test is not as slow as an operator."""
+    """Use the files of `up` with an interval of a second, to keep the test short."""
     config, _ = files_of_up(reader)
     status, words = promtool("check", "config", config)
     assert status == 0, words

@@ -1,13 +1,13 @@
-"""The pages that people read, and their shell blocks, with what the comments right above a block say of it.
+"""The pages of the documentation and their shell blocks, with the comments right above a block.
 
 | comment | meaning |
 |---|---|
-| `<!-- not-run: needs Docker -->` | it is not run, and why |
-| `<!-- quick-start -->` | CI runs it before anything else |
-| `<!-- expect: 1 -->` | it ends with this code, not with 0 |
-| `<!-- shows: succeeded -->` | it is repeated until its output has this text; for what takes its time elsewhere |
-| `<!-- answered: y -->` | it asks, and this is typed |
-| `<!-- given: RUN_ID=succeeded -->` | the word stands for something that a reader has: here a run in this state |
+| `<!-- not-run: needs Docker -->` | the block is not run, with the reason |
+| `<!-- quick-start -->` | CI runs the block before anything else |
+| `<!-- expect: 1 -->` | the block exits with this code instead of 0 |
+| `<!-- shows: succeeded -->` | the block is repeated until its output has this text |
+| `<!-- answered: y -->` | the block prompts, and this is typed |
+| `<!-- given: RUN_ID=succeeded -->` | the word is replaced: here by the id of a run in this state |
 """
 
 import re
@@ -24,7 +24,7 @@ README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "getting-started.md"
 ISSUES = ROOT / "docs" / "recipes" / "github-issue-triage.md"
 START = "unattended up"
-# They start the product. One does for all, where they meet: in ~/flows, after what each has before its start.
+# Pages that start the product share one, in ~/flows, after the blocks before their starts.
 STARTING = (README, GUIDE, ISSUES)
 AFTER_GUIDE = (*sorted((ROOT / "docs" / "recipes").glob("*.md")), *sorted((ROOT / "docs").glob("migrating-*.md")))
 PAGES = (README, ROOT / "CONTRIBUTING.md", ROOT / "ops" / "runbook.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -49,7 +49,7 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        """Here; what is not has a reason, or is run elsewhere."""
+        """Whether a block runs here; others have a reason, or run elsewhere."""
         return self.mark("not-run") is None and self.mark("quick-start") is None
 
     @property
@@ -83,7 +83,7 @@ def shell_blocks(page: Path) -> list[Block]:
 
 
 def around_start(page: Path) -> tuple[list[Block], list[Block]]:
-    """What is typed before the page's `unattended up`, and after it; all is after it where there is none."""
+    """Split a page's blocks at `unattended up`; without it all blocks are after."""
     blocks = [each for each in shell_blocks(page) if each.is_run]
     for number, block in enumerate(blocks):
         before, found, after = block.text.strip().rpartition(START)

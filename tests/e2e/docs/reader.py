@@ -1,6 +1,6 @@
-"""A reader: types a page's shell blocks, one after another, in a home of their own, against what the pages started.
+"""A reader: types a page's shell blocks one after another, in a home directory of its own.
 
-Ports and addresses of the outside world are replaced by free ones of this machine; everything else is as written.
+Ports and outside addresses are replaced by free ones of this machine; everything else is typed as written.
 """
 
 import json
@@ -27,23 +27,23 @@ from tests.integration.github_server import TOKEN, github_server
 from tests.programs import require_program
 from tests.unit.docs.test_docs import ROOT
 
-# Commands that stay until the page is over, in a terminal of their own, and what they say when they can be used.
+# Commands that run until the page ends, in a terminal of their own, and their output when ready.
 READY = {
     START: tuple(f"{role}_ready" for role in ROLES),
     "prometheus": ("Server is ready to receive web requests",),
 }
 TIMEOUT_S = 60.0
-READS_S = 0.3  # a reader who waits does not type without a pause
-# As a terminal does it: what was set stays set, and so does the directory.
+READS_S = 0.3  # a reader pauses between attempts
+# As in a terminal, variables and directory persist.
 TYPED = 'set -a\ntrap \'/usr/bin/env -0 > "{state}/env"; pwd > "{state}/cwd"\' EXIT\n{text}'
 
 FORKER = Path(__file__).with_name("command_forker.py")
-PROGRAMS = ("curl", "openssl", "prometheus")  # each is a Debian package of its name
+PROGRAMS = ("curl", "openssl", "prometheus")  # each is a Debian package of the same name
 
 
 @dataclass(slots=True)
 class Reader:
-    """`replaced` are addresses as the pages write them, and what stands in for them here."""
+    """`replaced` maps addresses of the pages to the ones used here."""
 
     folder: Path
     environ: dict[str, str]
@@ -54,7 +54,7 @@ class Reader:
     stood: dict[Path, tuple[dict[str, str], Path]] = field(default_factory=dict)
 
     def read_to_start(self, page: Path) -> None:
-        """Up to where it starts the product, which the reader does once, by `start`."""
+        """Type the blocks before the product's start, which `start` does once."""
         for block in around_start(page)[0]:
             self._read(block)
         self.stood[page] = self.environ, self.cwd
@@ -63,7 +63,7 @@ class Reader:
         self._start_in_background(START)
 
     def restore_state(self, page: Path) -> None:
-        """In a terminal where all is as it was when this page came to its start."""
+        """Type the rest in the state that the terminal had before the product's start."""
         self.environ, self.cwd = self.stood[page]
 
     def read_on(self, page: Path) -> None:
@@ -130,15 +130,15 @@ class Reader:
         self.staying[kind] = process
 
         def is_ready() -> bool:
-            said = output.read_text()
-            assert process.poll() is None, f"{command} ended:\n{said}"
-            return all(word in said for word in READY[kind])
+            printed = output.read_text()
+            assert process.poll() is None, f"{command} ended:\n{printed}"
+            return all(word in printed for word in READY[kind])
 
         with showing_output_on_failure(output.read_text):
             wait_until(f"{command} is ready", is_ready, within_s=120)
 
     def _end(self, kind: str) -> None:
-        """Ctrl-C in its terminal; nothing is left behind."""
+        """Press Ctrl-C, and check that no process is left."""
         process = self.staying.pop(kind)
         family = descendants(process.pid)
         process.send_signal(signal.SIGINT)
@@ -153,7 +153,7 @@ class Reader:
             self._end(kind)
 
     def unattended(self, *arguments: str) -> Any:
-        """Typed by the reader as well: what it says as JSON."""
+        """Run a command with --json, and return its value."""
         done = subprocess.run(
             [self.program, *arguments, "--json"],
             cwd=self.cwd,
@@ -167,7 +167,7 @@ class Reader:
         return json.loads(done.stdout)
 
     def run_in(self, state: str) -> str:
-        """A run in this state; the newest, which is one of those that the pages have started."""
+        """Return the newest run in a state, which a page has started."""
         found = wait_until(
             f"a run is {state}", lambda: self.unattended("runs", "list", "--state", state, "--limit", "1")
         )
@@ -176,7 +176,7 @@ class Reader:
 
 @contextmanager
 def showing_output_on_failure(output: Callable[[], str]) -> Iterator[None]:
-    """What was said until then stands beside what did not come."""
+    """Wait for a text; on a timeout show the output so far."""
     try:
         yield
     except AssertionError as late:
@@ -185,7 +185,7 @@ def showing_output_on_failure(output: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def keyboard(answer: str | None) -> Iterator[int]:
-    """A terminal to ask at where there is something to answer, else nobody."""
+    """Give a block with answers a terminal, other blocks none."""
     if answer is None:
         yield subprocess.DEVNULL
         return
@@ -200,7 +200,7 @@ def keyboard(answer: str | None) -> Iterator[int]:
 
 @contextmanager
 def reader(folder: Path, *, replaced: Mapping[str, str], command: str, **environ: str) -> Iterator[Reader]:
-    """At first in a checkout, as after `git clone` and `make demo`; what is written into it does not reach ours."""
+    """Start in a copy of the checkout, as after `git clone` and `make demo`."""
     checkout, home = folder / "unattended", folder / "home"
     home.mkdir()
     link_tree(ROOT, checkout, without=(".git", ".unattended", ".venv"))
@@ -209,7 +209,7 @@ def reader(folder: Path, *, replaced: Mapping[str, str], command: str, **environ
     program = checkout / ".venv" / "bin" / "unattended"
     program.write_text(command)
     program.chmod(0o755)
-    # Settings of whoever runs the tests are not the reader's.
+    # Settings of the developer's environment must not apply.
     clean = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
     path = f"{program.parent}:/usr/local/bin:/usr/bin:/bin"
     one = Reader(
@@ -230,7 +230,7 @@ def link_tree(there: Path, here: Path, *, without: tuple[str, ...]) -> None:
 
 @contextmanager
 def new_reader() -> Iterator[Reader]:
-    """The embedded servers keep their data in the home, and a disk is slow."""
+    """Place the home in memory if possible, as embedded servers write to it."""
     for program in PROGRAMS:
         require_program(program, package=program)
     with ExitStack() as stack:
@@ -262,7 +262,7 @@ def new_reader() -> Iterator[Reader]:
 
 @contextmanager
 def forked_commands(folder: Path) -> Iterator[str]:
-    """What stands for `unattended` on a reader's PATH."""
+    """Write the `unattended` of the reader's PATH."""
     socket = folder / "commands"
     forker = subprocess.Popen([sys.executable, "-P", str(FORKER), str(socket)])
     try:

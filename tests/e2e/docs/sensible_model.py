@@ -1,6 +1,6 @@
-"""A real HTTP server that speaks chat completions, and says to each shipped agent what `answers.yaml` has for it.
+"""An HTTP server with the chat completions API, which answers each shipped agent from `answers.yaml`.
 
-Which agent asks is known by its prompt; how far it is, by the tool results that it brings along.
+The prompt identifies the agent, and the tool results in the request its progress.
 """
 
 import json
@@ -25,8 +25,8 @@ def sensible_model() -> Iterator[ModelServer]:
 
     def plan(number: int) -> Answer:
         messages = served[0].requests[number]["messages"]
-        said = "\n".join(str(each["content"]) for each in messages if each["role"] in ("system", "developer"))
-        agent = next((name for name, prompt in prompts.items() if prompt in said), None)
+        system_text = "\n".join(str(each["content"]) for each in messages if each["role"] in ("system", "developer"))
+        agent = next((name for name, prompt in prompts.items() if prompt in system_text), None)
         if agent is None:
             return completion("Done.", usage=USAGE)
         results = sum(each["role"] == "tool" for each in messages)
@@ -38,7 +38,7 @@ def sensible_model() -> Iterator[ModelServer]:
 
 
 def _prompts() -> Iterator[tuple[str, str]]:
-    """The first line of each agent's prompt, which no other agent has."""
+    """Map the unique first line of each agent's prompt to the agent."""
     for folder in sorted(each for each in LIBRARY.iterdir() if (each / "agents.yaml").is_file()):
         for agent in load_package(folder).agents.values():
             prompt = agent.system_message

@@ -1,6 +1,6 @@
-"""Every shell block of every page is run as a reader would run it, or says why not.
+"""Every shell block of every page is run as a reader would run it, or has a reason against it.
 
-One product does for all pages: it is started when those that start one have been read up to there.
+All pages share one product, started after the blocks that precede the start on each page.
 """
 
 import itertools
@@ -48,7 +48,7 @@ def reader() -> Iterator[Reader]:
         checkout = one.cwd
         one.read_to_start(README)
         [turn, *_] = one.unattended("run", "Morning", "--app", "acme", "--input", REGION)["turns"]
-        assert turn  # by the README's own models file, which the guide's replaces
+        assert turn  # from the README's models file, which the guide's replaces
         write_guide(one.cwd.parent / "authoring")
         shutil.copytree(LIBRARY / "OrderFollowUp", one.cwd / "workflows" / "OrderFollowUp")
         one.cwd = checkout
@@ -71,7 +71,7 @@ def test_each_block_is_run_or_has_a_reason_why_not(page: Path) -> None:
 
 
 def test_the_readme(reader: Reader) -> None:
-    """And what it says between its blocks: a run is started, and is listed."""
+    """Check the text between the blocks: a run is started, and is listed."""
     reader.restore_state(README)
     reader.read_on(README)
 
@@ -124,7 +124,7 @@ def test_each_recipe_had_a_run_of_its_own_trigger(reader: Reader) -> None:
 
 
 def test_the_issue_was_answered_where_it_stands(reader: Reader) -> None:
-    """Not by what a recipe's blocks show, but by what its run knows."""
+    """Check the stored run rather than the output of the recipe's blocks."""
     runs = reader.unattended("runs", "list", "--workflow", "IssueTriage", "--trigger", "issue-opened")
 
     urls = {reader.unattended("runs", "show", run["run_id"])["context"]["comment_url"] for run in runs}
@@ -133,14 +133,14 @@ def test_the_issue_was_answered_where_it_stands(reader: Reader) -> None:
 
 
 def test_what_a_listener_leaves_is_taken_over_and_given_back(reader: Reader) -> None:
-    """What its page rests upon: the changes of a pause come again, and a run has the token of its change."""
+    """The page's claim: changes during a pause are delivered again, and a run has its change's token."""
     reader.unattended("triggers", "pause", "Thanks/paid-order")
     services = json.loads((reader.cwd / ".unattended" / "services.json").read_text())
     with MongoClient[dict[str, Any]](services["mongodb_url"]) as client:
         orders, probes = client["shop"]["orders"], itertools.count()
 
         def is_skipped() -> bool:
-            """The watcher knows of a pause a moment later: until then a paid order still starts a run."""
+            """The watcher sees a pause a moment later; until then a paid order starts a run."""
             orders.insert_one({"_id": f"probe-{next(probes)}", "app_id": "acme", "status": "paid"})
             return '"reason": "paused"' in json.dumps(_shown_trigger(reader))
 
@@ -159,16 +159,16 @@ def _shown_trigger(reader: Reader) -> Any:
 
 
 def _runs_of(reader: Reader, order_id: str) -> list[Any]:
-    """Others may have been paid in these minutes, by the recipe's page."""
+    """The recipe's page may have paid other orders meanwhile."""
     runs = reader.unattended("runs", "list", "--workflow", "Thanks")
     return [run for run in runs if run["input"] == {"order_id": order_id}]
 
 
 def test_prometheus_finds_the_roles_of_up_and_those_that_were_restarted(reader: Reader) -> None:
-    """In the end, since it kills one; the guide has started the Prometheus."""
+    """Runs last, as it kills a worker; the guide has started Prometheus."""
     assert_roles_are_found_again(reader)
     _, targets = files_of_up(reader)
 
     reader.leave()
 
-    assert not targets.exists()  # stopped on purpose: nothing is down
+    assert not targets.exists()  # stopped on purpose: no alert about missing roles

@@ -1,4 +1,4 @@
-"""All five roles as processes on a stage, and where the metrics of each are."""
+"""All five roles as processes on a stage, with the addresses of their metrics."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ class Roles:
         self.at = {"gateway": str(settings.listen), "exporter": str(exporter.metrics_listen)}
 
     async def start(self, *roles: str) -> None:
-        """Until each says where its metrics are."""
+        """Wait until each role logs the address of its metrics."""
         started = {role: f"{role}-{len(list(self._folder.glob(f'{role}-*.log')))}.log" for role in roles}
         for role, log in started.items():
             self._processes[role] = await FORKS.start(
@@ -40,9 +40,9 @@ class Roles:
             self.at[role] = await wait_until(f"the {role} listens", partial(self._address_in_log, role, started[role]))
 
     async def _address_in_log(self, role: str, log: str) -> str | None:
-        said = await asyncio.to_thread((self._folder / log).read_text, encoding="utf-8")
-        assert self._processes[role].returncode is None, said
-        found = re.search(r"metrics_listening\s+address=(\S+)", said)
+        output = await asyncio.to_thread((self._folder / log).read_text, encoding="utf-8")
+        assert self._processes[role].returncode is None, output
+        found = re.search(r"metrics_listening\s+address=(\S+)", output)
         return found[1] if found else None
 
     async def stop(self, *roles: str) -> None:

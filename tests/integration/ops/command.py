@@ -1,4 +1,4 @@
-"""The command as a user runs it, in a process of its own, against a stage's servers."""
+"""The command in a process of its own, against a stage's servers."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def environment(stage: Stage) -> dict[str, str]:
 
 
 async def start_command(stage: Stage, *arguments: str, **changes: Any) -> Process:
-    """`changes`: of the stage's settings, for this process alone."""
+    """`changes` replace settings of the stage for this process."""
     return await asyncio.create_subprocess_exec(
         *command(*arguments),
         env=as_environment(replace(stage.settings, environ={}, **changes)),

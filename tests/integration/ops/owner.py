@@ -1,4 +1,4 @@
-"""A process like `unattended up`, to be killed: embedded servers and two roles, one of which is deaf to SIGTERM."""
+"""A process like `unattended up`, to be killed: embedded servers and two roles, one ignoring SIGTERM."""
 
 import asyncio
 import json

@@ -15,7 +15,7 @@ async def wait_until(what: str, condition: Callable[[], bool], *, within_s: floa
 
 
 def is_running(pid: int) -> bool:
-    """A zombie is dead: it only waits for whoever adopted it."""
+    """Whether a process lives; a zombie is dead, and waits for its parent only."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""A dialogue with a command in a pseudo-terminal, as a person has it."""
+"""A dialogue with a command in a pseudo-terminal."""
 
 import asyncio
 import fcntl
@@ -19,7 +19,7 @@ from tests.integration.stage import Stage
 
 
 def terminal_dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
-    """What is seen, with the exit code at its end. Without an answer it is interrupted, once."""
+    """Return the screen and, at its end, the exit code; without answers, interrupt the command once."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command(*arguments), env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -29,12 +29,12 @@ def terminal_dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
     while b"[y/N]" not in seen:
         seen += os.read(ours, 4096)
     if answer is None:
-        while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:  # it has asked, and does not listen yet
+        while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:  # the prompt is printed before it reads
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
     else:
         os.write(ours, answer.encode() + b"\n")
-    with suppress(OSError):  # the terminal is gone with its last process
+    with suppress(OSError):  # the terminal ends with its last process
         while more := os.read(ours, 4096):
             seen += more
     os.close(ours)
@@ -43,7 +43,7 @@ def terminal_dialogue(stage: Stage, answer: str | None, *arguments: str) -> str:
 
 
 async def terminal_lines(stage: Stage, width: int, *arguments: str, **variables: str) -> list[str]:
-    """Its lines, with whatever colours them."""
+    """Return the lines, with their colour codes."""
     return await asyncio.to_thread(_lines, stage, width, arguments, variables)
 
 
@@ -60,15 +60,15 @@ def _lines(stage: Stage, width: int, arguments: tuple[str, ...], variables: dict
         stderr=subprocess.PIPE,
     )
     os.close(theirs)
-    said = bytearray()
+    screen = bytearray()
     try:
         while piece := os.read(ours, 65_536):
-            said += piece
-    except OSError:  # it has closed its end
+            screen += piece
+    except OSError:  # the other end is closed
         pass
     finally:
         os.close(ours)
         _, errors = process.communicate(timeout=60)
     assert b"Traceback" not in errors
     assert process.returncode == 0, errors
-    return said.decode().splitlines()
+    return screen.decode().splitlines()

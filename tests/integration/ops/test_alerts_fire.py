@@ -1,5 +1,6 @@
-"""The shipped rules on a real Prometheus and Alertmanager: all roles are scraped, alerts fire when a worker is stopped,
-a stream is suspended and a budget is spent, and they end after the runbook's repair."""
+"""The shipped rules on a real Prometheus and Alertmanager, with all roles scraped.
+
+Alerts fire when a worker is stopped, a stream is suspended or a budget is spent, and end after the runbook's repair."""
 
 import asyncio
 import json
@@ -27,7 +28,7 @@ TROUBLE = {*WORKER_STOPPED, "UnattendedStreamSuspended", "UnattendedBudgetSpent"
 
 
 def impatient_rules(folder: Path) -> list[Path]:
-    """As they are shipped, but nothing has to last for minutes before somebody hears of it."""
+    """The shipped rules, without the minutes that a condition has to last."""
     folder.mkdir()
     for path in (OPS / "alerts").glob("*.yaml"):
         shipped = path.read_text(encoding="utf-8")
@@ -36,7 +37,7 @@ def impatient_rules(folder: Path) -> list[Path]:
 
 
 def scrape_config_for(targets: Path, *, rules: list[Path], alertmanager: Alertmanager) -> dict[str, Any]:
-    """A role that is started again listens elsewhere: its address is read from a file."""
+    """Scrape addresses from a file, as a restarted role listens on another port."""
     config = scrape_config({}, rule_files=rules, alertmanager=alertmanager.address)
     [job] = config["scrape_configs"]
     del job["static_configs"]
@@ -51,7 +52,7 @@ def write_targets(file: Path, at: Mapping[str, str]) -> None:
 
 
 class AlertWatch:
-    """What Prometheus and Alertmanager say, asked beside the event loop."""
+    """Query Prometheus and Alertmanager in a thread."""
 
     def __init__(self, server: PrometheusServer, alertmanager: Alertmanager) -> None:
         self._server = server
@@ -61,7 +62,7 @@ class AlertWatch:
         return await asyncio.to_thread(self._server.up) == dict.fromkeys(ROLES, True)
 
     async def notified_alerts(self) -> dict[str, str]:
-        """By the names of the alerts that fire: whether somebody hears of it."""
+        """Return firing alerts by name, and whether Alertmanager notifies about each."""
         found = await asyncio.to_thread(self._alertmanager.alerts)
         return {labels["alertname"]: state for labels, state in found if state != "unprocessed"}
 
@@ -84,7 +85,7 @@ class AlertWatch:
 
 
 async def lose_history(stage: Stage, roles: Roles, stream: str) -> None:
-    """As when the oplog has moved on while no watcher was there."""
+    """Suspend a stream, as when the oplog no longer holds its position."""
     await roles.stop("watcher")
     lost = {"$set": {"resume_token": {"_data": "82"}, "token_time": None}}
     assert (await stage.store.database["streams"].update_one({"_id": stream}, lost)).matched_count == 1
@@ -97,18 +98,18 @@ async def test_alerts_reach_the_alertmanager_and_end_after_the_repair(stage: Sta
     stage.package("Orders", {**relay("Orders", ["A"]), "triggers": {"triggers": [change]}})
     limit = parse_budget(app_id="acme", window="day", unit="tokens", limit=10)
     await BudgetStore(stage.store.database).set(limit, by="test")
-    with alertmanager(tmp_path, OPS / "alertmanager" / "alertmanager.yml") as told:
+    with alertmanager(tmp_path, OPS / "alertmanager" / "alertmanager.yml") as notifications:
         async with all_roles(stage) as roles:
             write_targets(targets, roles.at)
-            config = scrape_config_for(targets, rules=impatient_rules(tmp_path / "rules"), alertmanager=told)
+            config = scrape_config_for(targets, rules=impatient_rules(tmp_path / "rules"), alertmanager=notifications)
             with prometheus(tmp_path, config) as server:
-                watch = AlertWatch(server, told)
+                watch = AlertWatch(server, notifications)
                 await wait_until("all roles are scraped", watch.has_scraped_all)
                 await wait_until("every rule is evaluated", watch.has_evaluated_all)
                 await wait_until("nothing is wrong", lambda: watch.has_none(*TROUBLE))
                 await assert_prometheus_is_well(watch)
 
-                await stage.wait_for_end((await stage.accept("Orders")).run_id)  # twelve tokens of ten
+                await stage.wait_for_end((await stage.accept("Orders")).run_id)  # twelve of ten tokens
                 await roles.stop("worker")
                 await lose_history(stage, roles, shop)
                 write_targets(targets, roles.at)
@@ -116,7 +117,7 @@ async def test_alerts_reach_the_alertmanager_and_end_after_the_repair(stage: Sta
                 await wait_until("all of it is told", lambda: watch.has_all(*TROUBLE))
                 assert (await watch.notified_alerts())[
                     "UnattendedNoWorker"
-                ] == "suppressed"  # that no worker answers says it all
+                ] == "suppressed"  # the alert about missing workers inhibits it
                 await StreamControl(stage.store.database).resume(shop, NOW, by="test")
                 await roles.start("worker")
                 write_targets(targets, roles.at)

@@ -1,4 +1,4 @@
-"""`unattended runs answer` in a process of its own: which question it answers, as whom, and its prompts."""
+"""`unattended runs answer` in a process of its own: the question, the recorded name, and the prompts."""
 
 import asyncio
 import getpass
@@ -18,7 +18,7 @@ from tests.integration.stage import Document, Stage
 
 pytestmark = pytest.mark.integration
 
-NUMBERS = "--question: questions 1, 2 and 3 wait; `unattended runs show "
+NUMBERS = "--question is needed: questions 1, 2 and 3 wait; `unattended runs show "
 YES = ("--response", "Refund.verdict=yes")
 
 
@@ -36,15 +36,21 @@ async def test_an_answer_names_its_question_and_user_and_the_story_shows_both(st
     unnamed = await unattended(stage, "runs", "answer", run_id, *YES)
     nothing = await unattended(stage, "runs", "answer", run_id, "--question", "2")
     other = await unattended(stage, "runs", "answer", run_id, "--question", "7", *YES)
-    told = [each.err for each in (unnamed, nothing, other)]
-    assert ([each.code for each in (unnamed, nothing, other)], told[0].count(NUMBERS)) == ([2, 2, 1], 1)
+    messages = [each.err for each in (unnamed, nothing, other)]
+    assert ([each.code for each in (unnamed, nothing, other)], messages[0].count(NUMBERS)) == ([2, 2, 1], 1)
     before = await unattended(stage, "runs", "show", run_id)
     first = await unattended(stage, "runs", "answer", run_id, "--question", "2", "--by", "the boss", *YES)
     again = await unattended(stage, "runs", "answer", run_id, "--question", "q_2", "--by", "the boss", *YES, "--json")
     after = await unattended(stage, "runs", "show", run_id)
 
-    for said in (REFUND["title"], LARGER["title"], '"amount": 5000', '"arrived broken"', "choices: yes, no, ask the"):
-        assert before.out.count(str(said)) >= 1, before.out
+    for expected in (
+        REFUND["title"],
+        LARGER["title"],
+        '"amount": 5000',
+        '"arrived broken"',
+        "choices: yes, no, ask the",
+    ):
+        assert before.out.count(str(expected)) >= 1, before.out
     assert "NeedsHuman" not in before.out
     assert f"→ answer it: unattended runs answer {run_id} --question 2 --response Refund.verdict=…" in before.out
     assert first.out == f"{run_id} has answer 2; questions 1 and 3 wait for an answer\n"
@@ -55,7 +61,7 @@ async def test_an_answer_names_its_question_and_user_and_the_story_shows_both(st
         f"{getpass.getuser()}@{socket.gethostname()}",
         "the boss",
     )
-    assert f'answer 2 by {kept["by"]}, who says "the boss", ' in after.out
+    assert f'answer 2 by {kept["by"]} ("the boss"), ' in after.out
     assert f"to {REFUND['title']} [pay(" in after.out
     assert "--question 2" not in after.out
 
@@ -76,7 +82,7 @@ async def test_on_a_terminal_every_question_is_shown_and_answered_one_by_one(sta
 
     assert REFUND["title"] in seen
     assert f"{run_id} has answer 1; questions 2 and 3 wait for an answer" in seen
-    assert seen.endswith(f"{run_id} has answer 3, and goes on\r\n0")
+    assert seen.endswith(f"{run_id} has answer 3, and continues\r\n0")
     run = await stage.run(run_id)
     assert run["state"] == "queued"
     assert [each.get("message") or each["responses"]["Refund"] for each in run["answers"]] == [
@@ -98,7 +104,7 @@ async def test_on_a_terminal_an_answer_without_its_question_is_confirmed_first(s
 
     assert refused.endswith("nothing was answered\r\n1")
     assert REFUND["title"] in refused
-    assert agreed.endswith(f"{one} has answer 2, and goes on\r\n0")
+    assert agreed.endswith(f"{one} has answer 2, and continues\r\n0")
     assert chosen.endswith(f"{several} has answer 3; question 2 waits for an answer\r\n0")
 
 
@@ -108,16 +114,16 @@ async def test_a_question_of_an_older_version_is_shown_and_answered(stage: Stage
     await stage.store.runs.update_one({"_id": run_id}, {"$unset": {"questions": ""}})
 
     shown = await unattended(stage, "runs", "show", run_id)
-    given = await unattended(stage, "runs", "answer", run_id, "--question", "2", "--response", "Card.ok=true")
+    answered = await unattended(stage, "runs", "answer", run_id, "--question", "2", "--response", "Card.ok=true")
 
     assert "answer by ann (cli)" in shown.out
     assert "--question 2 --response Card.KEY=…" in shown.out
-    assert given.out == f"{run_id} has answer 2, and goes on\n"
+    assert answered.out == f"{run_id} has answer 2, and continues\n"
     assert (await stage.run(run_id))["answers"][1]["responses"] == {"Card": {"ok": True}}
 
 
 async def dialogue(stage: Stage, arguments: tuple[str, ...], *typed: tuple[str, str]) -> str:
-    """With a terminal for both: waits for each prompt, then types. With the exit code at the end."""
+    """Type into a terminal after each prompt; return the screen with the exit code at its end."""
     return await asyncio.to_thread(_dialogue, stage, arguments, typed)
 
 
@@ -129,7 +135,7 @@ def _dialogue(stage: Stage, arguments: tuple[str, ...], typed: tuple[tuple[str, 
     too_late = threading.Timer(60, process.kill)
     too_late.start()
     seen, at = b"", 0
-    with suppress(OSError):  # the terminal is gone with its last process
+    with suppress(OSError):  # the terminal ends with its last process
         for prompt, text in typed:
             while prompt.encode() not in seen[at:]:
                 seen += os.read(ours, 4096)

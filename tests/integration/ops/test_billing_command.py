@@ -1,4 +1,4 @@
-"""`unattended billing …`: what waits, what is dead, exports, and sending again."""
+"""`unattended billing …` on a real store: status, dead batches, exports and resends."""
 
 import asyncio
 import csv
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 
 
 async def run_billing(stage: Stage, *arguments: str) -> CommandResult:
-    """In this process: others would take as long to start as all the rest."""
+    """Run in this process, as starting others would double the test's time."""
     settings = as_environment(replace(stage.settings, environ={}))
     done = await asyncio.to_thread(CliRunner().invoke, billing, arguments, env=settings)
     assert done.exception is None or isinstance(done.exception, SystemExit)
@@ -111,7 +111,7 @@ async def test_batches_are_dropped_unless_they_are_delivered(stage: Stage) -> No
     rest = await run_billing(stage, "drop", "--dead", "--yes", "--json")
 
     assert (refused.code, refused.out) == (1, "")
-    assert f"there is no batch {delivered.id} to drop; `unattended billing list` shows them" in refused.err
+    assert f"there is no batch {delivered.id} to drop; `unattended billing list` lists the batches" in refused.err
     assert (dropped.code, dropped.out) == (0, "2 batches: dropped\n")
     assert rest.json == {"changed": 1}
     assert [each["batch_id"] for each in (await run_billing(stage, "list", "--json")).json] == [delivered.id]
@@ -129,7 +129,7 @@ async def test_an_endpoint_that_is_gone_is_shown_and_resumed(stage: Stage) -> No
     assert "stopped since 20" in status.out
     assert "unattended billing resume" in status.err
     assert "t0ken" not in status.out + status.err
-    assert [each.out for each in resumed] == ["batches go to it again\n", "nothing held them back\n"]
+    assert [each.out for each in resumed] == ["delivery is resumed\n", "no endpoint was paused\n"]
     assert not await endpoint.is_paused()
 
 
@@ -164,15 +164,15 @@ async def test_resending_shows_its_size_first(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("drop", "batch_x"), 1, "there is no batch batch_x to drop"),
-        (("show", "batch_x"), 1, "there is no batch batch_x; `unattended billing list` shows them"),
-        (("replay",), 2, "name batches, or say --dead"),
+        (("show", "batch_x"), 1, "there is no batch batch_x; `unattended billing list` lists the batches"),
+        (("replay",), 2, "name batches, or use --dead"),
         (("replay", "batch_x", "--dead"), 2, "not both"),
         (("replay", "batch_x"), 1, "there is no batch batch_x"),
-        (("resend",), 2, "--since 2026-01-31"),
-        (("export", "--since", "1d", "--until", "2d"), 2, "--since is not before --until"),
+        (("resend",), 2, "--since is needed: a date such as 2026-01-31"),
+        (("export", "--since", "1d", "--until", "2d"), 2, "--since must be before --until"),
         (("export", "--format", "xml"), 2, "xml"),
         (("export", "-o", "no/folder/usage.csv"), 1, "no/folder/usage.csv cannot be written: No such file"),
         (("list", "--state", "lost"), 2, "lost"),
@@ -181,12 +181,12 @@ async def test_resending_shows_its_size_first(stage: Stage) -> None:
     ids=lambda value: "-".join(value).replace("/", "_") if isinstance(value, tuple) else "",
 )
 async def test_a_mistake_is_one_line_with_its_remedy(
-    stage: Stage, arguments: tuple[str, ...], code: int, said: str
+    stage: Stage, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     done = await run_billing(stage, *arguments)
 
     assert (done.code, done.out) == (code, "")
-    assert said in done.err
+    assert message in done.err
 
 
 async def test_a_file_that_was_there_stays_until_the_new_one_is_whole(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""`unattended budgets` against a real store: set, looked at, changed and removed."""
+"""`unattended budgets` against a real store: set, list, change and remove."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 
 async def run_budgets(stage: Stage, *arguments: str) -> Result:
-    """In this process: others would take as long to start as all the rest."""
+    """Run in this process, as starting others would double the test's time."""
     return await asyncio.to_thread(CliRunner().invoke, budgets, arguments, env=as_environment(stage.settings))
 
 
@@ -40,15 +40,19 @@ async def test_a_budget_is_made_changed_shown_and_removed(stage: Stage) -> None:
 
     assert (made.code, made.err) == (0, "")
     assert made.out == (
-        "app:acme/day/usd is made: at most USD 10.00 a day for acme, in the time of Europe/Berlin\n"
-        "when it is spent: new runs wait, running ones stop\n"
+        "app:acme/day/usd is created: at most USD 10.00 a day for acme (Europe/Berlin)\n"
+        "when spent: new runs wait, running ones stop\n"
     )
-    told = json.loads(changed.stdout)
-    assert (told["how"], told["limit"], told["timezone"]) == ("changed", 12.5, "Europe/Berlin")
-    assert (told["new_runs"], told["note"]) == ("refuse", "trial")
-    assert again.stdout.startswith("app:acme/day/usd is as it was: at most USD 12.50 a day")
+    changed_budget = json.loads(changed.stdout)
+    assert (changed_budget["how"], changed_budget["limit"], changed_budget["timezone"]) == (
+        "changed",
+        12.5,
+        "Europe/Berlin",
+    )
+    assert (changed_budget["new_runs"], changed_budget["note"]) == ("refuse", "trial")
+    assert again.stdout.startswith("app:acme/day/usd is unchanged: at most USD 12.50 a day")
     lines = shown.stdout.splitlines()
-    assert lines[2:4] == ["when it is spent: new runs fail at their start, running ones stop", "note: trial"]
+    assert lines[2:4] == ["when spent: new runs fail at their start, running ones stop", "note: trial"]
     assert lines[4].endswith("(cli)")
     assert json.loads(shown_json.stdout)["updated_by"].endswith("(cli)")
     assert removed.stdout == "app:acme/day/usd is removed\n"
@@ -56,7 +60,7 @@ async def test_a_budget_is_made_changed_shown_and_removed(stage: Stage) -> None:
     for each in gone:
         assert (each.exit_code, each.stdout) == (1, "")
         assert each.stderr == (
-            "unattended: there is no budget app:acme/day/usd; `unattended budgets list` shows them\n"
+            "unattended: there is no budget app:acme/day/usd; `unattended budgets list` lists the budgets\n"
         )
 
 
@@ -111,12 +115,12 @@ async def test_a_budget_for_an_unused_name_is_doubted(stage: Stage) -> None:
     first = await run_budgets(stage, "set", "--app", "acme", *day)
     await insert_usage(stage.store.database, [UsedCalls("acme", workflow="Digest")])
 
-    said = [await run_budgets(stage, "set", *whose, *day) for whose in (("--workflow", "Digest"), ("--app", "*"))]
+    results = [await run_budgets(stage, "set", *whose, *day) for whose in (("--workflow", "Digest"), ("--app", "*"))]
     doubted = [await run_budgets(stage, "set", *whose, *day) for whose in (("--workflow", "Dgiest"), ("--app", "acne"))]
 
-    assert [each.stderr for each in (first, *said)] == [""] * 3
+    assert [each.stderr for each in (first, *results)] == [""] * 3
     assert {each.stderr for each in doubted} == {
-        "unattended: no model call that it limits was made yet; is its name right?\n"
+        "unattended: no model call so far counts towards this budget; check the spelling of app and workflow\n"
     }
 
 
@@ -129,7 +133,10 @@ async def test_one_app_that_has_spent_all_is_counted_in_the_singular(stage: Stag
 
     changed = await run_budgets(stage, "set", "--app", "*", "--per", "total", "--usd", "2")
 
-    assert changed.stderr == "unattended: it is spent already, by 1 app: `unattended budgets show app:*/total/usd`\n"
+    assert (
+        changed.stderr
+        == "unattended: the budget is spent already, by 1 app: `unattended budgets show app:*/total/usd`\n"
+    )
 
 
 async def test_spending_before_a_budget_was_set_is_shown(stage: Stage) -> None:
@@ -140,7 +147,9 @@ async def test_spending_before_a_budget_was_set_is_shown(stage: Stage) -> None:
     [row] = json.loads((await run_budgets(stage, "list", "--json")).stdout)
     shown = await run_budgets(stage, "show", "app:acme/total/usd")
 
-    assert spent.stderr == ("unattended: it is spent already, USD 2.00: `unattended budgets show app:acme/total/usd`\n")
+    assert spent.stderr == (
+        "unattended: the budget is spent already, USD 2.00: `unattended budgets show app:acme/total/usd`\n"
+    )
     assert (raised.exit_code, raised.stderr) == (0, "")
     assert (row["spent"], row["left"], row["share"], row["exhausted"]) == (2, 6, 0.25, False)
     assert "2.00 of USD 8.00, 25 %  ███████▌" in shown.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""The whole command line on real servers: JSON from every command, names for Tab, and what is said when they fail."""
+"""The command line on real servers: JSON of every command, completion, and error messages."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 TRIGGERS = [{"name": "nightly", "type": "schedule", "cron": "0 2 * * *", "apps": ["acme"]}]
 ENTRY = '{"name": "hourly", "type": "schedule", "cron": "0 * * * *"}'
 GOOD, SAID_NO = 0, 1
-# In an order in which each finds what it needs; {run}, {key} and {waiting} are filled in with what was made before.
+# In an order that creates what later commands need; {run}, {key} and {waiting} are replaced.
 STEPS = (
     ("doctor", (), GOOD),
     ("validate", (), GOOD),
@@ -64,14 +64,14 @@ STEPS = (
     ("keys list", (), GOOD),
     ("keys revoke", ("{key}",), GOOD),
 )
-# With tests of their own: these run a whole world, and a model.
+# These have tests of their own, as they start servers, roles or a model.
 ELSEWHERE = {"demo", "run"}
 
 
 @pytest.fixture(autouse=True)
 def logging_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A command sets up logging for its process, which here goes on."""
-    for module in ("session", "machine"):
+    """Keep commands from configuring the logging of this process."""
+    for module in ("session", "machine_commands"):
         monkeypatch.setattr(f"ops.cli.{module}.configure_logging", lambda **_: None)
     workflows = logging.getLogger("workflows")
     level = workflows.level
@@ -97,11 +97,11 @@ async def test_with_json_each_command_prints_only_json_and_errors_on_stderr(stag
         words = [each.format(**made) if each.startswith("{") and each != ENTRY else each for each in arguments]
         done = await _invoke_in_process(stage, *path.split(), *words, "--json")
 
-        said = (path, done.output, done.exception)
-        assert done.exit_code == code, said
+        details = (path, done.output, done.exception)
+        assert done.exit_code == code, details
         if code == SAID_NO and path != "runs tail":
-            assert done.stdout == "", said
-            assert done.stderr.startswith("unattended: "), said
+            assert done.stdout == "", details
+            assert done.stderr.startswith("unattended: "), details
             continue
         found = (
             [json.loads(line) for line in done.stdout.splitlines()] if path == "runs tail" else json.loads(done.stdout)
@@ -116,7 +116,7 @@ def _created_ids(path: str, found: Any) -> dict[str, str]:
 
 
 async def _invoke_in_process(stage: Stage, *arguments: str) -> Result:
-    """In this process: forty others would take a minute to start."""
+    """Run in this process, as starting forty others would take a minute."""
     return await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=as_environment(stage.settings))
 
 
@@ -141,7 +141,7 @@ async def test_tab_finds_apps_runs_triggers_and_keys_in_the_database(
     assert (newest, parked) == (runs, [])
     assert begun == [(runs[1], "acme Relay queued")]
     assert triggers == ["Relay/nightly", "Relay/hourly@globex"]
-    assert [said for _, said in keys] == ["shop"]
+    assert [details for _, details in keys] == ["shop"]
 
 
 async def test_an_unusable_mongodb_is_one_line_with_the_next_step(stage: Stage) -> None:

@@ -28,7 +28,7 @@ NOWHERE = Address("127.0.0.1", 0)
 
 @pytest.fixture
 async def redis_url(tmp_path: Path) -> AsyncIterator[str]:
-    """A server of its own: these tests change its configuration."""
+    """A server for these tests alone, as they change its configuration."""
     async with embedded_servers(tmp_path, mongodb=False) as services:
         yield services.redis_url or ""
 
@@ -55,7 +55,7 @@ async def test_good_servers_are_good(servers: Services, tmp_path: Path) -> None:
     checks = await examine(settings)
 
     not_good = {check.name: check.found for check in checks if check.level != "ok"}
-    # Tests before this one may have filled the servers' small oplog; what is said of that has tests of its own.
+    # Other tests may have filled the small oplog; its check has tests of its own.
     assert not_good.keys() <= {"mongodb oplog window"}, not_good
     assert set(levels(checks)) == {
         *("settings", "redis", "redis maxmemory-policy", "redis persistence", "mongodb", "mongodb replica set"),

@@ -1,4 +1,4 @@
-"""Ended runs, counted on a real MongoDB: whatever happens between two looks, each run counts once."""
+"""Ended runs on a real MongoDB: each counts once, whatever happens between two reads."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from workers.control.cancelling import discard
 from workers.control.replaying import replay
 from workers.reconciling.retention import PRUNED, Retention
 from workers.store import ended_counts
-from workers.store.ended_counts import MARGIN, EndedRuns, RunLabels
+from workers.store.ended_counts import WINDOW_MARGIN, EndedRunCounter, RunLabels
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
@@ -29,22 +29,22 @@ TIMED_OUT = RunLabels("acme", "Digest", "api", "timeout")
 
 
 class EndedRunsExporter:
-    """As an exporter looks, at a time that the test says."""
+    """Count as an exporter does, at a given time."""
 
     def __init__(self, store: RunStore, clock: list[float], **bounds: int) -> None:
         self._database = store.database
-        self._runs = EndedRuns(store.database, clock=lambda: clock[0], **bounds)
+        self._runs = EndedRunCounter(store.database, clock=lambda: clock[0], **bounds)
 
     async def at(self, now: datetime) -> Mapping[RunLabels, int]:
         async def ask(session: AsyncClientSession) -> Mapping[RunLabels, int]:
-            return await self._runs.look(session, now)
+            return await self._runs.count(session, now)
 
         return await snapshot_read(self._database, ask)
 
 
 class NoWakeups:
     def send(self, run_id: str) -> None:
-        """Nobody works here."""
+        """A stage without a worker."""
 
 
 @pytest.fixture
@@ -89,11 +89,11 @@ async def test_what_ends_between_two_looks_is_counted_from_then_on(store: RunSto
 
 
 async def test_an_end_that_is_seen_only_after_its_time_is_counted(store: RunStore, look: EndedRunsExporter) -> None:
-    """Its transaction went on, or a new primary has another clock."""
+    """An end becomes visible late: its transaction was open, or a new primary's clock differs."""
     await look.at(NOW)
     await look.at(NOW + timedelta(seconds=5))
 
-    await insert_ended_run(store, 1, NOW + timedelta(seconds=5) - MARGIN + timedelta(seconds=1))
+    await insert_ended_run(store, 1, NOW + timedelta(seconds=5) - WINDOW_MARGIN + timedelta(seconds=1))
 
     assert (await look.at(NOW + timedelta(seconds=10)))[COMPLETED] == 1
     assert (await look.at(NOW + timedelta(hours=5)))[COMPLETED] == 1
@@ -101,7 +101,7 @@ async def test_an_end_that_is_seen_only_after_its_time_is_counted(store: RunStor
 
 async def test_a_clock_that_goes_back_counts_nothing_twice(store: RunStore, look: EndedRunsExporter) -> None:
     await insert_ended_run(store, 1, NOW)
-    late = NOW + MARGIN + timedelta(seconds=1)
+    late = NOW + WINDOW_MARGIN + timedelta(seconds=1)
     seen = [await look.at(each) for each in (late, NOW - timedelta(seconds=30), late)]
 
     assert [each[COMPLETED] for each in seen] == [1, 1, 1]
@@ -120,7 +120,7 @@ async def test_what_is_deleted_between_two_looks_stays_counted(store: RunStore, 
 
 
 async def test_stranded_runs_stay_counted_apart_in_runs_and_roll_ups(store: RunStore, look: EndedRunsExporter) -> None:
-    """One ends in the window, one before it, one is pruned; what older versions wrote counts as not stranded."""
+    """Runs in the window, before it, and pruned; runs of older versions count as not stranded."""
     stranded = {"outcome": {"kind": "no_transition", "stranded": True}}
     older = {"outcome": {"kind": "no_transition"}}
     for number, days in ((1, 31), (2, 31), (3, 1)):
@@ -145,17 +145,17 @@ async def test_a_run_that_was_parked_counts_once_whatever_becomes_of_it(
 ) -> None:
     await look.at(NOW - timedelta(minutes=30))
     run_id = await insert_parked_run(store)
-    resolved_at = datetime.now(UTC) + 3 * MARGIN
+    resolved_at = datetime.now(UTC) + 3 * WINDOW_MARGIN
     if looked == "while it was parked":
         assert await look.at(datetime.now(UTC)) == {TIMED_OUT: 1}
-        assert await look.at(datetime.now(UTC) + 2 * MARGIN) == {TIMED_OUT: 1}
+        assert await look.at(datetime.now(UTC) + 2 * WINDOW_MARGIN) == {TIMED_OUT: 1}
     if how == "discarded":
         await discard(store, run_id, by="ada")
     else:
         await replay(store, NoWakeups(), run_id, by="ada")
     await store.runs.update_one({"_id": run_id}, {"$set": {"finished_at": resolved_at}})
 
-    after = [await look.at(resolved_at + passed * MARGIN) for passed in (0, 0.5, 2, 4)]
+    after = [await look.at(resolved_at + passed * WINDOW_MARGIN) for passed in (0, 0.5, 2, 4)]
 
     assert after == [{TIMED_OUT: 1}] * 4
     assert await EndedRunsExporter(store, [0.0]).at(resolved_at) == {TIMED_OUT: 1}
@@ -171,7 +171,7 @@ async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore
 
 
 async def test_a_large_store_is_counted_in_parts(store: RunStore, clock: list[float]) -> None:
-    look = EndedRunsExporter(store, clock, at_once=3)
+    look = EndedRunsExporter(store, clock, max_runs_per_command=3)
     for number in range(10):
         state = "queued" if number in (0, 4, 5, 6) else "succeeded"
         await insert_ended_run(store, number, NOW - timedelta(minutes=number), state=state)
@@ -184,9 +184,9 @@ async def test_now_and_then_everything_is_counted_anew(
 ) -> None:
     await insert_ended_run(store, 1, NOW - timedelta(days=3))
     await look.at(NOW)
-    await insert_ended_run(store, 2, NOW - timedelta(days=2))  # put back by hand
+    await insert_ended_run(store, 2, NOW - timedelta(days=2))  # restored by an operator
     before = await look.at(NOW)
-    clock[0] = ended_counts.RECOUNTED_EVERY_S
+    clock[0] = ended_counts.RECOUNT_INTERVAL_S
 
     assert before[COMPLETED] == 1
     assert (await look.at(NOW))[COMPLETED] == 2
@@ -196,7 +196,7 @@ async def test_a_look_reads_only_what_ended_lately(store: RunStore) -> None:
     for number in range(50):
         await insert_ended_run(store, number, NOW - timedelta(minutes=number))
 
-    pipeline = ended_counts.since(NOW - timedelta(minutes=2), NOW)
+    pipeline = ended_counts.window_pipeline(NOW - timedelta(minutes=2), NOW)
     command = {"aggregate": "runs", "pipeline": pipeline, "cursor": {}}
     explained: dict[str, Any] = await store.database.command("explain", command, verbosity="executionStats")
 

@@ -1,4 +1,4 @@
-"""`unattended keys …` in a process of its own: made, shown once, listed, revoked."""
+"""`unattended keys …` in a process of its own: create, show once, list, revoke."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -64,21 +64,21 @@ async def test_a_key_is_revoked_once(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--rate", "10"), "100/s"),
         (("--rate", "0/s"), "100/s"),
         (("--expires", "soon"), "30s, 15m or 1h"),
-        (("--expires", "0s"), "longer"),
+        (("--expires", "0s"), "above zero"),
         (("--app", ""), "one line"),
         (("--may", "everything"), "approve"),
-        (("--may", "approve", "--read-only"), "exclude each other"),
+        (("--may", "approve", "--read-only"), "--read-only excludes --may approve"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
-async def test_a_mistake_is_one_line_and_makes_no_key(stage: Stage, arguments: tuple[str, ...], said: str) -> None:
+async def test_a_mistake_is_one_line_and_makes_no_key(stage: Stage, arguments: tuple[str, ...], message: str) -> None:
     done = await unattended(stage, "keys", "create", "shop", *arguments)
 
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
     assert await ApiKeys(stage.store.database).list() == []

@@ -1,4 +1,4 @@
-"""Priorities as people give them, on the command line and in triggers: what the run says, and who starts first."""
+"""Priorities from the command line and from triggers: what the run stores, and which run starts first."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def triggers(database: str) -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def running_roles(stage: Stage) -> AsyncIterator[httpx.AsyncClient]:
-    """All that start runs, and a client of the gateway."""
+    """The roles that start runs, and a client of the gateway."""
     settings = replace(
         stage.settings, listen=Address("127.0.0.1", 0), environ={**os.environ, "GITHUB_SECRET": GITHUB_SECRET}
     )
@@ -71,9 +71,9 @@ async def test_a_run_enqueued_as_urgent_starts_first(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     asked: list[tuple[str, ...]] = [(), ("--priority", "0"), ("--priority", "9")]
 
-    told = [await unattended(stage, "enqueue", "Relay", "--app", "acme", *each, "--json") for each in asked]
+    outputs = [await unattended(stage, "enqueue", "Relay", "--app", "acme", *each, "--json") for each in asked]
     refused = await unattended(stage, "enqueue", "Relay", "--app", "acme", "--priority", "10")
-    run_ids = [each.json["run_id"] for each in told]
+    run_ids = [each.json["run_id"] for each in outputs]
     shown = [await unattended(stage, "runs", "show", each, "--json") for each in run_ids]
     await stage.start_worker(concurrency=1)
     runs = [await stage.wait_for_end(each) for each in run_ids]
@@ -90,7 +90,7 @@ async def test_a_run_enqueued_as_urgent_starts_first(stage: Stage) -> None:
 
 
 async def test_the_priority_of_a_trigger_ends_in_its_runs(stage: Stage) -> None:
-    """Every type, each by the role that it has in production."""
+    """Every trigger type, fired by the role that serves it in production."""
     declared = triggers(stage.settings.database)
     stage.package("Digest", {**relay("Digest", ["A"]), "triggers": {"triggers": declared}})
 

@@ -1,4 +1,4 @@
-"""What every role exposes, with series of all kinds in it, as promtool reads it."""
+"""The metrics of every role, with series of all kinds, checked by promtool."""
 
 import re
 from functools import partial
@@ -17,7 +17,7 @@ from tests.promtool import promtool
 
 pytestmark = pytest.mark.integration
 
-# Of each role one that is there only when it has done something.
+# One metric per role that exists only after some work.
 SIGNS = {
     "worker": r'unattended_tool_errors_total\{tool="work",workflow="Relay"\} [1-9]',
     "scheduler": r'unattended_schedule_lag_seconds\{trigger="Relay/tick"\}',
@@ -59,7 +59,7 @@ async def test_promtool_takes_what_every_role_exposes(stage: Stage) -> None:
             try:
                 pages[role] = (await client.get(f"http://{roles.at[role]}/metrics")).text
             except httpx.TransportError:
-                return None  # it is still starting
+                return None  # the role is still starting
             return pages[role]
 
         await wait_until("the gateway answers", partial(page_of, "gateway"))
@@ -73,9 +73,9 @@ async def test_promtool_takes_what_every_role_exposes(stage: Stage) -> None:
 
             await wait_until(f"the {role} has something to show", shown)
 
-    said = {role: promtool("check", "metrics", stdin=page.encode()) for role, page in pages.items()}
+    results = {role: promtool("check", "metrics", stdin=page.encode()) for role, page in pages.items()}
 
     assert answers == [202, 200]
-    assert said == dict.fromkeys(ROLES, (0, ""))
+    assert results == dict.fromkeys(ROLES, (0, ""))
     assert 'unattended_budget_limit{app="acme",workflow="",window="day",unit="usd"} 5.0' in pages["exporter"]
     assert all("app=" not in page for role, page in pages.items() if role != "exporter")

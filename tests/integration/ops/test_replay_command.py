@@ -1,4 +1,4 @@
-"""Replays of runs that have done something: what is said before, what is asked, and which keys tools are given."""
+"""Replays of runs with effects: warnings, prompts, and the idempotency keys of tools."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from tests.integration.stage import Document, Stage, relay
 
 pytestmark = pytest.mark.integration
 
-# A look at the order, which changes nothing, and the refund, which the payments server takes once for each key.
+# A lookup without effect, and a refund that the payments server accepts once per key.
 TOOLS = """
 from urllib.request import urlopen
 
@@ -33,7 +33,7 @@ def refund(amount: int, turn_idempotency_key: str, context_variables=None):
 
 @asynccontextmanager
 async def payments() -> AsyncIterator[tuple[int, Counter[str]]]:
-    """A port, and the refunds that were asked for, by their idempotency key."""
+    """A payments server: its port, and the requested refunds by idempotency key."""
     asked: Counter[str] = Counter()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +49,7 @@ async def payments() -> AsyncIterator[tuple[int, Counter[str]]]:
 
 
 async def till(stage: Stage, port: int, strategy: str) -> None:
-    """Refunds the order, whose document refuses the new status."""
+    """A package that refunds an order, and fails to write back the order's status."""
     order = {
         "type": "data_entity",
         "database_name": stage.store.database.name,
@@ -95,7 +95,7 @@ async def test_a_refund_with_a_failed_write_back_has_one_key_in_all_replays(
     async with payments() as (port, refunds):
         await till(stage, port, strategy)
         first = await run_failed_refund(stage)
-        assert first["turn"] == turns  # with `immediate` the turn itself was not kept
+        assert first["turn"] == turns  # with `immediate` the turn itself was not stored
 
         shown = await unattended(stage, "runs", "show", first["_id"])
         unasked = await unattended(stage, "runs", "replay", first["_id"])
@@ -106,7 +106,7 @@ async def test_a_refund_with_a_failed_write_back_has_one_key_in_all_replays(
         happened = "turn 1: refund(amount=12) was called"
         assert f"  {happened}" in shown.out.splitlines()
         assert shown.out.index(happened) < shown.out.index(f"unattended runs replay {first['_id']}")
-        assert (unasked.code, happened in unasked.err, "say --yes" in unasked.err) == (1, True, True)
+        assert (unasked.code, happened in unasked.err, "use --yes" in unasked.err) == (1, True, True)
         assert "look(" not in unasked.err  # it has no effects
         assert await stage.store.runs.count_documents({}) == 3
         assert [run["state"] for run in (second, third)] == ["failed", "succeeded"]
@@ -115,7 +115,7 @@ async def test_a_refund_with_a_failed_write_back_has_one_key_in_all_replays(
         [order] = await stage.store.database["orders"].find().to_list(None)
         assert order == {"_id": "o-7", "app_id": "acme", "status": "refunded"}
 
-        # Of what succeeded, and where it is asked for, everything is done once more.
+        # With --repeat-done, and after a success, all effects happen again.
         fourth = await replay_run(stage, third["_id"])
         fifth = await replay_run(stage, first["_id"], "--again", "--new-keys")
         assert {"keys_of"} & (fourth.keys() | fifth.keys()) == set()
@@ -140,7 +140,7 @@ async def test_a_terminal_is_prompted_and_can_decline(stage: Stage) -> None:
         for seen in (no, yes):
             assert "turn 1: refund(amount=12) was called" in seen
             assert "the same turn_idempotency_key" in seen
-            assert f"replay {run['_id']}, though a replay does this again? [y/N]" in seen
+            assert f"replay {run['_id']}, although this happens again? [y/N]" in seen
         assert no.endswith("1")
         assert yes.endswith("0")
         new = await stage.store.runs.find_one({"replay_of": run["_id"]})
@@ -159,20 +159,22 @@ async def test_many_are_replayed_but_for_those_that_have_done_something(stage: S
 
         dry = await unattended(stage, "runs", "replay", "--workflow", "Till", "--dry-run")
         many = await unattended(stage, "runs", "replay", "--workflow", "Till", "--state", "failed", "--yes")
-        told = await unattended(stage, "runs", "replay", "--app", "acme", "--state", "failed", "--yes", "--json")
+        result = await unattended(stage, "runs", "replay", "--app", "acme", "--state", "failed", "--yes", "--json")
         everything = await unattended(
             stage, "runs", "replay", "--workflow", "Till", "--state", "failed", "--yes", "--repeat-done", "--json"
         )
 
-        skipped = f"{done['_id']} skipped, since a replay does again: turn 1: refund(amount=12) was called"
+        skipped = f"{done['_id']} skipped, as a replay would repeat: turn 1: refund(amount=12) was called"
         assert skipped.replace("skipped", "would be skipped", 1) in dry.out.splitlines()
         assert dry.code == 0
         assert many.out.strip() == "replay: 1 done, 1 skipped, 0 refused"
         assert skipped in many.err.splitlines()
         assert "--repeat-done" in many.err
         assert many.code == 1
-        assert (told.json["already"], told.json["skipped"]) == (1, 1)
-        assert told.json["skipped_runs"] == [{"run_id": done["_id"], "done": ["turn 1: refund(amount=12) was called"]}]
+        assert (result.json["already"], result.json["skipped"]) == (1, 1)
+        assert result.json["skipped_runs"] == [
+            {"run_id": done["_id"], "done": ["turn 1: refund(amount=12) was called"]}
+        ]
         assert (everything.code, everything.json["skipped"]) == (0, 0)
         assert await stage.store.runs.count_documents({"replay_of": done["_id"]}) == 1
 
@@ -183,7 +185,7 @@ async def test_a_turn_without_records_is_called_unknown(stage: Stage, kept: str)
         await till(stage, port, "immediate")
         run = await run_failed_refund(stage)
         changes: dict[str, Any] = {"$unset": {"unfinished": ""}} if kept == "an older version" else {}
-        if kept == "its worker died":  # its last owner found nothing to do, as after a limit
+        if kept == "its worker died":  # the last owner took no turn, as after a limit
             changes = {"$set": {"unfinished.tokens": [2], "unfinished.calls": []}}
         await stage.store.runs.update_one({"_id": run["_id"]}, changes)
 

@@ -1,7 +1,7 @@
-"""What the runbook promises of a backup: brought into an empty replica set, with an empty Redis, runs go on after their
-last turn, usage is what it was, and a stream whose position the new oplog lacks is suspended.
+"""The runbook's restore of a backup into an empty replica set, with an empty Redis.
 
-`mongodump --oplog` gives the database as it was at one moment. So does a snapshot session, which is what the test uses.
+Runs resume after their last turn, usage is unchanged, and a stream is suspended if the new oplog lacks its position.
+`mongodump --oplog` copies the database at one point in time; the test uses a snapshot session for the same.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ async def test_a_backup_in_an_empty_replica_set_goes_on_where_it_was(tmp_path: P
     async with stage_of_its_own(tmp_path / "after", **PLACE) as stage:
         orders(stage, b_takes_s=0)
         shop = stage.store.database.client["shop"]
-        await shop["orders"].insert_one({"_id": 1})  # for a change stream, what is restored is an insert like any other
+        await shop["orders"].insert_one({"_id": 1})  # a change stream sees a restored document as an insert
         await restore(backup, stage.store.database)
         await StreamControl(stage.store.database).resume("shop", NOW, by="test")
         async with all_roles(stage):

@@ -1,4 +1,4 @@
-"""`unattended runs …` in a process of its own, with real workers: what it changes, and what it says."""
+"""`unattended runs …` in a process of its own, with real workers: its changes and its output."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ async def exists(path: Path) -> bool:
 
 
 async def test_cancelled_running_runs_end_within_a_heartbeat_and_are_closed(stage: Stage) -> None:
-    """One waits for a model, one for a tool that blocks its thread."""
+    """Two runs: one waits for a model, one for a tool that blocks its thread."""
     write_stubborn_package(stage)
     stage.package("Waiting", relay("Waiting", ["Slow"]))
     usage = {"input": 10, "output": 2}
@@ -133,7 +133,7 @@ async def test_a_replay_of_many_that_was_killed_and_repeated_makes_one_each(stag
     assert dry.out.splitlines()[0].startswith(f"{run_ids[0]}  acme  Relay  test  parked  model_error")
     assert dry.out.splitlines()[-1] == "would replay 200 runs: state parked; nothing was changed"
     assert second.code == 0
-    # What the first one was about to do when it was killed, the server may do after it was counted.
+    # The server may apply the killed command's last write after the count.
     assert 0 < second.json["changed"] + second.json["already"] <= left
     replays = await stage.store.runs.find({"replay_of": {"$ne": None}}).to_list(None)
     assert sorted(run["replay_of"] for run in replays) == run_ids
@@ -177,12 +177,12 @@ async def test_a_live_run_is_followed_turn_by_turn_to_its_end(stage: Stage) -> N
     everything.send_signal(signal.SIGINT)
     _, trouble = await everything.communicate()
 
-    said = [line[10:] for line in out.decode().splitlines()]
-    assert (one.returncode, err, said[0]) == (0, b"", "accepted from test")
-    assert said[1].startswith("taken by ")
-    assert [line.split("  (")[0] for line in said[2:5]] == ["1. A → B", "2. B → C", "3. C → terminate"]
-    assert said[2].endswith("hello there")
-    assert said[5].startswith("succeeded, completed: ")
+    message = [line[10:] for line in out.decode().splitlines()]
+    assert (one.returncode, err, message[0]) == (0, b"", "accepted from test")
+    assert message[1].startswith("claimed by ")
+    assert [line.split("  (")[0] for line in message[2:5]] == ["1. A → B", "2. B → C", "3. C → terminate"]
+    assert message[2].endswith("hello there")
+    assert message[5].startswith("succeeded, completed: ")
     assert (everything.returncode, trouble) == (130, b"\n")
     turns = [(line["run_id"], line["number"], line["agent"]) for line in lines if line["event"] == "turn"]
     assert turns == [(each, number, "ABC"[number - 1]) for each in (run_id, second) for number in (1, 2, 3)]
@@ -211,15 +211,15 @@ async def test_the_story_of_a_run_that_was_retried_parked_and_replayed(stage: St
     replayed = await unattended(stage, "runs", "replay", run_id, "--json")
     story = (await unattended(stage, "runs", "show", run_id, "--json")).json
 
-    assert "→ if it is to start before its time: unattended runs retry-now" in waits.out
+    assert "→ start it now: unattended runs retry-now" in waits.out
     assert now.code == 0
     assert run["state"] == "parked"
     lines = shown.out.splitlines()
     assert lines[0] == f"{run_id}  Relay for acme"
     assert lines[1].startswith("parked, model_error: ")
     assert lines[-2:] == [
-        f"→ start it anew: unattended runs replay {run_id}",
-        f"→ or give it up: unattended runs discard {run_id}",
+        f"→ replay it: unattended runs replay {run_id}",
+        f"→ or discard it: unattended runs discard {run_id}",
     ]
     assert sum("lease" in line for line in lines) == 2
     assert any(line.startswith("  retry after turn 1: ") for line in lines)
@@ -264,16 +264,16 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
 
     refused: list[tuple[tuple[str, ...], int, str]] = [
         (("cancel", theirs), 1, f"unattended: {theirs} has failed already; nothing is left to cancel\n"),
-        (("tail", "run_none"), 1, "unattended: there is no run run_none; `unattended runs list` shows them\n"),
+        (("tail", "run_none"), 1, "unattended: there is no run run_none; `unattended runs list` lists the runs\n"),
         (("replay", ours), 1, f"unattended: {ours} is queued: it has not run yet\n"),
         (("cancel", "--app", "acme"), 2, "whether to cancel 1 run (app acme, state queued or running or needs_human)"),
-        (("list", "--since", "1h", "--until", "2h"), 2, "--since is later than --until"),
-        (("discard", ours, "--app", "acme"), 2, "name runs, or give filters, not both"),
+        (("list", "--since", "1h", "--until", "2h"), 2, "--since must be before --until"),
+        (("discard", ours, "--app", "acme"), 2, "name runs or use filters, not both"),
     ]
-    told = await asyncio.gather(*(unattended(stage, "runs", *each) for each, _, _ in refused))
-    for done, (arguments, code, said) in zip(told, refused, strict=True):
+    results = await asyncio.gather(*(unattended(stage, "runs", *each) for each, _, _ in refused))
+    for done, (arguments, code, message) in zip(results, refused, strict=True):
         assert done.code == code, arguments
-        assert done.err == said if code == 1 else said in done.err
+        assert done.err == message if code == 1 else message in done.err
 
 
 async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""Many apps, with three workflows on three models each: a scrape stays small, and leaves nothing out."""
+"""Many apps, each with three workflows on three models: a scrape stays small and complete."""
 
 from collections import Counter
 

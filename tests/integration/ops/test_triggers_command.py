@@ -1,4 +1,4 @@
-"""`unattended triggers …` in a process of its own: what it tells, what it changes, and how it says no."""
+"""`unattended triggers …` in a process of its own: output, changes and refusals."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ async def triggers(stage: Stage, *arguments: str) -> CommandResult:
 
 
 async def refusal(stage: Stage, *arguments: str) -> Result:
-    """In this process: ten others would take as long to start as all the rest."""
+    """Run in this process, as starting ten others would double the test's time."""
     return await asyncio.to_thread(CliRunner().invoke, commands, arguments, env=as_environment(stage.settings))
 
 
@@ -42,7 +42,7 @@ async def test_without_servers_the_packages_triggers_are_listed(stage: Stage) ->
         0,
         ["after", "hook", "lead", "locked", "nightly", "paid"],
     )
-    assert listed.err.startswith("nothing is running: these are the packages' triggers")
+    assert listed.err.startswith("no database is running, so these are the packages' triggers only")
     assert (shown.code, shown.err.count("\n")) == (1, 1)
     assert "nothing is running" in shown.err
 
@@ -65,7 +65,7 @@ async def test_a_trigger_is_made_fired_paused_shown_and_removed(stage: Stage) ->
     resumed = await triggers(stage, "resume", "hourly", "--json")
     removed = await triggers(stage, "remove", "hourly", "--yes")
 
-    assert (made.code, made.out) == (0, "Sales/hourly@acme is made, revision 1\n")
+    assert (made.code, made.out) == (0, "Sales/hourly@acme is created, revision 1\n")
     assert (form.json["trigger_id"], form.json["outlook"]["addresses"]["globex"]) == (
         "Sales/ask@globex",
         "/forms/globex/Sales/ask",
@@ -81,7 +81,7 @@ async def test_a_trigger_is_made_fired_paused_shown_and_removed(stage: Stage) ->
     times = [line for line in lines if "+01:00" in line or "+02:00" in line]
     assert (len(times), times[0].startswith("  would run at 2")) == (10, True)
     assert "  but idle     it is paused: these times pass without a run" in lines
-    assert lines[-1] == "→ let it start runs again: unattended triggers resume Sales/hourly@acme"
+    assert lines[-1] == "→ resume it: unattended triggers resume Sales/hourly@acme"
     assert (resumed.json["changed"], removed.code) == (True, 0)
     assert await stage.store.database["triggers"].count_documents({"spec": {"$exists": True}}) == 1
 
@@ -98,9 +98,9 @@ async def test_a_backfill_is_looked_at_first_and_may_be_repeated(stage: Stage) -
     assert dry.out.splitlines()[0] == "2026-03-01 02:30:00 UTC"
     assert dry.out.splitlines()[-1] == "would start 20 runs of Digest/nightly, for 2 apps; nothing was changed"
     assert (asked.code, before) == (2, 0)
-    assert "say --yes, or look first with --dry-run" in asked.err
+    assert "use --yes, or --dry-run for a preview" in asked.err
     assert one.json == {"trigger_id": "Digest/nightly", "created": 10, "there_already": 0}
-    assert both.out == "10 runs started, 10 were there already\n"
+    assert both.out == "10 runs started, 10 existed already\n"
     assert await stage.store.runs.count_documents({"trigger.name": "nightly"}) == 20
 
 
@@ -109,20 +109,23 @@ async def test_a_backfill_with_nothing_to_do_reports_why(stage: Stage) -> None:
     past = ("backfill", "nightly", "--from", "2026-03-01", "--to", "2026-03-02T23:00Z")
     await triggers(stage, *past, "--yes")
     all_there = "between 2026-03-01 00:00:00 UTC and 2026-03-02 23:00:00 UTC: all 2 times have their runs\n"
-    told = [
+    cases = [
         ((*past, "--yes"), all_there),
         ((*past, "--dry-run"), all_there),
         (past, all_there),
-        ((*past[:-1], "2026-03-01T23:00Z"), ": its one time has its run\n"),
-        ((*past[:3], "2026-03-01T05:00+02:00", "--to", "2026-03-01T06:00+02:00"), ": no times in that range\n"),
-        ((*past[:3], "9000-01-01", "--to", "9000-02-01"), ": no times in that range so far\n"),
+        ((*past[:-1], "2026-03-01T23:00Z"), ": its only time has its run\n"),
+        (
+            (*past[:3], "2026-03-01T05:00+02:00", "--to", "2026-03-01T06:00+02:00"),
+            ": the schedule has no time in that range\n",
+        ),
+        ((*past[:3], "9000-01-01", "--to", "9000-02-01"), ": the schedule has no time in that range so far\n"),
     ]
 
-    for arguments, said in told:
+    for arguments, message in cases:
         done = await refusal(stage, *arguments)
         assert done.exit_code == 0
         assert done.stdout.startswith("nothing to backfill between ")
-        assert done.stdout.endswith(said)
+        assert done.stdout.endswith(message)
     as_json = await refusal(stage, *past, "--json")
     assert json.loads(as_json.stdout) == {"trigger_id": "Digest/nightly", "created": 0, "there_already": 4}
 
@@ -132,21 +135,25 @@ async def test_a_refusal_is_one_line_with_an_exit_code(stage: Stage) -> None:
     await triggers(stage, "create", HOURLY, "--workflow", "Sales", "--app", "acme", "--type", "cron")
     ours = ("--workflow", "Sales", "--app", "acme")
     refused: list[tuple[tuple[str, ...], int, str]] = [
-        (("show", "nothing"), 1, "unattended: there is no trigger nothing; `unattended triggers list` shows them\n"),
+        (
+            ("show", "nothing"),
+            1,
+            "unattended: there is no trigger nothing; `unattended triggers list` lists the triggers\n",
+        ),
         (("fire", "paid"), 2, "unattended: --app: is needed, as =fullDocument.app_id selects no app from the event"),
         (("resume", "nightly", "--from", "now"), 1, "only triggers on changes or ended runs go on"),
         (("remove", "nightly", "--yes"), 1, "edit its triggers.yaml instead"),
-        (("remove", "hourly"), 2, "say --yes"),
+        (("remove", "hourly"), 2, "use --yes"),
         (("edit", "hourly", HOURLY, "--revision", "7"), 1, "was edited meanwhile and has revision 1 now"),
         (("create", HOURLY, "--type", "cron", *ours), 1, "there is a trigger Sales/hourly@acme already"),
         (("create", '{"name": "x", "type": "cron", "cron": "99 * * * *"}', *ours), 2, "unattended: cron: "),
         (("backfill", "lead", "--from", "2d", "--to", "1d"), 1, "is a form_submit"),
     ]
 
-    for arguments, code, said in refused:
+    for arguments, code, message in refused:
         done = await refusal(stage, *arguments)
         assert (done.exit_code, done.stdout) == (code, ""), (arguments, done.stderr)
-        assert said in done.stderr, (arguments, done.stderr)
+        assert message in done.stderr, (arguments, done.stderr)
 
 
 async def test_filters_narrow_the_list(stage: Stage) -> None:

@@ -34,7 +34,7 @@ CALLS = [
 
 
 async def run_usage(stage: Stage, arguments: str) -> Result:
-    """In this process: others would take as long to start as all the rest."""
+    """Run in this process, as starting others would double the test's time."""
     return await asyncio.to_thread(CliRunner().invoke, usage, arguments.split(), env=as_environment(stage.settings))
 
 
@@ -50,7 +50,7 @@ async def test_a_pipe_gets_lines_the_dearest_first_and_doubts_go_to_stderr(stage
         "=globex\t1\t100\t50\t10\t0\tunknown\n"
     )
     assert [line.split(" ")[0] for line in done.err.splitlines()] == ["1", "1", "1"]
-    assert "has no price, so no USD" in done.err
+    assert "has no price, so the sums lack their USD" in done.err
 
 
 async def test_json_and_csv_have_the_same_fields_and_the_same_numbers(stage: Stage) -> None:
@@ -96,9 +96,9 @@ async def test_nothing_to_sum_up_is_reported(stage: Stage) -> None:
     never, other = await run_usage(stage, ""), await run_usage(stage, "--app nobody")
     by_name = await run_usage(stage, "--trigger weekday-morning")
 
-    assert (never.exit_code, never.stderr) == (0, "no model was called yet\n")
+    assert (never.exit_code, never.stderr) == (0, "there are no model calls yet\n")
     assert (other.exit_code, other.stderr) == (0, "no model call matches\n")
-    assert by_name.stderr == "no model call matches; `unattended usage --by trigger` shows the types\n"
+    assert by_name.stderr == "no model call matches; `unattended usage --by trigger` lists the types\n"
     assert json.loads((await run_usage(stage, "--json")).stdout) == []
 
 
@@ -108,8 +108,8 @@ async def test_a_full_disk_is_one_line(stage: Stage) -> None:
         process = await asyncio.create_subprocess_shell(line, env=environment(stage), stderr=asyncio.subprocess.PIPE)
         _, err = await asyncio.wait_for(process.communicate(), 60)
 
-        said = "unattended: standard output cannot be written: No space left on device\n"
-        assert (process.returncode, err.decode()) == (1, said)
+        message = "unattended: standard output cannot be written: No space left on device\n"
+        assert (process.returncode, err.decode()) == (1, message)
 
 
 async def test_a_terminal_shows_bars_at_any_width_with_the_total_below(stage: Stage) -> None:
@@ -156,13 +156,13 @@ async def test_totals_that_differ_from_the_ledger_are_found_and_rebuilt(stage: S
     after = await run_usage(stage, "--verify --json")
     again = await run_usage(stage, "--rebuild")
 
-    assert (good.exit_code, good.stdout) == (0, "the totals say what the ledger says\n")
+    assert (good.exit_code, good.stdout) == (0, "the totals match the ledger\n")
     assert bad.exit_code == bad_json.exit_code == 1
     [_, line, *_] = bad.stdout.splitlines()
     assert line.split("\t")[0] == "2026-03-01 12:00 UTC"
     assert "app_id=acme" in line
     assert line.split("\t")[2:] == ["input_tokens", "300", "307"]
-    assert "`unattended usage --rebuild` makes the totals anew" in bad.stderr
+    assert "`unattended usage --rebuild` rebuilds the totals" in bad.stderr
     assert json.loads(bad_json.stdout)[0]["field"] == "input_tokens"
     assert (rebuilt.exit_code, json.loads(rebuilt.stdout)["changed"]) == (0, 1)
     assert (after.exit_code, json.loads(after.stdout)) == (0, [])

@@ -1,4 +1,4 @@
-"""What the exporter shows as usage, on a real MongoDB: the ledger's own sums, whatever is done to totals and rows."""
+"""Usage metrics on a real MongoDB equal the ledger's sums, whatever happens to totals and rows."""
 
 import random
 from collections import Counter
@@ -36,7 +36,7 @@ class UsageExporter:
         self._collector = StoreCollector()
 
     async def scraped_values(self) -> dict[str, Series]:
-        """By metric, what it shows of usage that is not 0."""
+        """Return the nonzero samples of each usage metric."""
         self._collector.publish(await self._snapshots.read(), duration_s=0)
         shown = {
             family.name: {tuple(each.labels.values()): each.value for each in family.samples if each.value}
@@ -47,7 +47,7 @@ class UsageExporter:
 
 
 class RandomCalls:
-    """Model calls, begun and ended as a worker does it."""
+    """Model calls that begin and end as in a worker."""
 
     def __init__(self, store: RunStore, *, seed: int) -> None:
         self._store = store
@@ -71,7 +71,7 @@ class RandomCalls:
         await self.end()
 
     async def end(self) -> None:
-        """One of those that have begun, given up as missing meanwhile or not."""
+        """End one of the open calls, whether or not it was closed as missing."""
         if not self._begun:
             return
         owner, begun = self._begun.pop(self._random.randrange(len(self._begun)))
@@ -88,7 +88,7 @@ class RandomCalls:
 
 
 def by_rows(rows: Sequence[Mapping[str, Any]], named: set[str]) -> dict[str, Counter[tuple[str, ...]]]:
-    """Counted in the plainest way."""
+    """Sum the ledger in the simplest way."""
     shown: dict[str, Counter[tuple[str, ...]]] = {}
     for row in rows:
         if row.get("rollup") == OPEN:
@@ -127,7 +127,7 @@ async def sums_of_ledger(store: RunStore) -> dict[str, Series]:
 @pytest.mark.design("U-7")
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_whatever_happens_to_the_ledger_metrics_are_its_sums(store: RunStore, seed: int) -> None:
-    """One exporter that has seen everything and one that starts now, at every step."""
+    """At every step, an old exporter and a new one agree."""
     calls, roll_up, counts = RandomCalls(store, seed=seed), RollUp(store.database, batch=7), Counter[str]()
     await roll_up.run_pass(counts)
     living = UsageExporter(store)
@@ -211,7 +211,7 @@ async def test_rebuilt_totals_are_read_again_however_far_they_have_got(store: Ru
 
 
 async def test_an_exporter_reads_totals_that_were_rebuilt_without_a_scheduler(store: RunStore) -> None:
-    """`unattended usage --rebuild`, where the totals were lost with their indexes."""
+    """`unattended usage --rebuild` after the totals and their indexes were lost."""
     calls, roll_up = RandomCalls(store, seed=8), RollUp(store.database)
     for _ in range(20):
         await calls.make()
@@ -225,13 +225,13 @@ async def test_an_exporter_reads_totals_that_were_rebuilt_without_a_scheduler(st
 
 
 async def test_a_late_answer_to_an_abandoned_call_moves_no_counter_back(store: RunStore) -> None:
-    """Until the exporter ends it shows one more call without usage than there were."""
+    """A counter keeps a corrected call without usage until the exporter restarts."""
     calls, roll_up = RandomCalls(store, seed=5), RollUp(store.database)
     await calls.begin()
     await roll_up.run_pass(Counter())
     living = UsageExporter(store)
     given_up = await living.scraped_values()
-    for _ in range(20):  # of these, some have usage
+    for _ in range(20):  # some of these have usage
         await calls.make()
     await calls.end()
     await roll_up.run_pass(Counter())

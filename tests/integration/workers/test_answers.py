@@ -346,7 +346,7 @@ async def test_the_command_answers_or_reports_in_one_line_why_not(desk_stage: St
     run = await wait_for_question(stage, run_id, question=2)
     assert run["answers"][0]["name"] == "ann"
     code, out, _ = await command(stage, run_id[-8:], "--question", "2", "--message", "go on")
-    assert (code, out) == (0, f"{run_id} has answer 2, and goes on\n")
+    assert (code, out) == (0, f"{run_id} has answer 2, and continues\n")
     assert (await stage.wait_for_end(run_id))["state"] == "succeeded"
 
 

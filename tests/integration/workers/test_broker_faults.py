@@ -137,7 +137,7 @@ async def test_the_doctor_puts_faults_of_a_handshake_in_words(
     assert good[0].level == "ok"
     assert "not trusted here" in only_problem(unknown).found
     assert "ssl_ca_certs" in only_problem(wrong).advice
-    assert "does not speak TLS" in only_problem(plain).found
+    assert "does not use TLS" in only_problem(plain).found
     assert "not trusted here" in only_problem(nameless).found
 
 

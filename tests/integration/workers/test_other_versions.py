@@ -15,10 +15,10 @@ from workers.control.replaying import replay
 from workers.control.retrying import retry_now
 from workers.control.story import story_of
 from workers.reconciling.reclaim import Reclaim
-from workers.store.ended_counts import EndedRuns
+from workers.store.ended_counts import EndedRunCounter
 from workers.store.followed_runs import FollowedRuns
 from workers.store.mongo_repository import MongoRunRepository
-from workers.store.queue_counts import QueueLook
+from workers.store.queue_counts import QueueReader
 from workers.store.run import RUN_FORMAT, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 
@@ -56,8 +56,8 @@ async def test_a_state_that_this_version_does_not_know_is_counted_by_none_of_its
     now = await FollowedRuns(store).now()
 
     async with store.database.client.start_session(snapshot=True) as session:
-        queue = await QueueLook(store.database, session, now).look()
-        ended = await EndedRuns(store.database).look(session, now + timedelta(seconds=1))
+        queue = await QueueReader(store.database, session, now).read()
+        ended = await EndedRunCounter(store.database).count(session, now + timedelta(seconds=1))
 
     assert (queue.in_progress, queue.parked, sum(queue.queued.values()), dict(ended)) == (0, 0, 0, {})
 

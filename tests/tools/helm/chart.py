@@ -1,4 +1,4 @@
-"""The chart as Helm would render it, for several sets of values."""
+"""The chart, render_chart for several sets of values."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ Values = Mapping[str, Any]
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "ops" / "helm" / "unattended"
 ROLES = ("gateway", "scheduler", "watcher", "worker", "exporter")
-# All that the chart cannot know.
+# Values without a default.
 MINIMAL: Values = {"mongodb": {"secretName": "servers"}, "redis": {"secretName": "servers"}}
 EVERYTHING: Values = {
     **MINIMAL,
@@ -66,7 +66,7 @@ SETS: Mapping[str, Values] = {"minimal": MINIMAL, "everything": EVERYTHING, "ope
 
 
 class RefusedError(Exception):
-    """Helm would refuse to render; the text is what it would say."""
+    """Helm would refuse to render; the text is its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def pod_of(deployment: Document) -> Document:
     return dict(deployment["spec"]["template"]["spec"])
 
 
-def rendered(
+def render_chart(
     renderer: Path, values: Values, *, release: str = "unattended", namespace: str = "flows", chart: Path = CHART
 ) -> Rendered:
     asked = {"chart": str(chart), "release": release, "namespace": namespace, "values": values}

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.programs import require_program
-from tests.tools.helm.chart import SETS, Rendered, rendered
+from tests.tools.helm.chart import SETS, Rendered, render_chart
 
 SOURCE = Path(__file__).with_name("render.go")
-LIBRARIES = Path("/usr/share/gocode")  # where Debian puts them
+LIBRARIES = Path("/usr/share/gocode")  # Debian's path
 
 
 @pytest.fixture(scope="session")
@@ -42,5 +42,5 @@ def _build(compiler: str, program: Path) -> None:
 
 @pytest.fixture(scope="session")
 def render(renderer: Path) -> Callable[[str], Rendered]:
-    """One of the sets, by its name."""
-    return cache(lambda name: rendered(renderer, SETS[name]))
+    """The chart rendered with one set of values, by name."""
+    return cache(lambda name: render_chart(renderer, SETS[name]))

@@ -1,4 +1,4 @@
-"""The chart against the product: its commands, settings, ports, times, rules and dashboards."""
+"""The chart matches the product: commands, settings, ports, timeouts, rules and dashboards."""
 
 import json
 import re
@@ -14,7 +14,7 @@ import yaml
 from ops.cli.main import cli
 from ops.processes.supervisor import EXTRA_WORKER_GRACE_S, GRACE_S
 from tests.promtool import promtool
-from tests.tools.helm.chart import CHART, EVERYTHING, MINIMAL, ROLES, ROOT, SETS, Rendered, pod_of, rendered
+from tests.tools.helm.chart import CHART, EVERYTHING, MINIMAL, ROLES, ROOT, SETS, Rendered, pod_of, render_chart
 from tests.unit.docs.test_docs import blocks, resolve_command
 from workers.settings import Settings, load_settings, unknown_variables
 
@@ -24,7 +24,7 @@ UNITS = {"Gi": 1024**3, "Mi": MIB, "G": 10**9, "M": 10**6}
 
 
 def settings_of(shown: Rendered, role: str) -> Settings:
-    """As the process would read them; of a secret there is a word."""
+    """Load settings as the process would; secrets have a placeholder."""
     environ = {each["name"]: each.get("value", "secret") for each in shown.container(role)["env"]}
     assert unknown_variables(environ) == []
     return load_settings(environ)
@@ -66,7 +66,7 @@ def test_a_role_listens_where_its_probes_ask(render: Render) -> None:
         assert address.host == "0.0.0.0"  # noqa: S104 -- compared, not bound
         assert port["containerPort"] == address.port + (role not in ("gateway", "exporter"))
         probes = {name: probe["httpGet"] for name, probe in container.items() if name.endswith("Probe")}
-        # A role that waits for MongoDB or Redis is alive, and must not be killed.
+        # A role that waits for MongoDB or Redis is alive; a restart would not help.
         assert probes == {
             "startupProbe": {"path": "/healthz", "port": port["name"]},
             "livenessProbe": {"path": "/healthz", "port": port["name"]},
@@ -87,7 +87,7 @@ def test_kubernetes_waits_longer_than_a_role_needs_to_stop(render: Render, name:
 
 @pytest.mark.parametrize("limit", ["2560Mi", "1Gi", "4G", "900M", "100000Mi"])
 def test_a_worker_sees_its_own_memory_limit_before_the_kernel_does(renderer: Path, limit: str) -> None:
-    shown = rendered(renderer, {**MINIMAL, "worker": {"resources": {"limits": {"memory": limit}}}})
+    shown = render_chart(renderer, {**MINIMAL, "worker": {"resources": {"limits": {"memory": limit}}}})
     number, unit = re.findall(r"\d+|[A-Za-z]+", limit)
     limit_mib = int(number) * UNITS[unit] / MIB
 
@@ -104,7 +104,7 @@ def test_without_a_word_a_worker_has_the_products_own_numbers(render: Render) ->
     )
 
 
-def test_the_scaler_asks_for_what_the_runbook_says(render: Render, tmp_path: Path) -> None:
+def test_the_scaler_asks_for_what_the_runbook_names(render: Render, tmp_path: Path) -> None:
     shown = render("everything")
     [scaled] = shown.of_kind("ScaledObject")
     [trigger] = scaled["spec"]["triggers"]
@@ -114,11 +114,11 @@ def test_the_scaler_asks_for_what_the_runbook_says(render: Render, tmp_path: Pat
 
     assert scaled["spec"]["scaleTargetRef"]["name"] == shown.of_role("Deployment", "worker")["metadata"]["name"]
     assert int(trigger["metadata"]["threshold"]) == settings_of(shown, "worker").concurrency
-    assert trigger["metadata"]["ignoreNullValues"] == "false"  # no exporter is no reason to stop workers
+    assert trigger["metadata"]["ignoreNullValues"] == "false"  # a missing exporter must not scale workers down
     by_hand = [block.text.strip() for block in blocks(ROOT / "ops" / "runbook.md") if block.language == "promql"]
     assert f"ceil(({trigger['metadata']['query']}) / {Settings().concurrency})" in by_hand
-    status, said = promtool("check", "rules", rule)
-    assert status == 0, said
+    status, output = promtool("check", "rules", rule)
+    assert status == 0, output
 
 
 def moved(text: str) -> str:
@@ -139,8 +139,8 @@ def test_rules_are_the_shipped_ones_and_lead_to_the_public_address(render: Rende
     assert {each.partition("#")[0] for each in links} == {"https://flows.example/console/runbook"}
     whole = tmp_path / "rules.yaml"
     whole.write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
-    status, said = promtool("check", "rules", whole)
-    assert status == 0, said
+    status, output = promtool("check", "rules", whole)
+    assert status == 0, output
 
 
 def test_dashboards_are_the_shipped_ones_and_lead_to_the_public_address(render: Render) -> None:
@@ -158,10 +158,10 @@ def test_dashboards_are_the_shipped_ones_and_lead_to_the_public_address(render: 
         name: json.loads(moved(text)) for name, text in shipped.items()
     }
     assert {each["metadata"]["annotations"]["grafana_folder"] for each in marked} == {"Unattended"}
-    assert all(len(text) < 1_000_000 for text in shown.values())  # a ConfigMap holds no more
+    assert all(len(text) < 1_000_000 for text in shown.values())  # a ConfigMap's limit
 
 
-def test_the_models_file_is_what_the_values_say(render: Render) -> None:
+def test_the_models_file_is_taken_from_the_values(render: Render) -> None:
     shown = render("everything")
     [models] = [each for each in shown.of_kind("ConfigMap") if "models.yaml" in each["data"]]
     [volume] = [each for each in pod_of(shown.of_role("Deployment", "worker"))["volumes"] if each["name"] == "models"]
@@ -171,7 +171,7 @@ def test_the_models_file_is_what_the_values_say(render: Render) -> None:
     assert settings_of(shown, "worker").models == Path("/etc/unattended/models/models.yaml")
 
 
-def test_the_operators_file_is_what_the_values_say(render: Render) -> None:
+def test_the_operators_file_is_taken_from_the_values(render: Render) -> None:
     shown = render("everything")
     [file] = [each for each in shown.of_kind("ConfigMap") if "unattended.yaml" in each["data"]]
     volumes = pod_of(shown.of_role("Deployment", "worker"))["volumes"]
@@ -193,6 +193,6 @@ def test_notes_name_what_there_is(render: Render, name: str) -> None:
     assert [words[0] for words in commands] == ["enqueue", "runs", "keys"]
     for words in commands:
         command, arguments = resolve_command(words)
-        command.make_context(command.name, arguments)  # raises for an unknown option or a missing argument
+        command.make_context(command.name, arguments)  # raises if an option is unknown or an argument is missing
     assert ("No models file" in notes) == (name == "minimal")
     assert ("https://flows.example/hooks/" in notes) == (name == "everything")

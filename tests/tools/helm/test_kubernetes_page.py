@@ -1,4 +1,4 @@
-"""docs/kubernetes.md against the chart: its values, its files and its commands."""
+"""docs/kubernetes.md matches the chart: values, files and commands."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ import yaml
 from jsonschema import Draft7Validator
 
 from tests.promtool import promtool
-from tests.tools.helm.chart import CHART, MINIMAL, ROLES, ROOT, Rendered, rendered
+from tests.tools.helm.chart import CHART, MINIMAL, ROLES, ROOT, Rendered, render_chart
 from tests.tools.helm.test_values import SCHEMA, given
 from tests.unit.docs.test_docs import Block, blocks, read
 
@@ -62,7 +62,7 @@ def test_values_in_the_text_are_values_of_the_chart() -> None:
 def test_values_of_the_page_are_rendered(renderer: Path, values: dict[str, Any]) -> None:
     assert [each.message for each in Draft7Validator(SCHEMA).iter_errors(given(values))] == []
 
-    assert rendered(renderer, {**MINIMAL, **values}).of_kind("Deployment")
+    assert render_chart(renderer, {**MINIMAL, **values}).of_kind("Deployment")
 
 
 def test_commands_name_what_the_chart_makes(render: Callable[[str], Rendered]) -> None:
@@ -89,7 +89,7 @@ def test_the_first_installation_has_the_secrets_that_the_chart_reads() -> None:
 
 
 def test_the_first_installation_sets_values_that_the_chart_takes(renderer: Path) -> None:
-    """`--set` makes a number of what looks like one."""
+    """`--set` parses text that looks like a number as one."""
     [install] = [words for words in commands() if "--set" in words]
     values: dict[str, Any] = {}
     for option, value in pairwise(install):
@@ -99,7 +99,7 @@ def test_the_first_installation_sets_values_that_the_chart_takes(renderer: Path)
             values.setdefault(top, {})[key] = int(text) if text.isdigit() else text
 
     assert [each.message for each in Draft7Validator(SCHEMA).iter_errors(given(values))] == []
-    assert rendered(renderer, values).container("worker")["image"].endswith("/unattended:1")
+    assert render_chart(renderer, values).container("worker")["image"].endswith("/unattended:1")
 
 
 def test_prometheus_takes_the_configuration_and_finds_the_roles(
@@ -107,14 +107,14 @@ def test_prometheus_takes_the_configuration_and_finds_the_roles(
 ) -> None:
     whole = yaml.safe_load(block_of("prometheus.yml").text)
     [job] = whole["scrape_configs"]
-    [discovery] = job.pop("kubernetes_sd_configs")  # Debian's Prometheus is built without it
+    [discovery] = job.pop("kubernetes_sd_configs")  # Debian's Prometheus lacks it
     job["static_configs"] = [{"targets": ["127.0.0.1:9400"]}]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole), encoding="utf-8")
     services = {each["metadata"]["name"]: each["spec"] for each in render("minimal").of_kind("Service")}
 
-    status, said = promtool("check", "config", tmp_path / "prometheus.yml")
+    status, output = promtool("check", "config", tmp_path / "prometheus.yml")
 
-    assert status == 0, said
+    assert status == 0, output
     assert discovery == {"role": "endpoints", "namespaces": {"names": ["flows"]}}
     assert job["job_name"] == "unattended"
     assert services[job["relabel_configs"][0]["regex"]]["publishNotReadyAddresses"] is True
@@ -131,7 +131,7 @@ def test_an_image_with_packages_puts_them_where_ours_looks() -> None:
     assert re.findall(r"^EXPOSE (.+)$", own, re.MULTILINE) == ["8400 9400 9401"]
 
 
-def test_every_role_says_when_it_is_ready() -> None:
+def test_every_role_has_a_readiness_probe() -> None:
     [table] = re.findall(r"^\| role \| ready \|\n(?:\|.*\n)*", read(PAGE), re.MULTILINE)
 
     assert re.findall(r"^\| (\w+) \|", table, re.MULTILINE)[1:] == list(ROLES)

@@ -1,18 +1,18 @@
-"""What the chart renders: Kubernetes takes it, its parts fit together, and pods may do no more than they need."""
+"""The rendered manifests: valid for Kubernetes, consistent, and with minimal permissions."""
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kubernetes_validate  # type: ignore[import-untyped]  # it brings no types
+import kubernetes_validate  # type: ignore[import-untyped]  # untyped
 import pytest
 from jsonschema import Draft7Validator
 
-from tests.tools.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, Values, pod_of, rendered
+from tests.tools.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, Values, pod_of, render_chart
 
 Render = Callable[[str], Rendered]
-OLDEST = "1.29"  # Chart.yaml says so
-NAMES = (53, 5353)  # 5353: of OpenShift
+OLDEST = "1.29"  # as in Chart.yaml
+NAMES = (53, 5353)  # 5353: OpenShift's DNS
 CUSTOM = json.loads(Path(__file__).with_name("custom_resources.json").read_text(encoding="utf-8"))
 
 
@@ -22,7 +22,7 @@ def matches(selector: Document, labels: Document) -> bool:
 
 
 def pods(shown: Rendered) -> Iterator[tuple[str, Document, Document]]:
-    """Role, labels and pod of each deployment."""
+    """Return role, labels and pod of each deployment."""
     for role in ROLES:
         deployment = shown.of_role("Deployment", role)
         yield role, deployment["spec"]["template"]["metadata"]["labels"], pod_of(deployment)
@@ -54,14 +54,14 @@ def test_everything_has_a_name_of_its_own_in_the_namespace(render: Render, name:
 
 
 def test_a_long_name_of_a_release_still_fits(renderer: Path) -> None:
-    shown = rendered(renderer, EVERYTHING, release="x" * 53)
+    shown = render_chart(renderer, EVERYTHING, release="x" * 53)
 
     assert max(len(each["metadata"]["name"]) for each in shown.of_kind("Service")) <= 63
     assert {label for each in shown.documents for label in each["metadata"].get("labels", {}).values()}
     assert all(len(label) <= 63 for each in shown.documents for label in each["metadata"].get("labels", {}).values())
 
 
-def test_minimal_values_render_the_roles_and_nothing_that_needs_an_operator(render: Render) -> None:
+def test_minimal_values_render_the_roles_and_nothing_of_an_operator(render: Render) -> None:
     kinds = {each["kind"] for each in render("minimal").documents}
 
     assert kinds == {"Deployment", "PodDisruptionBudget", "Service", "ServiceAccount", "NetworkPolicy", "Pod"}
@@ -110,12 +110,12 @@ def test_a_target_of_prometheus_is_named_by_job_and_role(render: Render) -> None
     assert endpoint["relabelings"] == [
         {"action": "replace", "targetLabel": "job", "replacement": "unattended"},
         {"action": "replace", "targetLabel": "role", "sourceLabels": [source]},
-        {"action": "labeldrop", "regex": "endpoint"},  # else ours would become `exported_endpoint`
+        {"action": "labeldrop", "regex": "endpoint"},  # otherwise our label would become `exported_endpoint`
     ]
     assert [labels["app.kubernetes.io/component"] for _, labels, _ in pods(render("everything"))] == list(ROLES)
 
 
-def test_a_role_talks_to_what_it_needs_and_to_nobody_else(render: Render) -> None:
+def test_a_role_may_connect_only_to_what_it_needs(render: Render) -> None:
     shown = render("minimal")
     reached = {}
     for role in ROLES:
@@ -149,9 +149,9 @@ def test_peers_and_further_rules_are_those_of_the_values(render: Render) -> None
     assert "169.254.0.0/16" in https[0]["ipBlock"]["except"]
 
 
-def test_who_may_call_is_said_by_the_values(renderer: Path) -> None:
+def test_allowed_callers_come_from_the_values(renderer: Path) -> None:
     peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
-    shown = rendered(renderer, {**MINIMAL, "networkPolicy": {"gatewayFrom": [peer], "prometheusFrom": []}})
+    shown = render_chart(renderer, {**MINIMAL, "networkPolicy": {"gatewayFrom": [peer], "prometheusFrom": []}})
 
     assert shown.of_role("NetworkPolicy", "gateway")["spec"]["ingress"][0]["from"] == [peer]
     assert shown.of_role("NetworkPolicy", "worker")["spec"]["ingress"] == []
@@ -178,7 +178,7 @@ def test_pods_are_restricted(render: Render, name: str) -> None:
         assert "/tmp" in {each["mountPath"] for each in container["volumeMounts"]}  # noqa: S108 -- the pod's own
 
 
-def test_secrets_and_files_go_to_those_who_need_them(render: Render) -> None:
+def test_secrets_and_files_go_to_the_roles_that_need_them(render: Render) -> None:
     shown = render("everything")
 
     def holders(word: str) -> list[str]:
@@ -196,7 +196,7 @@ def test_secrets_and_files_go_to_those_who_need_them(render: Render) -> None:
     assert holders("UNATTENDED_MONGODB_URL") == list(ROLES)
 
 
-def test_what_a_role_says_of_its_pods_goes_before_what_is_said_of_all(render: Render) -> None:
+def test_pod_values_of_a_role_precede_those_of_all_roles(render: Render) -> None:
     shown = render("everything")
     worker, exporter = (shown.of_role("Deployment", role)["spec"]["template"] for role in ("worker", "exporter"))
 
@@ -218,7 +218,7 @@ def test_another_mounted_file_starts_workers_anew(renderer: Path, render: Render
     def annotations(shown: Rendered) -> Document:
         return dict(shown.of_role("Deployment", "worker")["spec"]["template"]["metadata"]["annotations"])
 
-    other = rendered(renderer, {**EVERYTHING, **changed})
+    other = render_chart(renderer, {**EVERYTHING, **changed})
 
     assert annotations(other) != annotations(render("everything"))
 
@@ -229,7 +229,7 @@ def test_updates_and_drains_never_take_a_role_away_as_a_whole(render: Render) ->
     for role in ROLES:
         assert shown.of_role("Deployment", role)["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
         assert shown.of_role("PodDisruptionBudget", role)["spec"]["maxUnavailable"] == 1
-    # The scaler says how many workers there are, an upgrade of the chart does not.
+    # The scaler sets the number of workers; an upgrade of the chart must not.
     assert ["replicas" in shown.of_role("Deployment", role)["spec"] for role in ROLES] == [
         True,
         True,

@@ -1,4 +1,4 @@
-"""Packages in a volume that Kubernetes fills from a ConfigMap: links to a folder that is exchanged as a whole."""
+"""Packages in a volume of a ConfigMap: symbolic links to a folder that Kubernetes swaps as a whole."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ from workflows.package.catalog import LIBRARY, Catalog
 
 
 class Volume:
-    """As the kubelet writes it: `Morning` -> `..data/Morning`, `..data` -> `..of_its_time`."""
+    """Write links as the kubelet does: `Morning` -> `..data/Morning`, `..data` -> `..of_its_time`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -40,5 +40,5 @@ def test_a_package_in_a_config_map_is_used_and_exchanged_without_a_restart(tmp_p
     assert set(first) == set(second) == {"Morning"}
     assert first["Morning"].version != second["Morning"].version
     assert catalog.refusals == {}
-    # A run that pinned the version of before goes on with it, though its files are gone.
+    # A run keeps its pinned version although its files are gone.
     assert catalog.get("Morning", version=first["Morning"].version) == first["Morning"]

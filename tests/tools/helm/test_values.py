@@ -1,4 +1,4 @@
-"""The chart's values: the schema takes what is meant, and whoever writes something else is told where."""
+"""The chart's values: the schema accepts valid ones, and names the place of an error."""
 
 import json
 import shutil
@@ -11,21 +11,21 @@ import yaml
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
-from tests.tools.helm.chart import CHART, MINIMAL, ROLES, SETS, RefusedError, Rendered, Values, rendered
+from tests.tools.helm.chart import CHART, MINIMAL, ROLES, SETS, RefusedError, Rendered, Values, render_chart
 from workers.settings import setting_fields, variable_name
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft7Validator(SCHEMA)
 
 
-def over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """As Helm does it: objects key by key, null takes a key away."""
+def merge_values(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge as Helm does: objects key by key; null removes a key."""
     merged = dict(base)
-    for key, value in given.items():
+    for key, value in changes.items():
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = over(merged[key], value)
+            merged[key] = merge_values(merged[key], value)
         else:
             merged[key] = value
     return merged
@@ -33,11 +33,11 @@ def over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
 
 def given(values: Values) -> dict[str, Any]:
     own = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    return over(over(own, MINIMAL), values)
+    return merge_values(merge_values(own, MINIMAL), values)
 
 
-def said(values: Values) -> list[str]:
-    """What Helm would say: the place and the words of each error."""
+def schema_messages(values: Values) -> list[str]:
+    """Return Helm's errors: place and message of each."""
     return [f"{'.'.join(map(str, each.path))}: {each.message}" for each in errors(values)]
 
 
@@ -81,7 +81,7 @@ def test_the_schema_takes_what_is_rendered(name: str, render: Callable[[str], Re
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_value_that_is_not_meant_is_named(values: Values, words: str) -> None:
-    assert any(words in each for each in said(values)), said(values)
+    assert any(words in each for each in schema_messages(values)), schema_messages(values)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_a_value_that_is_not_meant_is_named(values: Values, words: str) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_values_that_contradict_each_other_are_refused(renderer: Path, values: Values, words: str) -> None:
-    assert said(values) == []
+    assert schema_messages(values) == []
 
     with pytest.raises(RefusedError, match=words):
-        rendered(renderer, {**MINIMAL, **values})
+        render_chart(renderer, {**MINIMAL, **values})
 
 
-def test_all_that_is_missing_is_said_at_once(renderer: Path) -> None:
+def test_all_missing_values_are_reported_at_once(renderer: Path) -> None:
     with pytest.raises(RefusedError, match=r"(?s)\nmongodb\.secretName is empty: .*\nredis\.secretName is empty: "):
-        rendered(renderer, {})
+        render_chart(renderer, {})
 
 
 def test_a_copy_that_lost_its_links_is_refused(renderer: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_copy_that_lost_its_links_is_refused(renderer: Path, tmp_path: Path) -
     values = {**MINIMAL, "monitoring": {"alerts": {"enabled": True}, "dashboards": {"enabled": True}}}
 
     with pytest.raises(RefusedError, match=r"monitoring\.alerts .*\nmonitoring\.dashboards .*helm package"):
-        rendered(renderer, values, chart=copied)
+        render_chart(renderer, values, chart=copied)
 
 
 def test_every_value_of_the_schema_has_its_default_in_the_values_file() -> None:
@@ -146,5 +146,5 @@ def test_every_setting_has_exactly_one_place(render: Callable[[str], Rendered]) 
     by_chart = {each["name"] for role in ROLES for each in render("everything").container(role)["env"]} - by_value
     known = {name for each in setting_fields() if not (name := variable_name(each)).startswith("OTEL_")}
 
-    # What the embedded servers keep: here there are none.
+    # For the embedded servers, which the chart does not use.
     assert by_value | by_chart - {"MODEL_KEY", "SHOP_KEY"} == known - {"UNATTENDED_DATA_DIR"}

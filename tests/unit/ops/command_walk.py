@@ -1,4 +1,4 @@
-"""Every command of the program, as a user names it."""
+"""All commands of the program, by the name that a user types."""
 
 import shlex
 from functools import cache
@@ -14,7 +14,7 @@ ROOT = cli.make_context(PROGRAM, [], resilient_parsing=True, terminal_width=80)
 
 @cache
 def all_commands() -> dict[str, Command]:
-    """By the words that come after the program's name."""
+    """Return commands by the words after the program's name."""
     found = {}
     for name, command in cli.commands.items():
         for path, real, _ in leaf_commands(name, command, ROOT):
@@ -29,7 +29,7 @@ def all_groups() -> dict[str, click.Group]:
 
 
 def parse_command(line: str) -> tuple[str, click.Context]:
-    """The command that a line of a shell names, and what click makes of the rest; raises for what click refuses."""
+    """Parse a shell line; return its command and click's context, or raise what click raises."""
     words = shlex.split(line)
     redirected = [index for index, word in enumerate(words) if word in (">", ">>", "<", "|")]
     words = words[: min(redirected, default=len(words))]

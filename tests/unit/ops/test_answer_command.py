@@ -1,4 +1,4 @@
-"""`unattended runs answer`: what is refused before the store is asked, how questions are shown, and the prompts."""
+"""`unattended runs answer`: usage errors, how questions are shown, and the prompts."""
 
 import re
 import sys
@@ -34,10 +34,10 @@ RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        ([], "say what to answer with --message, --response or --json-responses"),
-        (["--question", "1"], "say what to answer with --message, --response or --json-responses"),
+        ([], "an answer is needed: --message, --response or --json-responses"),
+        (["--question", "1"], "an answer is needed: --message, --response or --json-responses"),
         (["--question", "9" * 5000], "write the number of a question, such as 1, or its id"),
         (["--question", "first"], "write the number of a question, such as 1, or its id"),
         (["--response", "Card=yes"], "'Card=yes' is not TOOL.KEY=VALUE, such as approve.verdict=yes"),
@@ -48,11 +48,11 @@ RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
         (["--json-responses", "@nowhere.json"], "nowhere.json cannot be read"),
     ],
 )
-def test_wrong_use_is_reported_with_its_option(options: list[str], told: str) -> None:
+def test_wrong_use_is_reported_with_its_option(options: list[str], message: str) -> None:
     result = CliRunner().invoke(answer, ["run_1", *options])
 
     assert result.exit_code == 2
-    assert told in result.output
+    assert message in result.output
 
 
 def test_values_are_json_where_they_are_json_and_text_otherwise() -> None:
@@ -93,8 +93,8 @@ def test_each_question_is_shown_with_arguments_and_no_cursor_codes() -> None:
 
     assert "\x1b" not in "".join(lines)
     assert lines[0] == "question 1, of A in turn 2:"
-    assert {'"line 0",', '"line 29"'} <= {line.strip() for line in lines}  # what is approved is shown as a whole
-    assert lines[lines.index("question 3, of Clerk in turn 4:") - 1].strip() == "Form of the same turn waits as well"
+    assert {'"line 0",', '"line 29"'} <= {line.strip() for line in lines}  # everything that is approved is shown
+    assert lines[lines.index("question 3, of Clerk in turn 4:") - 1].strip() == "also waiting in this turn: Form"
     assert [line.strip() for line in lines[-4:]] == [
         "Pay 12 EUR?",
         'pay is called with {"amount": 12}',
@@ -124,7 +124,7 @@ def test_the_questions_that_wait_are_shown_whichever_version_asked(run: dict[str
             {"number": 3, "by": "ops-key", "name": "the boss", "responses": {"Refund": {"verdict": "yes"}}}
             | {"question": PAY},
             [
-                'answer 3 by ops-key, who says "the boss", noon: {"Refund": {"verdict": "yes"}}',
+                'answer 3 by ops-key ("the boss"), noon: {"Refund": {"verdict": "yes"}}',
                 '   to Pay 12 EUR? [pay({"amount": 12})]',
             ],
         ),
@@ -142,7 +142,7 @@ def test_an_answer_is_shown_with_what_it_was_an_answer_to(kept: dict[str, Any], 
 def _send_answer(
     monkeypatch: pytest.MonkeyPatch, typed: str, questions: list[dict[str, Any]], *options: Any, terminal: bool = True
 ) -> tuple[list[dict[str, Any]], str]:
-    """What is sent for these options (`question`, `said`) and this typing, and what was shown."""
+    """Answer with these options (`question`, `fields`) and typed text; return what is sent and shown."""
     run = {**RUN, "question": questions[0], "questions": questions}
     monkeypatch.setattr(asks, "with_database", lambda _work: run)
     with CliRunner().isolation(input=typed) as (_, stderr, _):
@@ -155,7 +155,7 @@ YES = {"responses": {"Refund": {"verdict": "yes"}}}
 
 
 @pytest.mark.parametrize(
-    ("questions", "named", "said", "typed", "sent"),
+    ("questions", "named", "fields", "typed", "sent"),
     [
         ([ANSWER_KEYS], None, {}, "blue\n", [{"question": 1, "message": "blue"}]),
         (
@@ -192,16 +192,16 @@ YES = {"responses": {"Refund": {"verdict": "yes"}}}
 def test_at_a_terminal_questions_are_shown_and_omitted_values_prompted(
     questions: list[dict[str, Any]],
     named: Any,
-    said: dict[str, Any],
+    fields: dict[str, Any],
     typed: str,
     sent: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answered, shown = _send_answer(monkeypatch, typed, questions, named, said)
+    answered, shown = _send_answer(monkeypatch, typed, questions, named, fields)
 
     assert answered == sent
     meant = [each for each in questions if named in (None, each["number"], each.get("id"))]
-    if not (named and said):
+    if not (named and fields):
         assert all(str(each.get("title", each["text"])) in shown for each in meant)
 
 
@@ -224,13 +224,15 @@ def test_a_choice_is_sent_as_the_text_that_it_is(given: dict[str, Any], sent: di
     waiting = [ANSWER_KEYS, {**PAY, "choices": ["true", "7"]}]
 
     for name in (3, "q_5f0c"):
-        said = with_choice_as_text(waiting, {"question": name, "responses": {"Refund": given}})
-        assert said == {"question": name, "responses": {"Refund": sent}}
+        fields = with_choice_as_text(waiting, {"question": name, "responses": {"Refund": given}})
+        assert fields == {"question": name, "responses": {"Refund": sent}}
     assert with_choice_as_text(waiting, {"question": 1, "message": "x"}) == {"question": 1, "message": "x"}
 
 
 def test_without_a_terminal_the_waiting_numbers_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(click.UsageError, match="--question: questions 1 and 3 wait; `unattended runs show run_1`"):
+    with pytest.raises(
+        click.UsageError, match="--question is needed: questions 1 and 3 wait; `unattended runs show run_1`"
+    ):
         _send_answer(monkeypatch, "", [ANSWER_KEYS, PAY], None, YES, terminal=False)
     with pytest.raises(RefusedError, match="run_1 asks no question 2 now: questions 1 and 3 wait"):
         _send_answer(monkeypatch, "", [ANSWER_KEYS, PAY], 2, {})

@@ -1,4 +1,4 @@
-"""The help of every command: its words, its examples, its options, and that --json is nowhere forgotten."""
+"""The help of every command: its sentences, examples and options, and that every report has --json."""
 
 import re
 
@@ -39,7 +39,7 @@ def test_the_top_help_has_every_command_once_by_purpose() -> None:
     assert len(listed) == len(set(listed))
     for name in listed:
         assert len(re.findall(rf"^  {name} ", shown, re.MULTILINE)) == 1
-    assert "Exit codes: 0 good" in shown
+    assert "Exit codes: 0 success" in shown
 
 
 @pytest.mark.parametrize("group", ["", *sorted(all_groups())])
@@ -92,5 +92,5 @@ def test_the_page_of_the_command_line_is_current() -> None:
     for path in COMMANDS:
         assert f"\n### unattended {path}\n" in page
     for path in WITHOUT_JSON:
-        told = path if path in ("up", "completion", "billing export", "packages schema") else "the roles"
-        assert told in page.partition("--json` prints")[2].partition("\n")[0]
+        exception = path if path in ("up", "completion", "billing export", "packages schema") else "the roles"
+        assert exception in page.partition("--json` prints")[2].partition("\n")[0]

@@ -1,4 +1,4 @@
-"""The Compose files against the product: its settings, probes, ports and limits, and what they mount."""
+"""The Compose files match the product: its settings, probes, ports, limits and mounts."""
 
 import re
 from functools import cache
@@ -14,13 +14,13 @@ from workers.settings import Settings, load_settings, unknown_variables
 
 COMPOSE = Path(__file__).parents[3] / "ops" / "compose"
 FILES = ("compose.yaml", "monitoring.yaml")
-OURS = ("secrets", "flows", "../../.unattended/prometheus")  # made by who operates it, or by `up`
+OURS = ("secrets", "flows", "../../.unattended/prometheus")  # created by the operator, or by `up`
 OUR_PORTS = {"gateway": 8400, "exporter": 9400, "scheduler": 9401, "watcher": 9401, "worker": 9401}
 
 
 @cache
 def interpolate(name: str) -> dict[str, Any]:
-    """With the default of each ${NAME:-default}; there is none without one."""
+    """Substitute the default of each ${NAME:-default}; every variable has one."""
     text = (COMPOSE / name).read_text(encoding="utf-8")
     text = re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", text)
     assert "${" not in text
@@ -55,9 +55,9 @@ def test_published_ports_are_on_the_loopback(name: str) -> None:
     for service, each in services(name).items():
         assert all(port.startswith("127.0.0.1:") for port in each.get("ports", [])), service
         if each.get("network_mode") == "host":
-            said = " ".join([*each.get("command", []), *each.get("environment", {}).values()])
-            assert "127.0.0.1" in said, f"{service} listens on all addresses of the host"
-            assert "0.0.0.0" not in said  # noqa: S104 -- compared, not bound
+            output = " ".join([*each.get("command", []), *each.get("environment", {}).values()])
+            assert "127.0.0.1" in output, f"{service} listens on all addresses of the host"
+            assert "0.0.0.0" not in output  # noqa: S104 -- compared, not bound
 
 
 @pytest.mark.parametrize("name", FILES)

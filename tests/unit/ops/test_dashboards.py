@@ -1,4 +1,4 @@
-"""The shipped dashboards: made from their source, whole, asking only for what there is, and leading somewhere."""
+"""The shipped dashboards: generated from their source, complete, with existing metrics and valid links."""
 
 import itertools
 import re
@@ -18,7 +18,7 @@ from workflows.outcome import OutcomeKind
 ROOT = Path(__file__).parents[3]
 DASHBOARDS = dashboards()
 RULES = sorted((ROOT / "ops" / "alerts").glob("*.yaml"))
-# What Prometheus or a client library knows by itself.
+# Metrics of Prometheus and of client libraries.
 NOT_OURS = {"up", "ALERTS", "process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 every = pytest.mark.parametrize("name", DASHBOARDS)
@@ -44,7 +44,7 @@ def test_the_files_are_what_their_source_generates(tmp_path: Path, monkeypatch: 
     (tmp_path / "forgotten.json").write_text("{}")
     monkeypatch.setattr("ops.dashboards.__main__.FOLDER", tmp_path)
 
-    assert main(["--check"]) == "not what their source says: fleet.json, forgotten.json; run make dashboards"
+    assert main(["--check"]) == "out of date: fleet.json, forgotten.json; run make dashboards"
     assert main([]) is None
     assert main(["--check"]) is None
     assert main(["--chekc"]) == "usage: python -m ops.dashboards [--check]"
@@ -83,7 +83,7 @@ def test_nothing_is_named_or_placed_twice(name: str) -> None:
 
 
 def test_uids_and_panel_numbers_are_the_same_for_ever() -> None:
-    """Links and bookmarks hold them. A panel that goes takes its number along; a new one gets a new number."""
+    """Links and bookmarks contain panel ids: a removed id is not reused, and a new panel gets a new id."""
     uids = {name: each["uid"] for name, each in DASHBOARDS.items()}
 
     assert uids == {name: f"unattended-{name}" for name in ("fleet", "triggers", "usage", "workflow")}
@@ -107,7 +107,7 @@ def test_only_metrics_that_exist_are_asked_for(name: str) -> None:
 
 @every
 def test_numbers_of_the_store_are_never_summed_over_exporters(name: str) -> None:
-    """Two exporters show the same runs: their sum is twice the truth."""
+    """Two exporters serve the same runs, so their sum would be twice the number."""
     rows = re.findall(
         r"^\| `(\w+)` \| \w+ \|.*\| exporter \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""The demo's directory: gone when there is nothing in it to look at, kept for its logs."""
+"""The demo's directory: removed when it is of no use, kept for its logs after a failure."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

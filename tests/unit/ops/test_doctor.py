@@ -54,7 +54,7 @@ def test_passwords_are_redacted(url: str, shown: str) -> None:
     assert redact_url(url) == shown
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # a busy machine must not fail the test
 @given(password=st.text(min_size=1).map(lambda text: f"<{text}>"))
 def test_no_password_is_ever_shown(password: str) -> None:
     for url in (f"redis://user:{password}@host/0", f"mongodb://host/?x=1&password={password.replace('&', '')}"):
@@ -114,7 +114,7 @@ async def test_an_address_that_we_serve_is_good() -> None:
     async with answering_server(b"HTTP/1.0 200 OK\r\n\r\n# TYPE unattended_runs_total counter\n") as address:
         [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN")
 
-    assert (check.level, check.found) == ("ok", f"{address} is served by unattended")
+    assert (check.level, check.found) == ("ok", f"{address} is in use by unattended")
 
 
 async def test_an_address_that_another_serves_is_a_problem() -> None:
@@ -252,7 +252,7 @@ async def test_an_absent_directory_is_a_problem_and_an_empty_one_a_warning(tmp_p
         ("models: [", "models.yaml: line 2, column 1"),
         ("models: {default: {provider: openai, model: m, api_key: env:NO_SUCH_KEY}}", "NO_SUCH_KEY"),
         ("models: {default: {provider: script, file: none.yaml}}", "none.yaml"),
-        ("models: {other: {provider: openai, model: m}}", "wants the alias default"),
+        ("models: {other: {provider: openai, model: m}}", "uses the alias default"),
     ],
 )
 async def test_models_that_would_fail_a_run_are_problems(tmp_path: Path, models: str, found: str) -> None:
@@ -312,7 +312,7 @@ async def test_a_check_that_hangs_is_a_problem_of_its_own(tmp_path: Path, monkey
 
 
 OPERATOR_FILES = [
-    (None, "ok", "none: there is no ./unattended.yaml, and UNATTENDED_CONFIG names none", ""),
+    (None, "ok", "none: ./unattended.yaml does not exist, and UNATTENDED_CONFIG is not set", ""),
     ("compat: {databases: [shop, kb]}", "ok", "databases for tools (compat): shop, kb (", ""),
     ("", "ok", "databases for tools (compat): none (", ""),
     ("compat: {databases: [mine]}", "problem", "mine belongs to Unattended itself", "correct the file, or set"),
@@ -348,7 +348,7 @@ async def test_an_unset_variable_that_a_package_requires_is_a_problem(tmp_path: 
     }
 
     assert (found["absent"].level, found["there"].level) == ("problem", "ok")
-    said = "orchestrator.yaml: requires.env: the environment variable SLACK_URL is not set"
-    assert found["absent"].found.startswith(said)
-    assert found["absent"].advice == "set it in the environment that the workers are started with"
+    message = "orchestrator.yaml: requires.env: the environment variable SLACK_URL is not set"
+    assert found["absent"].found.startswith(message)
+    assert found["absent"].advice == "set it in the environment of the workers"
     assert "s3cr3t" not in str(found)

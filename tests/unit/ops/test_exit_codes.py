@@ -1,4 +1,4 @@
-"""Exit codes and what is said of mistakes: one line on standard error that ends with what to do, never a traceback."""
+"""Exit codes and error messages: one line on stderr with the next step, never a traceback."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from tests.unit.ops.command_walk import all_commands, all_groups
 
 GOOD, SAID_NO, WRONG_USE = 0, 1, 2
 CapturedOutput = tuple[int, str, str]
-# Of these the first step is a database; what they want of their arguments is given.
+# Commands that connect to a database first, with their required arguments.
 ASK_THE_STORE = {
     "enqueue": ["DailyDigest", "--app", "acme"],
     "runs list": [],
@@ -53,7 +53,7 @@ ASK_THE_STORE = {
     "gateway": [],
     "exporter": [],
 }
-# These work, or say no, with nothing running.
+# Commands that work, or fail, without a server.
 NEED_NO_STORE = {
     "demo",
     "up",
@@ -73,9 +73,9 @@ NEED_NO_STORE = {
 def unattended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., CapturedOutput]:
-    """Where nothing runs: the exit code, standard output and standard error."""
+    """Runs a command without servers; returns exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ops.cli.role_commands.configure_logging", lambda **_: None)  # this process goes on
+    monkeypatch.setattr("ops.cli.role_commands.configure_logging", lambda **_: None)  # this process continues
 
     def said(*arguments: str) -> CapturedOutput:
         monkeypatch.setattr(sys, "argv", ["unattended", *arguments])
@@ -144,17 +144,17 @@ def test_an_unknown_option_is_wrong_use_in_one_line_that_names_the_help(
         (
             ["runs", "list", "--since", "1d", "--until", "2d"],
             2,
-            "--since is later than --until, so that no run can match; see `unattended runs list --help`",
+            "--since must be before --until; no run can match; see `unattended runs list --help`",
         ),
         (
             ["runs", "cancel"],
             2,
-            "name runs, give a filter such as --app, or say --all; see `unattended runs cancel --help`",
+            "name runs, use a filter such as --app, or use --all; see `unattended runs cancel --help`",
         ),
         (
             ["budgets", "set", "--per", "day", "--usd", "much"],
             2,
-            "invalid value for '--usd': 'much' is no number; write it as 10, 0.5 or 2_000_000;"
+            "invalid value for '--usd': 'much' is not a number; write it as 10, 0.5 or 2_000_000;"
             " see `unattended budgets set --help`",
         ),
         (
@@ -169,7 +169,7 @@ def test_an_unknown_option_is_wrong_use_in_one_line_that_names_the_help(
             "invalid value for 'bash|zsh|fish': 'tcsh' is not one of 'bash', 'zsh', 'fish';"
             " see `unattended completion --help`",
         ),
-        (["packages", "show", "Nope"], 1, "there is no package Nope; `unattended packages list` shows them"),
+        (["packages", "show", "Nope"], 1, "there is no package Nope; `unattended packages list` lists the packages"),
         (
             ["validate", "nowhere"],
             2,

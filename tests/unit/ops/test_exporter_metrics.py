@@ -1,4 +1,4 @@
-"""The exporter's metrics: rows of the store are finer than they are, and are added up; and no counter ever falls."""
+"""The exporter's metrics: finer rows of the store are summed, and no counter ever falls."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from ops.exporter.store_snapshot import Snapshot, apps_by_use
 from ops.exporter.trigger_state import TriggerState
 from ops.exporter.usage_counts import UsageChange
 from workers.store.ended_counts import RunLabels
-from workers.store.queue_counts import AppWorkflow, PersonWait, Queue
+from workers.store.queue_counts import AppWorkflow, PersonWait, QueueState
 
 TODAY = datetime(2026, 3, 1, tzinfo=UTC)
 Series = dict[tuple[str, tuple[str, ...]], float]
@@ -162,8 +162,8 @@ def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> 
 
 def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
     series = collect_series(
-        queue=Queue(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
-        triggers=TriggerState(paused={"operator": 5}, made_at_run_time={"schedule": 6}, overdue_s=7.5),
+        queue=QueueState(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
+        triggers=TriggerState(paused={"operator": 5}, created_at_run_time={"schedule": 6}, overdue_s=7.5),
         ledger=LedgerState(open_calls=8, waiting_rows=9, oldest_waiting_s=10.5),
         outbox=OutboxState(pending=11, dead=12, oldest_pending_age_s=13.5),
     )
@@ -186,15 +186,14 @@ def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
 
 
 def test_runs_that_wait_for_a_person_are_shown_by_app_and_workflow() -> None:
-    """Those of apps without a label of their own together, with the oldest of them; a workflow that waits no more has
-    no series, so that its alert ends."""
+    """Apps that share a label are merged; a workflow without waiting runs has no series, so that its alert ends."""
     waiting = {
         AppWorkflow("acme", "Refund"): PersonWait(2, 60.5),
         AppWorkflow("b", "Refund"): PersonWait(3, 10),
         AppWorkflow("c", "Refund"): PersonWait(4, 500),
     }
 
-    series = collect_series(queue=Queue(for_person=waiting))
+    series = collect_series(queue=QueueState(waiting_for_person=waiting))
 
     assert {labels: value for (name, labels), value in series.items() if name == "runs_waiting_for_person"} == {
         ("acme", "Refund"): 2,

@@ -1,4 +1,4 @@
-"""The image: what hadolint says of its Dockerfile, and what of the checkout goes into it."""
+"""The image: hadolint accepts its Dockerfile, and only chosen files of the checkout go into it."""
 
 import os
 import re
@@ -11,7 +11,7 @@ IGNORED = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_the_user_is_an_unprivileged_number() -> None:
-    """Kubernetes compares numbers only, and 10001 is in the chart and in file permissions of compose."""
+    """The user id is fixed: Kubernetes compares numbers, and the chart and Compose's file permissions use 10001."""
     assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
     assert "unattended:x:10001:10001:" in DOCKERFILE
 
@@ -27,7 +27,7 @@ def test_the_base_is_a_python_that_the_project_supports() -> None:
 
     assert len(bases) == 1
     assert f"Programming Language :: Python :: {bases[0]}" in project["classifiers"]
-    assert "embedded" not in DOCKERFILE  # servers are not in it
+    assert "embedded" not in DOCKERFILE  # it contains no servers
 
 
 def test_only_what_the_wheel_is_made_of_goes_into_the_build() -> None:
@@ -35,6 +35,6 @@ def test_only_what_the_wheel_is_made_of_goes_into_the_build() -> None:
     packed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
     taken = {line.removeprefix("!") for line in IGNORED if line.startswith("!")}
 
-    assert IGNORED[1] == "*"  # nothing, but for what is named: no .env, no secret, no data
+    assert IGNORED[1] == "*"  # an allow list: no .env, no secret, no data
     assert taken == {*packed, "pyproject.toml", "constraints.txt", "README.md", "LICENSE"}
     assert not any(os.path.commonpath([each, "ops/runbook.md"]) == each for each in IGNORED if each.startswith("ops/"))

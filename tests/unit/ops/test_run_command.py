@@ -271,7 +271,7 @@ def test_what_is_not_json_is_still_printed_as_json(tmp_path: Path) -> None:
             "ui_responses: approve[0].when: uses",
         ),
         (["--script", "/nowhere.yaml"], "/nowhere.yaml cannot be read"),
-        (["--script", "a.yaml", "--models", "b.yaml"], "leave --models out"),
+        (["--script", "a.yaml", "--models", "b.yaml"], "remove --models"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], said: str) -> None:

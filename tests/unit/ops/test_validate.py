@@ -1,4 +1,4 @@
-"""`unattended validate`: one verdict per package, as JSON of a fixed shape and as lines for people."""
+"""`unattended validate`: one verdict per package, as JSON of a fixed shape and as text."""
 
 import json
 import os
@@ -347,7 +347,7 @@ def test_packages_list_and_show_agree_with_validate(tmp_path: Path) -> None:
         assert {key: shown[key] for key in answer} == answer
         assert result.exit_code == (1 if name == "Broken" else 0)
     blocked = unattended("packages", "show", "Blocked", UNATTENDED_PACKAGES=str(tmp_path)).stdout
-    assert blocked.endswith("\nnot started in this state; running processes keep the last good version\n")
+    assert blocked.endswith("\nruns of this version are not started; running processes keep the last good version\n")
 
 
 REQUIRING = {"workflow_name": "P", "initial_agent": "A", "requires": {"env": ["SLACK_URL"]}}

@@ -23,6 +23,14 @@ SPEC_BY_TYPE: dict[str, type[TriggerSpec]] = {
     "form": FormSpec,
     "run_finished": RunFinishedSpec,
 }
+
+
+def canonical_type(name: str) -> str:
+    """Return the stored type of a name that authors may write, such as schedule for cron."""
+    return str(SPEC_BY_TYPE[name].model_fields["type"].default)
+
+
+TRIGGER_TYPES = tuple(dict.fromkeys(map(canonical_type, SPEC_BY_TYPE)))
 CHAT_TYPES = {"chat", "chat_start", "user"}
 CRON_FIELDS = ("cron", "cron_schedule", "schedule", "expression")
 UNSUPPORTED_TYPES = {

@@ -52,5 +52,5 @@ async def test_only_an_endpoint_with_a_trusted_certificate_gets_anything(
 
     assert set(receiver.events) == {"run_1:7:1"}
     assert problem.level == "problem"
-    assert problem.found.startswith(f"localhost:{port} has no certificate to trust: ")
+    assert problem.found.startswith(f"the certificate of localhost:{port} is not trusted: ")
     assert (good.level, good.found) == ("ok", f"localhost:{port} answers")

@@ -1,4 +1,4 @@
-"""A gateway with the console, a worker beside it, and keys of each sort."""
+"""A gateway with the console, a worker, and keys of every kind."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -43,7 +43,7 @@ def digest() -> dict[str, Any]:
 
 
 def desk() -> dict[str, Any]:
-    """Asks a person; says that it goes on when it has an answer."""
+    """A package that asks a person, and continues after the answer."""
     rules = (("Clerk", "user"), ("user", "Cashier"), ("Cashier", "terminate"))
     return {
         "orchestrator": {"workflow_name": "Desk", "initial_agent": "Clerk", "human_in_the_loop": True},
@@ -66,7 +66,7 @@ async def pay(amount: int) -> dict:
 
 
 def till() -> dict[str, Any]:
-    """Asks for two refunds in one reply."""
+    """A model that asks for two refunds in one reply."""
     answered = {"type": "ui_response", "tool": "Refund", "response_key": "verdict"}
     return {
         **relay("Till", ["Payer"]),
@@ -99,7 +99,7 @@ ANSWERS = {
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A browser without a browser: keeps the cookie, and says where its forms come from."""
+    """An HTTP client that acts like a browser: keeps the cookie, and sends Origin with forms."""
 
     gateway: Gateway
     client: httpx.AsyncClient
@@ -139,7 +139,7 @@ class Console:
         return await ApiKeys(self.gateway.ground.database).create(name, app_id, **options)
 
     async def visit(self, name: str = "Ada", app_id: str | None = None, **options: Any) -> Visit:
-        """Logged in."""
+        """Log in, and return the client."""
         key = await self.key(name, app_id, **options)
         address = f"http://{self.gateway.address[0]}:{self.gateway.address[1]}"
         client = await self.clients.enter_async_context(httpx.AsyncClient(base_url=address, timeout=20))
@@ -182,5 +182,5 @@ async def console(
 
 
 async def accept_run(stage: Stage, **request: Any) -> str:
-    """A run that nobody works on: its workflow is none of the worker's until somebody asks for it."""
+    """A queued run that no worker claims, as the worker does not have its workflow."""
     return (await stage.accept("Sales", wake=False, **request)).run_id

@@ -1,4 +1,4 @@
-"""Runs that ask, as each version leaves them, without a worker."""
+"""Runs with open questions, as each version stored them, without a worker."""
 
 from typing import Any
 

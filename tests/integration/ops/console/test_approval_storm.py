@@ -1,4 +1,4 @@
-"""A storm of approvals: random replies, answers by every way, some given twice, and workers that are killed."""
+"""A storm of approvals: random replies, answers by all channels, some twice, and killed workers."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ class ApprovalStorm:
         self.kills = 0
 
     def package(self, number: int) -> str:
-        """Whose model asks for some payments at once, looks things up between them, and asks again."""
+        """A package whose model asks for several payments at once, calls other tools, and asks again."""
         name, agent = f"Vault{number}", f"Payer{number}"
         source = PAY.replace('run_id: str = "", ', "").replace("PAID", repr(str(self.paid)))
         tools = [{"agent": agent, "file": "pay.py", "function": each} for each in ("pay", "look_up")]
@@ -67,7 +67,7 @@ class ApprovalStorm:
         return [*({"tool_calls": calls, "delay_s": 0.05} for calls in rounds), {"text": "settled"}]
 
     async def answer(self, run_id: str, question: Document) -> None:
-        """By one of the ways, and perhaps once more by another: the second must change nothing."""
+        """Answer by one channel, and maybe again by another; the second answer must change nothing."""
         choice = self.dice.choice(["yes", "yes", "no"])
         for way in self.dice.sample([self._by_console, self._by_http, self._by_command], self.dice.randint(1, 2)):
             self.ways[way.__name__] += await way(run_id, question, choice)
@@ -84,9 +84,9 @@ class ApprovalStorm:
         return (await client.post(f"/v1/runs/{run_id}/answer", json=body, headers=headers)).status_code == 200
 
     async def _by_command(self, run_id: str, question: Document, choice: str) -> bool:
-        said = ("--question", str(question["number"]), "--response", f"pay.choice={choice}")
+        options = ("--question", str(question["number"]), "--response", f"pay.choice={choice}")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", str(PROGRAM), "runs", "answer", run_id, *said),
+            *(sys.executable, "-P", str(PROGRAM), "runs", "answer", run_id, *options),
             env=as_environment(replace(self.stage.settings, environ={})),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
@@ -95,7 +95,7 @@ class ApprovalStorm:
         return await process.wait() == 0
 
     async def people(self, run_ids: list[str]) -> bool:
-        """Answers some of what waits; whether all runs have ended."""
+        """Answer some of the waiting questions; return whether all runs have ended."""
         going = {"_id": {"$in": run_ids}, "state": {"$nin": ["succeeded", "failed", "cancelled", "parked"]}}
         runs = await self.stage.store.runs.find(going, {"state": 1, "questions": 1}).to_list(None)
         waiting = [(run["_id"], each) for run in runs if run["state"] == "needs_human" for each in run["questions"]]
@@ -148,7 +148,7 @@ async def test_whatever_happens_nothing_is_paid_that_was_not_approved(console: C
 
 
 def assert_each_paid_once(runs: list[Document], paid: Path, kills: int) -> None:
-    """What was paid was approved with this amount; a payment is made again only where a kill cut its call off."""
+    """Every payment was approved with its amount; only a killed worker's call is repeated."""
     made = Counter(tuple(line.split()) for line in paid.read_text().splitlines())
     spare = kills
     for run in runs:

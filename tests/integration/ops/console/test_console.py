@@ -1,4 +1,4 @@
-"""The console as a program sees it: who is let in, what an app sees, what is refused, and what each answer forbids."""
+"""The console over HTTP: login, scopes of apps, refusals, and security headers."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,7 +26,7 @@ async def state_of(console: Console, run_id: str) -> str:
 
 
 async def form(visit: Visit, path: str) -> dict[str, Any]:
-    """What a confirmation page sends beside what is filled in."""
+    """Return the hidden fields of a confirmation page."""
     page = (await visit.get(path)).text
     found = ORDER_ID.search(page)
     return {"form_token": await visit.token(), **({} if found is None else {"order_id": found[1]})}
@@ -174,7 +174,7 @@ async def test_actions_are_recorded_by_key_and_a_second_click_fires_nothing(cons
     assert paused.headers["location"] == LEAD
     page = (await visit.get(LEAD)).text
     assert "Sales/lead is paused." in page
-    assert "Sales/lead is paused." not in (await visit.get(LEAD)).text  # told once
+    assert "Sales/lead is paused." not in (await visit.get(LEAD)).text  # shown once
     assert "Grace (console)" in page
     assert "the shop moves" in page
     assert "the shop moves" in (await visit.get("/console/triggers?state=paused")).text
@@ -196,7 +196,7 @@ async def test_actions_are_recorded_by_key_and_a_second_click_fires_nothing(cons
     replayed = await console.stage.run(again.headers["location"].rpartition("/")[2])
     assert replayed["replay_of"] == started[0]["_id"]
     refused = await visit.send(f"/console/runs/{started[0]['_id']}/discard", form_token=await visit.token())
-    assert refused.status_code == 303  # it was cancelled already: nothing is left to do
+    assert refused.status_code == 303  # it was cancelled already
     assert (await visit.get(f"/console/runs/{replayed['_id']}/answer")).status_code == 409
     assert (await visit.get(f"/console/runs/{replayed['_id']}/explode")).status_code == 404
 
@@ -207,7 +207,7 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     run_id = await accept_run(console.stage)
     call = {"id": "1", "name": "refund", "arguments": '{"note": "<b>12</b>"}'}
     events = [{"text": None, "tool_calls": [call]}, {"tool_results": [{"id": "1", "name": "refund", "text": "ok"}]}]
-    said: dict[str, Any] = {
+    expected: dict[str, Any] = {
         "agent": "Payer",
         "text": "",
         "handoff": None,
@@ -215,7 +215,7 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
         "tokens": {},
         "duration_s": 1.0,
     }
-    turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, **said, "events": events}
+    turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, **expected, "events": events}
     await console.stage.store.turns.insert_one(turn)
     outcome = {"kind": "package_error", "reason": "not written", "error": None}
     counted = {"version": 1, "counters": {"model_calls": 1}, "ended": None}
@@ -237,8 +237,8 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     unseen = await visit.send(path, form_token=await visit.token())
     made = await visit.send(path, form_token=await visit.token(), repeat_done="1")
 
-    assert "A replay does this again" in story
-    assert "This happens again" in page
+    assert "A replay repeats these effects" in story
+    assert "Repeated effects" in page
     assert sentence in story
     assert sentence in page
     assert "was not finished" not in story + page
@@ -258,9 +258,9 @@ async def test_a_key_of_one_app_sees_that_app_alone(console: Console) -> None:
     assert (mine[-6:] in listed, others[-6:] in listed) == (True, False)
     assert others[-6:] not in (await visit.get("/console")).text
     assert (await visit.get(f"/console/runs?id={mine[-8:]}")).headers["location"] == f"/console/runs/{mine}"
-    told = [await visit.get(f"/console/runs/{each}") for each in (others, "run_never")]
-    assert [answer.status_code for answer in told] == [404, 404]
-    assert told[0].text.replace(others, "") == told[1].text.replace("run_never", "")
+    responses = [await visit.get(f"/console/runs/{each}") for each in (others, "run_never")]
+    assert [answer.status_code for answer in responses] == [404, 404]
+    assert responses[0].text.replace(others, "") == responses[1].text.replace("run_never", "")
     assert (await visit.get(f"/console/runs?id={others[-8:]}")).status_code == 404
     assert (await visit.get("/console/runs?app_id=globex")).status_code == 403
     assert (await visit.get("/console/usage?app_id=globex")).status_code == 403
@@ -271,7 +271,7 @@ async def test_a_key_of_one_app_sees_that_app_alone(console: Console) -> None:
 
 
 async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console) -> None:
-    """Also behind the login, behind allowing actions, and by the links back."""
+    """Names survive the login, the permission of actions, and the links back."""
     app_id = "shop/köln 50%"
     trigger = Trigger("Sales", FormSpec(name="far", inputs={"email": FormInput()}), app_id=app_id)
     await console.gateway.ground.triggers.create(trigger)
@@ -279,14 +279,14 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
     visit = await console.visit()
 
     assert f'href="{page}"' in (await visit.get("/console/triggers")).text
-    told = (await visit.get(f"{page}/pause")).text
-    assert f'name="next" value="{page}/pause"' in told
+    responses = (await visit.get(f"{page}/pause")).text
+    assert f'name="next" value="{page}/pause"' in responses
     allowed = await visit.send("/console/actions", form_token=await visit.token(), allow="yes", next=f"{page}/pause")
     asking = await visit.get(allowed.headers["location"])
     for referer, leads_to in ((f"{page}?app=x", f"{page}?app=x"), ("/elsewhere", "/console"), ("", "/console")):
         came_from = {"referer": f"{visit.origin}{referer}"} if referer else {}
         again = await visit.send("/console/actions", headers=came_from, form_token=await visit.token(), allow="yes")
-        assert again.headers["location"] == leads_to  # the button of every page's header
+        assert again.headers["location"] == leads_to  # the button in each page's header
     assert (asking.status_code, f'href="{page}">No, go back' in asking.text) == (200, True)
     await visit.send("/console/logout", form_token=await visit.token())
     login = (await visit.get((await visit.get(page)).headers["location"])).text
@@ -300,12 +300,12 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
 async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = await accept_run(console.stage, app_id="large")
     turn = {"run_id": run_id, "agent": "A", "text": "", "handoff": "A", "events": [], "context_changes": {}}
-    said = [
+    expected = [
         {**turn, "_id": f"{run_id}:{number}", "number": number, "token": 1, "tokens": {}, "duration_s": 0.1}
         for number in range(1, 51)
     ]
-    await console.gateway.ground.store.turns.insert_many(said)
-    await console.gateway.ground.store.runs.update_one({"_id": run_id}, {"$set": {"turn": len(said)}})
+    await console.gateway.ground.store.turns.insert_many(expected)
+    await console.gateway.ground.store.runs.update_one({"_id": run_id}, {"$set": {"turn": len(expected)}})
     for name in ("one", "two"):
         spec = FormSpec(name=name, inputs={"email": FormInput()})
         await console.gateway.ground.triggers.create(Trigger("Gone", spec, app_id="large"))
@@ -341,7 +341,7 @@ async def test_a_run_with_a_failed_tool_is_marked_in_the_list_and_on_its_page(co
 
     assert ["1 failed call<" in row for row in rows if loud[-6:] in row] == [True]
     assert ["failed call" in row for row in rows if quiet[-6:] in row] == [False]
-    assert "<strong>1</strong> failed call of its tools" in pages[loud]
+    assert "<strong>1</strong> failed tool call" in pages[loud]
     assert "&#39;SLACK_URL&#39; (<code>tools/end.py:7, in end</code>)" in pages[loud]
     assert "failed call" not in pages[quiet]
 
@@ -363,8 +363,8 @@ async def test_the_overview_lists_the_longest_waits_for_a_person(console: Consol
 
     assert page.count("more question") == 1
     assert 'Refund 2 EUR?</span> <span class="soft">and 2 more questions<' in page
-    troubled = page.partition("Not succeeded in 24 hours")[2].partition("</section>")[0]
-    assert not [run_id for run_id in runs if run_id[-6:] in troubled]  # they have a list of their own
+    troubled = page.partition("Failed in the last 24 hours")[2].partition("</section>")[0]
+    assert not [run_id for run_id in runs if run_id[-6:] in troubled]  # they are in the list of waiting runs
     table = page.partition("Runs that wait for a person</caption>")[2].partition("</table>")[0]
     order = sorted(runs, key=lambda run_id: table.index(run_id[-6:]))
     assert order == runs[::-1]
@@ -387,10 +387,10 @@ async def test_impossible_filters_are_explained_in_a_sentence(console: Console) 
         f"triggers/Sales/{quote('nobody@acme')}": "there is no such trigger",
     }
 
-    for path, said in wrong.items():
+    for path, expected in wrong.items():
         answer = await visit.get(f"/console/{path}")
         assert answer.status_code in {404, 409, 422}, path
-        assert said in answer.text, answer.text
+        assert expected in answer.text, answer.text
 
 
 async def test_pages_of_runs_hold_each_run_once_while_others_come(console: Console) -> None:

@@ -1,4 +1,4 @@
-"""Approvals in the console: what is asked, with which arguments, which keys may answer, and what a form can say."""
+"""Approvals in the console: questions and arguments, keys that may answer, and forms."""
 
 import re
 from typing import Any
@@ -28,7 +28,7 @@ async def test_pending_questions_are_shown_once_and_each_form_answers_its_own(co
     html = (await visit.get(page)).text
     assert [html.count(each["title"]) for each in (REFUND, LARGER)] == [1, 1]
     assert "NeedsHuman" not in html
-    assert 'class="outcome' not in html  # the question says it; nothing has failed
+    assert 'class="outcome' not in html  # the question shows it; nothing has failed
     assert '"badge warn">needs human' in html
     assert "5000" in html
     assert re.findall(r'name="question" value="(\w+)"', html) == ["q_1", "q_2", "q_3", "q_4"]
@@ -39,18 +39,18 @@ async def test_pending_questions_are_shown_once_and_each_form_answers_its_own(co
         assert (done.status_code, done.headers["location"]) == (303, page), done.text
         return (await visit.get(page)).text
 
-    told = await answered(question="q_3", **{"key.verdict": "no", "key.why": "too much"})
-    assert "has answer 3; questions 1, 2 and 4 wait for an answer." in told
-    assert re.findall(r'name="question" value="(\w+)"', told) == ["q_1", "q_2", "q_4"]
+    last_response = await answered(question="q_3", **{"key.verdict": "no", "key.why": "too much"})
+    assert "has answer 3; questions 1, 2 and 4 wait for an answer." in last_response
+    assert re.findall(r'name="question" value="(\w+)"', last_response) == ["q_1", "q_2", "q_4"]
     await answered(question="q_2", choice="ask the shop first")
-    await answered(question="q_2", choice="ask the shop first")  # a second click says the same again
+    await answered(question="q_2", choice="ask the shop first")  # a second click repeats the answer
     await answered(question="q_4", responses='{"sum": 7}')
     last = await answered(question="q_1", message="The shop's.")
 
-    assert "has answer 1, and goes on." in last
+    assert "has answer 1, and continues." in last
     assert last.count("Grace (console)") == 4
     assert "Question 3, answered by Grace (console)" in last
-    assert "Refund 5,000 EUR to Ada Lovelace?" in last  # what it was an answer to
+    assert "Refund 5,000 EUR to Ada Lovelace?" in last  # the answered question
     run = await console.stage.run(run_id)
     assert (run["state"], [each["number"] for each in run["answers"]]) == ("queued", [3, 2, 4, 1])
     assert [each.get("responses") for each in run["answers"]] == [
@@ -62,7 +62,7 @@ async def test_pending_questions_are_shown_once_and_each_form_answers_its_own(co
 
 
 async def test_two_calls_of_one_reply_are_two_approvals(console: Console) -> None:
-    """With a worker: what is paid is what was shown beside the button that was pressed."""
+    """With a worker, the paid amount is the one shown beside the pressed button."""
     stage = console.stage
     if not stage.workers:
         await stage.start_worker()
@@ -98,7 +98,7 @@ async def test_a_key_without_the_right_sees_the_question_and_why_no_form(console
         html = (await visit.get(f"/console/runs/{run_id}")).text
         assert REFUND["title"] in html
         assert 'name="question"' not in html
-        assert "so there is no form here" in html
+        assert "This key is read-only" in html or "This key may not approve" in html
         for path in (f"{run_id}/answer", f"{run_id}/discard", f"{parked}/discard"):
             assert f'href="/console/runs/{path}"' not in html
             shown = await visit.get(f"/console/runs/{path}")

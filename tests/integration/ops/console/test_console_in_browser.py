@@ -42,7 +42,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def logged_in(console: Console, browser: Browser, key: str, **context: Any) -> AsyncIterator[Page]:
-    """With a session that did not begin at the login page, which another test goes through."""
+    """Open a page with a ready session; another test covers the login page."""
     session = await Sessions(console.gateway.ground.database).begin(hash_key(key))
     opened: BrowserContext = await browser.new_context(**context)
     await opened.add_cookies(
@@ -96,7 +96,7 @@ async def test_a_person_finds_a_run_and_reads_its_story_without_scripts(console:
 async def assert_story_is_shown(page: Page) -> None:
     await expect(page.get_by_role("heading", level=1)).to_have_text("Digest for acme")
     story = await page.get_by_role("main").inner_text()
-    for said in (
+    for expected in (
         "succeeded",
         "Collector",
         "→ Writer",
@@ -111,7 +111,7 @@ async def assert_story_is_shown(page: Page) -> None:
         "3 model calls",
         "succeeded after turn 2",
     ):
-        assert said in story, f"{said} is not in: {story}"
+        assert expected in story, f"{expected} is not in: {story}"
     bars = page.locator("svg.span.of-turn .fill")
     assert await bars.count() == 2
     starts = [float(str(await bars.nth(at).get_attribute("x")).rstrip("%")) for at in range(2)]
@@ -133,12 +133,12 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
         await page.get_by_role("link", name="Answer …").click()
         await expect(page.get_by_role("main")).to_contain_text("This session is read-only")
         await page.get_by_role("button", name="Allow actions for 15 minutes").click()
-        await expect(page.get_by_role("main")).to_contain_text("goes on where it stands")
-        await page.get_by_label("What you say").fill("Yes, refund it.")
-        assert (await stage.run(run_id))["state"] == "needs_human"  # nothing was done yet
-        await page.get_by_role("button", name="Send this answer").click()
+        await expect(page.get_by_role("main")).to_contain_text("continues from its checkpoint")
+        await page.get_by_label("Your answer").fill("Yes, refund it.")
+        assert (await stage.run(run_id))["state"] == "needs_human"  # nothing has changed yet
+        await page.get_by_role("button", name="Send answer").click()
 
-        await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 1, and goes on.")
+        await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 1, and continues.")
         assert (await stage.reconcile_until_end(run_id))["state"] == "succeeded"
         await page.reload()
         await expect(page.get_by_role("main")).to_contain_text("Grace (console)")
@@ -150,7 +150,7 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
 
 
 async def test_a_choice_is_a_button_that_works_without_scripts(console: Console, browser: Browser) -> None:
-    """What a person sees is what is approved, and Enter in a field beside the buttons chooses nothing."""
+    """What is shown is what is approved, and Enter in a field presses no choice."""
     run_id = await insert_asking_run(console, {**REFUND, "keys": ["verdict", "why"]}, LARGER)
     key = await console.key("Grace", may=("approve",))
     async with logged_in(console, browser, key, java_script_enabled=False) as page:
@@ -170,8 +170,8 @@ async def test_a_choice_is_a_button_that_works_without_scripts(console: Console,
         await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 2; question 3 waits for an answer.")
         await expect(question).to_have_count(0)
         await expect(page.get_by_role("region", name="Answers")).to_contain_text("Refund 12 EUR to Ada Lovelace?")
-        [given] = (await console.stage.run(run_id))["answers"]
-        assert given["responses"] == {"Refund": {"verdict": "yes", "why": "it was broken"}}
+        [hostile_answer] = (await console.stage.run(run_id))["answers"]
+        assert hostile_answer["responses"] == {"Refund": {"verdict": "yes", "why": "it was broken"}}
         assert misdeeds == []
 
 
@@ -202,7 +202,7 @@ async def focused_element(page: Page) -> str:
 
 
 async def test_a_link_of_another_site_finds_the_session(console: Console, browser: Browser) -> None:
-    """A strict cookie is not sent behind a link of a chat or a mail: the page calls itself once more."""
+    """After a link in a mail browsers withhold a strict cookie, so the page reloads itself."""
     async with logged_in(console, browser, await console.key()) as page:
         target = address(console, "/runs?state=failed")
         await page.goto(address(console, "/runbook").replace("127.0.0.1", "localhost"))
@@ -241,7 +241,7 @@ def attacked_turn() -> dict[str, object]:
 
 
 async def insert_attacked_run(console: Console) -> dict[str, str]:
-    """What others have written, in every place that a page shows; the pages, each with how often it says it."""
+    """Put hostile text into every field that a page shows; return the pages and its expected count on each."""
     database, store, now = console.gateway.ground.database, console.gateway.ground.store, datetime.now(UTC)
     spec = FormSpec(name="attacked", title=ATTACK, description=ATTACK, inputs={ATTACK: FormInput(label=ATTACK)})
     trigger = Trigger("Sales", spec, app_id=ATTACK)
@@ -258,7 +258,7 @@ async def insert_attacked_run(console: Console) -> dict[str, str]:
     asked = {"kind": "tool", "tool": ATTACK, "agent": ATTACK, "turn": 1, "text": ATTACK, "payload": {"x": ATTACK}}
     bound = {"function": ATTACK, "arguments": {ATTACK: ATTACK}, "title": ATTACK}
     question = {**asked, **bound, "number": 2, "id": "q_1", "keys": [ATTACK, ATTACK * 2], "choices": [ATTACK]}
-    given = {"number": 1, "by": ATTACK, "name": ATTACK, "at": now, "turn": 1, "question": {**asked, **bound}}
+    hostile_answer = {"number": 1, "by": ATTACK, "name": ATTACK, "at": now, "turn": 1, "question": {**asked, **bound}}
     change = {
         "workflow": ATTACK,
         "trigger.name": ATTACK,
@@ -271,7 +271,7 @@ async def insert_attacked_run(console: Console) -> dict[str, str]:
         "outcome": {"kind": "needs_human", "reason": ATTACK, "error": error},
         "question": question,
         "questions": [question, {**asked, "number": 3, "keys": [ATTACK]}],
-        "answers": [{**given, "message": ATTACK, "responses": {ATTACK: ATTACK}}],
+        "answers": [{**hostile_answer, "message": ATTACK, "responses": {ATTACK: ATTACK}}],
         "chain": [f"{ATTACK}/{ATTACK}"],
         "parent_run_id": ATTACK,
         "context": {"x": ATTACK},

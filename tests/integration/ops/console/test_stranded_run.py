@@ -1,4 +1,4 @@
-"""A package whose condition never holds, from its worker to all that look at its run."""
+"""A run that ends stranded, from the worker to every view of it."""
 
 import re
 from typing import Any
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.integration
 
 
 def forgetful() -> dict[str, Any]:
-    """The clerk hands over when it has said something that it never says."""
-    said = {"type": "agent_text", "agent": "Clerk", "match": {"equals": "READY"}}
-    ready = {"type": "boolean", "source": {"type": "state", "default": False, "triggers": [said]}}
+    """A package whose only hand-off waits for a text that its agent never writes."""
+    ready_trigger = {"type": "agent_text", "agent": "Clerk", "match": {"equals": "READY"}}
+    ready = {"type": "boolean", "source": {"type": "state", "default": False, "triggers": [ready_trigger]}}
     way = {"source_agent": "Clerk", "target_agent": "Writer", "handoff_type": "condition", "condition": "${ready}"}
     end = {"source_agent": "Writer", "target_agent": "terminate", "handoff_type": "after_work"}
     return {

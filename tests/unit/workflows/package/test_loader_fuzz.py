@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ops.presenters.printable_text import inspection_json, print_verdict
+from ops.cli.packages.verdicts import inspection_json, print_verdict
 from tests.unit.workflows.package.dialects import DIALECTS, TOOL_FILES
 from workflows.package.files.yaml_reader import read_yaml
 from workflows.package.loader import inspect_package

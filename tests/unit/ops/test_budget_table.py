@@ -1,4 +1,4 @@
-"""`unattended budgets`: what it prints of them for people, and what it says of a mistake."""
+"""`unattended budgets`: its tables and texts, and its usage errors."""
 
 import re
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def test_of_a_per_run_budget_all_that_it_prevented_is_shown() -> None:
     kept = StoredBudget(per_run.budget, NOW, NOW, NOW, "ann (cli)")
 
     assert line_of(table([per_run]), "app:acme/run/usd")[1:] == ["10.00", "1,234"]
-    assert [*budget_lines(kept, [per_run], WIDE, now=NOW)][-1] == "calls that were not made: 1,234 ever"
+    assert [*budget_lines(kept, [per_run], WIDE, now=NOW)][-1] == "refused calls: 1,234 in all"
 
 
 def test_of_a_per_app_budget_the_fullest_are_shown_and_the_rest_counted() -> None:
@@ -97,9 +97,9 @@ def test_a_bar_is_red_when_all_is_spent_and_yellow_from_four_fifths_on() -> None
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
-        ({"timezone": "Europe/Berlin"}, "at most USD 10.00 a day for acme, in the time of Europe/Berlin"),
+        ({"timezone": "Europe/Berlin"}, "at most USD 10.00 a day for acme (Europe/Berlin)"),
         (
             {"app_id": "*", "workflow": "Digest", "unit": "tokens", "limit": 2_000_000, "window": "total"},
             "at most 2,000,000 tokens in all for each app in Digest",
@@ -107,24 +107,24 @@ def test_a_bar_is_red_when_all_is_spent_and_yellow_from_four_fifths_on() -> None
         ({"app_id": None, "workflow": "Digest", "window": "run"}, "at most USD 10.00 a run for all apps together"),
     ],
 )
-def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], said: str) -> None:
-    assert describe_limit(budget(**fields)).startswith(said)
+def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], expected: str) -> None:
+    assert describe_limit(budget(**fields)).startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
         ({}, "new runs wait, running ones stop"),
         (
             {"new_runs": "refuse", "running": "hold", "pause_triggers": True},
-            "new runs fail at their start, running ones wait after their turn, its triggers pause",
+            "new runs fail at their start, running ones wait after their turn, triggers pause",
         ),
-        ({"soft": True}, "a warning, nothing stops"),
+        ({"soft": True}, "warn only"),
         ({"window": "run"}, "the run stops"),
     ],
 )
-def test_the_consequence_of_spending_it_is_shown(fields: dict[str, Any], said: str) -> None:
-    assert describe_consequence(budget(**fields)) == f"when it is spent: {said}"
+def test_the_consequence_of_spending_it_is_shown(fields: dict[str, Any], expected: str) -> None:
+    assert describe_consequence(budget(**fields)) == f"when spent: {expected}"
 
 
 def test_a_story_names_its_author_and_reason() -> None:
@@ -136,7 +136,7 @@ def test_a_story_names_its_author_and_reason() -> None:
     assert lines[3] == "note: as in the \\x1b[31mcontract"
     assert lines[4].endswith("UTC by ann (cli)")
     assert lines[6].startswith("8.12 of USD 10.00, 81 %  █")
-    assert lines[7] == "USD 0.125 more are reserved for calls that are being made"
+    assert lines[7] == "reserved for calls in progress: USD 0.125"
     assert lines[-1].endswith("UTC, in 5 h 12 min")
 
 
@@ -144,15 +144,15 @@ DAY = "set --app acme --per day"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
-        ("set --app acme --per fortnight --usd 1", "--per must be one of hour, day, month, total, run"),
-        (f"{DAY} --usd -1", "--usd must be a number from 0 to 1,000,000,000"),
-        (f"{DAY} --usd ten", "'ten' is no number; write it as 10"),
-        (f"{DAY} --usd nan", "--usd must be a number"),
-        (f"{DAY} --tokens 1.5", "--tokens must be a whole number of tokens"),
-        (f"{DAY} --usd 1 --tokens 5", "a budget has one unit; for both set two budgets"),
-        (DAY, "say how much: --usd 10 or --tokens"),
+        ("set --app acme --per fortnight --usd 1", "--per is one of hour, day, month, total, run"),
+        (f"{DAY} --usd -1", "--usd is a number from 0 to 1,000,000,000"),
+        (f"{DAY} --usd ten", "'ten' is not a number; write it as 10"),
+        (f"{DAY} --usd nan", "--usd is a number"),
+        (f"{DAY} --tokens 1.5", "--tokens is a whole number of tokens"),
+        (f"{DAY} --usd 1 --tokens 5", "a budget has one unit; for both, set two budgets"),
+        (DAY, "a limit is needed, such as --usd 10 or --tokens"),
         ("set --app acme --usd 1", "Missing option '--per'"),
         ("set --per day --usd 1", "--app is required unless a workflow is given; write * for each app"),
         (f"{DAY} --usd 1 --timezone berlin", "--timezone is not a time zone; did you mean Europe/Berlin?"),
@@ -164,7 +164,7 @@ DAY = "set --app acme --per day"
         ("show", "Missing argument 'ID'"),
     ],
 )
-def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, said: str) -> None:
+def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, expected: str) -> None:
     done = CliRunner().invoke(budgets, arguments.split())
 
-    assert (done.exit_code, said in done.output) == (2, True), done.output
+    assert (done.exit_code, expected in done.output) == (2, True), done.output

@@ -1,4 +1,4 @@
-"""Questions on the console's pages: what is shown of each version's, which keys get a form, and what it answers."""
+"""Questions on the console's pages: how each version's are shown, which keys get a form, what it sends."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -59,16 +59,16 @@ def test_each_question_is_shown_once_with_its_own_form() -> None:
     html = page(WAITING, visitor())
 
     assert html.count("Pay 12 EUR?") == html.count("Which colour?") == 1
-    assert "pay waits for a person" not in html  # its title says it
+    assert "pay waits for a person" not in html  # the title shows the question
     assert re.findall(r'name="question" value="([^"]*)"', html) == ["1", "q_5f0c", "q_1"]
     assert "<dt>amount</dt><dd>12</dd>" in html
     assert "<dt>to</dt><dd>Ada &lt;b&gt;</dd>" in html
     assert "&#34;ticket&#34;: 0" in html
     assert re.findall(r'name="choice" value="([^"]*)"', html) == ["yes", "no, &lt;never&gt;"]
     assert 'name="key.why"' in html
-    assert 'name="key.verdict"' not in html  # the buttons answer it
+    assert 'name="key.verdict"' not in html  # the buttons replace the field
     assert (html.count('name="message"'), html.count('name="responses"')) == (1, 1)
-    assert html.index("<button hidden disabled>") < html.index('name="choice"')  # what Enter in a field presses
+    assert html.index("<button hidden disabled>") < html.index('name="choice"')  # Enter in a field presses this button
     assert "wrong" not in html
 
 
@@ -92,17 +92,17 @@ def test_a_question_of_any_version_has_a_page_and_a_form(question: dict[str, Any
 
     assert html.count('name="question"') == (1 if question else 0)
     assert "built-in method" not in html
-    assert str(question.get("payload", "")) in html.replace("&#34;", '"')  # nothing that is approved is cut
+    assert str(question.get("payload", "")) in html.replace("&#34;", '"')  # a person must see all that is approved
 
 
 @pytest.mark.parametrize(
     ("who", "forms", "orders", "why_not"),
     [
         (visitor(), 3, ["discard"], ""),
-        (visitor(may_act=False), 0, ["answer", "discard"], "This session only looks."),
+        (visitor(may_act=False), 0, ["answer", "discard"], "This session is read-only."),
         (visitor(may_approve=False), 0, [], "keys create NAME --may approve"),
         (visitor(may_approve=False, may_act=False), 0, [], "keys create NAME --may approve"),
-        (visitor(access="read"), 0, [], "This key may only read"),
+        (visitor(access="read"), 0, [], "This key is read-only"),
     ],
 )
 def test_only_a_session_that_may_approve_has_forms(who: Visitor, forms: int, orders: list[str], why_not: str) -> None:
@@ -116,7 +116,7 @@ def test_only_a_session_that_may_approve_has_forms(who: Visitor, forms: int, ord
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "expected"),
     [
         ({"question": "1", "message": "blue"}, {"question": 1, "message": "blue"}),
         ({"question": "q_5f0c", "choice": "7"}, {"question": "q_5f0c", "responses": {"Refund": {"verdict": "7"}}}),
@@ -130,8 +130,8 @@ def test_only_a_session_that_may_approve_has_forms(who: Visitor, forms: int, ord
         ({"question": "q_gone", "choice": "yes"}, {"question": "q_gone", "responses": {"tool": {"choice": "yes"}}}),
     ],
 )
-def test_a_form_answers_the_question_that_it_shows(form: dict[str, str], said: dict[str, Any]) -> None:
-    assert parse_answer(WAITING, form) == said
+def test_a_form_answers_the_question_that_it_shows(form: dict[str, str], expected: dict[str, Any]) -> None:
+    assert parse_answer(WAITING, form) == expected
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,6 @@ def test_a_form_answers_the_question_that_it_shows(form: dict[str, str], said: d
     ],
 )
 def test_an_impossible_form_gets_an_error(form: dict[str, str]) -> None:
-    with pytest.raises(ProblemError) as told:
+    with pytest.raises(ProblemError) as raised:
         parse_answer(WAITING, form)
-    assert told.value.status == 422
+    assert raised.value.status == 422

@@ -1,4 +1,4 @@
-"""Triggers as the exporter sees them: each pause once, found by what is paused and not by what exists."""
+"""The triggers' state of the exporter: each pause counts once, found by an index of pauses."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -54,7 +54,7 @@ async def test_what_was_made_at_run_time_is_counted_by_its_type(store: RunStore)
         await triggers.create(hourly("made", app_id))
     await triggers.pause(hourly("of-a-package"), PAUSE)
 
-    made = (await read_trigger_state(store.database)).made_at_run_time
+    made = (await read_trigger_state(store.database)).created_at_run_time
 
     assert made == {"schedule": 2, **dict.fromkeys(("database_condition", "webhook", "form_submit", "run_finished"), 0)}
 

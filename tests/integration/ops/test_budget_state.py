@@ -1,4 +1,4 @@
-"""Budgets as the exporter sees them, on a real MongoDB: what they kept back stays counted when they are gone."""
+"""Budgets of the exporter on a real MongoDB: rejections stay counted after a budget is removed."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,12 +20,12 @@ NOW = datetime.now(UTC)
 
 
 async def create_budget(store: RunStore, **budget: str | int) -> StoredBudget:
-    given = {"window": "day", "unit": "tokens", "limit": 100, **budget}
-    return (await BudgetStore(store.database).set(parse_budget(**given), by="ada")).stored  # type: ignore[arg-type]  # -- as a form gives them
+    fields = {"window": "day", "unit": "tokens", "limit": 100, **budget}
+    return (await BudgetStore(store.database).set(parse_budget(**fields), by="ada")).stored  # type: ignore[arg-type]  # -- as a form gives them
 
 
 async def record_rejections(store: RunStore, budget: StoredBudget, app_id: str | None, times: Sequence[int]) -> None:
-    """So often today, so often yesterday, and so on."""
+    """Write rejections of today, yesterday, and so on."""
     for days, count in enumerate(times):
         span = window_span(budget.budget.window, "UTC", NOW - timedelta(days=days))
         await WindowStore(store.database).add_rejections([(BudgetWindow(budget, app_id, span), count)])
@@ -49,7 +49,7 @@ async def test_rejections_are_counted_for_all_windows_and_removed_budgets(store:
         BudgetScope(None, "W", "day", "tokens"): 5,
         BudgetScope("calm", None, "day", "tokens"): 0,
     }
-    assert {standing.budget.id for standing in found.standings} == {
+    assert {standing.budget.id for standing in found.statuses} == {
         "app:acme/day/tokens",
         "app:calm/day/tokens",
         "workflow:W/day/tokens",
@@ -57,14 +57,14 @@ async def test_rejections_are_counted_for_all_windows_and_removed_budgets(store:
 
 
 async def test_an_unused_per_app_budget_shows_nothing(store: RunStore) -> None:
-    """Its labels would be those of a budget that all apps share."""
+    """Its labels would equal those of a budget that all apps share."""
     await create_budget(store, app_id="*", workflow="W")
     await create_budget(store, app_id="*", window="run")
     shared = await create_budget(store, workflow="W")
 
     found = await read_budget_state(store.database)
 
-    assert [each.budget for each in found.standings] == [shared.budget]
+    assert [each.budget for each in found.statuses] == [shared.budget]
     assert found.rejections == {BudgetScope(None, "W", "day", "tokens"): 0}
 
 

@@ -1,4 +1,4 @@
-"""Refusals on a terminal: they repeat what callers and models sent, and nothing of that steers the terminal."""
+"""Refusals on a terminal: text of callers and models is printed without control characters."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the doctor says about the billing export: nothing where there is none, and never a secret."""
+"""The doctor's checks of the billing export: none without one, and no secret in their text."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ async def test_an_endpoint_with_a_good_secret_is_ok_and_its_token_not_shown() ->
 @pytest.mark.parametrize(
     ("references", "found"),
     [
-        ((), "there is no secret to sign with"),
+        ((), "the signing secret is missing"),
         (("env:ABSENT",), "the secret env:ABSENT is not set; export ABSENT"),
         (("env:GOOD", "env:EMPTY"), "the secret env:EMPTY is not set; export EMPTY"),
         (("env:GOOD", "env:SHORT"), "env:SHORT: the secret must be whsec_ and 24 to 64 bytes in base64"),

@@ -15,7 +15,7 @@ from tests.integration.ops.processes import descendants, is_running, wait_until,
 
 pytestmark = [pytest.mark.integration, pytest.mark.parametrize("watch", [False, True], ids=["kernel", "watch"])]
 
-# Starts what it is told to, says which processes that made, and stays until it is killed.
+# Starts a command, prints the process ids, and stays until it is killed.
 PARENT = """
 import asyncio, json, sys
 from pathlib import Path

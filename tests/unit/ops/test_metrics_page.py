@@ -1,4 +1,4 @@
-"""The page that is scraped: what prometheus-client would write, written before somebody waits for it."""
+"""The /metrics page: the text that prometheus-client would write, rendered before the scrape."""
 
 import gzip
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def families() -> list[Metric]:
 
 
 class FakeStore(Collector):
-    """Another number each time."""
+    """Yields another number at each collection."""
 
     def __init__(self) -> None:
         self.queries = 0

@@ -12,13 +12,13 @@ from workers.store import queue_counts
 from workers.store.ended_counts import RunLabels
 from workers.store.queue_counts import (
     AppWorkflow,
-    Queue,
+    QueueState,
     due_pipeline,
     held_pipeline,
-    person_pipeline,
     ready_pipeline,
+    ready_since_pipeline,
     running_query,
-    since_pipeline,
+    waiting_for_person_pipeline,
 )
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_pruning import ROLLUPS
@@ -36,7 +36,7 @@ def age_s(moment: datetime) -> float:
 
 
 async def insert_run(store: RunStore, number: int, *, ready: bool = False, **changes: Any) -> None:
-    """A run as it is in a state: only one that may be claimed has a lane."""
+    """A run document in a state; only claimable runs have a lane."""
     event = TriggerEvent("api", "test", str(number), fired_at=NOW)
     run_id = (await store.insert(RunRequest("acme", "Digest", event))).run_id
     await store.runs.update_one({"_id": run_id}, {"$set": {"created_at": TEN_MINUTES_AGO, **changes}})
@@ -77,7 +77,7 @@ async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
 
 
 async def test_runs_waiting_for_a_person_are_counted_by_app_and_workflow(store: RunStore) -> None:
-    """The others of these states, and an answered run, are none of them."""
+    """Other runs in these states, and answered runs, do not count as waiting for a person."""
     hour_ago = NOW - timedelta(hours=1)
     runs: list[dict[str, Any]] = [
         {"state": "needs_human", "finished_at": NOW},
@@ -90,7 +90,7 @@ async def test_runs_waiting_for_a_person_are_counted_by_app_and_workflow(store: 
     for number, changes in enumerate(runs):
         await insert_run(store, number, **changes)
 
-    waiting = (await snapshot_of(store)).queue.for_person
+    waiting = (await snapshot_of(store)).queue.waiting_for_person
 
     assert {owner: each.count for owner, each in waiting.items()} == {
         AppWorkflow("acme", "Digest"): 2,
@@ -105,7 +105,7 @@ async def test_runs_waiting_for_a_person_are_counted_by_app_and_workflow(store: 
 
 @pytest.mark.parametrize("waited_for", ["its turn", "its time"])
 async def test_a_run_waits_for_workers_from_when_it_might_start(store: RunStore, waited_for: str) -> None:
-    """Else each run of an order would raise an alarm, having been accepted long before its turn came."""
+    """Otherwise each run of an order would raise an alert, as it is accepted long before its turn."""
     now = datetime.now(UTC)
     if waited_for == "its turn":
         order = {"key": "acme/doc", "seq": "1"}
@@ -123,7 +123,7 @@ async def test_a_run_waits_for_workers_from_when_it_might_start(store: RunStore,
 async def test_of_a_long_queue_the_run_that_waits_longest_is_found(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Among those that were accepted first; unless all of those became ready only now."""
+    """The oldest is among the first accepted runs, unless all of those became ready just now."""
     monkeypatch.setattr(queue_counts, "MAX_OLDEST_RUNS", 3)
     for number in range(6):
         await insert_run(store, number, ready=True, created_at=NOW - timedelta(minutes=60 - number))
@@ -149,14 +149,14 @@ async def test_what_was_rolled_up_counts_like_what_is_there(store: RunStore) -> 
 
 
 async def test_the_queue_is_read_out_of_indexes(store: RunStore) -> None:
-    """Ready runs, of which there may be very many, without reading one of them."""
+    """Many ready runs are counted by the index alone."""
     await insert_run(store, 1, ready=True)
     pipelines = {
         "by_lane": ready_pipeline(),
-        "_id_": since_pipeline({"_id": {"$in": ["a"]}}),
+        "_id_": ready_since_pipeline({"_id": {"$in": ["a"]}}),
         "by_lane_and_wake_up": due_pipeline(NOW),
         "by_lane_and_wake_up ": held_pipeline(),
-        "waiting_for_person": person_pipeline(),
+        "waiting_for_person": waiting_for_person_pipeline(),
         "by_lease_end": [{"$match": running_query()}, {"$count": "count"}],
     }
 
@@ -190,12 +190,12 @@ async def test_an_empty_store_has_nothing_to_show(store: RunStore) -> None:
     snapshot = await snapshot_of(store)
 
     assert (dict(snapshot.runs), list(snapshot.usage)) == ({}, [])
-    assert snapshot.queue == Queue(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
+    assert snapshot.queue == QueueState(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
     assert (await read_ledger_state(store.database)).oldest_waiting_s == 0
 
 
 async def test_an_unprepared_store_is_empty(store: RunStore) -> None:
-    """The exporter may be the first role that starts."""
+    """The exporter works before any other role has created indexes."""
     await store.database.client.drop_database(store.database.name)
 
     assert (await snapshot_of(store)).queue.queued[""] == 0

@@ -1,4 +1,4 @@
-"""`unattended billing list` and `show` on a terminal: a line for each batch and event, whatever its width."""
+"""`unattended billing list` and `show` on a terminal: one line per batch and event at any width."""
 
 from datetime import UTC, datetime
 from typing import Any

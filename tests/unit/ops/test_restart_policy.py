@@ -25,7 +25,7 @@ def test_a_deliberate_end_after_a_life_restarts_at_once_without_backoff() -> Non
     assert policy.count_deaths(5, lived_s=3, is_intended=True) == 6
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # a busy machine must not fail the test
 @given(deaths=st.integers(min_value=1))
 def test_delay_stays_within_its_bounds(deaths: int) -> None:
     assert 0.5 <= RestartPolicy().delay_s(deaths) <= 30.0

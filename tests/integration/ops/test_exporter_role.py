@@ -1,4 +1,4 @@
-"""The exporter role on a real store: its numbers are the store's, also right after a restart."""
+"""The exporter role on a real store: its numbers match the store, also right after a restart."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""`unattended enqueue`: what is refused before anybody asks the store."""
+"""`unattended enqueue`: usage errors, without a store."""
 
 import pytest
 from click.testing import CliRunner

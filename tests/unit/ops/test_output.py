@@ -1,4 +1,4 @@
-"""Tables and refusals: what a terminal, a pipe and a person get to see."""
+"""Tables, JSON and error lines, on a terminal and in a pipe."""
 
 import io
 import json
@@ -77,13 +77,13 @@ def test_json_is_json_whatever_number_an_input_holds(
     def no_constants(name: str) -> None:
         raise AssertionError(name)
 
-    said = capsys.readouterr().out
-    assert json.loads(said, parse_constant=no_constants) == {"ä": [None, None, 1.5]}
-    assert "ä" in said
+    text = capsys.readouterr().out
+    assert json.loads(text, parse_constant=no_constants) == {"ä": [None, None, 1.5]}
+    assert "ä" in text
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "text"),
     [
         (
             OperationFailure("Authentication failed.", 18, {"errmsg": "x", "$clusterTime": 1}),
@@ -95,5 +95,5 @@ def test_json_is_json_whatever_number_an_input_holds(
         ),
     ],
 )
-def test_an_error_of_mongodb_is_cut_to_its_point(error: Exception, said: str) -> None:
-    assert describe_error(error) == (said, 1)
+def test_an_error_of_mongodb_is_cut_to_its_point(error: Exception, text: str) -> None:
+    assert describe_error(error) == (text, 1)

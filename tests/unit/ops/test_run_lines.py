@@ -1,4 +1,4 @@
-"""`unattended runs show` and `tail`: what they print of a run for people."""
+"""`unattended runs show` and `tail`: the lines of a run."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from ops.cli.runs.event_lines import event_line
-from ops.cli.runs.list_runs_command import describe_state
-from ops.presenters.run_lines import next_steps, run_lines
+from ops.presenters.run_lines import describe_state, next_steps, run_lines
 from ops.presenters.times import format_duration
 from workers.control.happenings import Happening, Told, happenings
 
@@ -82,7 +81,7 @@ def test_what_failed_outside_of_a_turn_is_shown_too() -> None:
     assert quiet[-1].startswith("1 model call, 2 tokens in, 3 out, USD")
 
 
-@pytest.mark.parametrize(("count", "words"), [(1, "1 call of its tools"), (12, "12 calls of its tools")])
+@pytest.mark.parametrize(("count", "words"), [(1, "1 tool call"), (12, "12 tool calls")])
 def test_a_successful_run_with_failed_tools_shows_them(count: int, words: str) -> None:
     assert [line for line in event_lines(failed_tools=count) if line not in event_lines()] == [f"  failed     {words}"]
     assert event_lines(failed_tools=0) == event_lines()
@@ -134,7 +133,7 @@ def test_an_owner_that_continued_with_another_version_shows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"state": "queued"}, "  waits      for a worker"),
         ({"state": "queued", "hold": "rate", "held_by": "rate:acme"}, "  held       by the rate limit rate:acme"),
@@ -170,7 +169,7 @@ def test_an_owner_that_continued_with_another_version_shows_it() -> None:
         ),
         ({"state": "parked"}, "  at rest    since 2026-01-02 03:05:40 UTC, after 1 min 33 s"),
         ({"replay_of": "run_0"}, "  replay of  run_0"),
-        ({"keys_of": "run_0"}, "  keys       tools are given the idempotency keys of run_0"),
+        ({"keys_of": "run_0"}, "  keys       tools get the idempotency keys of run_0"),
         ({"replays": ["run_2", "run_3"]}, "  replayed   as run_2, run_3"),
     ],
     ids=[
@@ -178,8 +177,8 @@ def test_an_owner_that_continued_with_another_version_shows_it() -> None:
         *("waits", "running", "resolved", "parked", "replay", "keys", "replayed"),
     ],
 )
-def test_why_it_stands_where_it_stands(changes: dict[str, Any], said: str) -> None:
-    assert said in event_lines(**{"outcome": None, **changes})
+def test_why_it_stands_where_it_stands(changes: dict[str, Any], expected: str) -> None:
+    assert expected in event_lines(**{"outcome": None, **changes})
 
 
 @pytest.mark.parametrize(
@@ -210,7 +209,7 @@ DONE = {"sentences": ["turn 1: pay(amount=12) was called"], "about_keys": "Its t
     [
         ({"state": "failed"}, True),
         ({"state": "parked"}, True),
-        ({"state": "failed", "replays": ["run_2"]}, False),  # no replay is advised
+        ({"state": "failed", "replays": ["run_2"]}, False),  # no replay is suggested
         ({"state": "succeeded"}, False),
     ],
 )
@@ -220,7 +219,7 @@ def test_before_a_replay_is_advised_what_it_would_do_again_is_listed(changes: di
     assert ("  turn 1: pay(amount=12) was called" in lines) is is_listed
     if is_listed:
         place = lines.index("  turn 1: pay(amount=12) was called")
-        assert "does again what this run has done" in lines[place - 1]
+        assert "repeats these effects" in lines[place - 1]
         assert lines[place + 1] == "Its tools are given the same key."
         assert "unattended runs replay run_1" in lines[place + 2]
 
@@ -295,14 +294,14 @@ def test_only_new_events_are_shown(before: Told, changes: dict[str, Any], events
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.25, "0.2 s"), (75, "1 min 15 s"), (7500, "2 h 5 min"), (300_000, "3 d 11 h")]
+    ("seconds", "expected"), [(0.25, "0.2 s"), (75, "1 min 15 s"), (7500, "2 h 5 min"), (300_000, "3 d 11 h")]
 )
-def test_a_time_is_shown_in_everyday_form(seconds: float, said: str) -> None:
-    assert format_duration(AT, AT + timedelta(seconds=seconds)) == said
+def test_a_time_is_shown_in_everyday_form(seconds: float, expected: str) -> None:
+    assert format_duration(AT, AT + timedelta(seconds=seconds)) == expected
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "expected"),
     [
         ({"state": "queued", "hold": None}, "queued"),
         ({"state": "queued", "hold": None, "not_before": AT}, "queued (later)"),
@@ -312,8 +311,8 @@ def test_a_time_is_shown_in_everyday_form(seconds: float, said: str) -> None:
     ],
     ids=["ready", "later", "held", "in order", "ended"],
 )
-def test_a_list_shows_why_a_run_may_not_start_yet(run: dict[str, Any], said: str) -> None:
-    assert describe_state(run) == said
+def test_a_list_shows_why_a_run_may_not_start_yet(run: dict[str, Any], expected: str) -> None:
+    assert describe_state(run) == expected
 
 
 def test_a_run_that_waits_for_its_turn_is_followed_as_such() -> None:
@@ -336,4 +335,4 @@ def test_a_run_that_waits_for_a_person_is_no_red_error(state: str, style: str) -
 
     assert ended.spans[-1].style == style
     assert "red" not in {style for style, _ in lines}
-    assert sum("pay waits" in line for _, line in lines) == 1  # it is said once
+    assert sum("pay waits" in line for _, line in lines) == 1  # printed once

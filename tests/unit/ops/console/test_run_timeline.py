@@ -1,4 +1,4 @@
-"""The timeline: which calls belong to which turn, and where in the run's time they were."""
+"""The timeline: the calls of each turn, and their place in the run's time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -59,9 +59,9 @@ def story(turns: list[dict[str, Any]], history: list[dict[str, Any]], *, state: 
 
 
 def test_a_turn_stands_where_its_first_call_began() -> None:
-    told = story([turn(1, "A"), turn(2, "B", duration_s=5)], [line(1, begun_s=0, ended_s=10, turns=2)])
+    run_story = story([turn(1, "A"), turn(2, "B", duration_s=5)], [line(1, begun_s=0, ended_s=10, turns=2)])
 
-    [owner] = owner_views(told, [call(1, 1, "A", begun_s=1), call(1, 2, "B", begun_s=4)], now=at(60))
+    [owner] = owner_views(run_story, [call(1, 1, "A", begun_s=1), call(1, 2, "B", begun_s=4)], now=at(60))
 
     assert owner.bar == TimelineBar(0, 100)
     assert [each.bar for each in owner.turns] == [TimelineBar(10, 20), TimelineBar(40, 50)]
@@ -112,6 +112,6 @@ def test_the_present_owner_is_listed_and_an_instant_is_visible() -> None:
 
     [owner] = owner_views(running, [call(1, 1, "A", begun_s=59.99)], now=at(60))
 
-    assert owner.line is None
+    assert owner.lease is None
     assert owner.turns[0].bar == TimelineBar(100 - MIN_WIDTH_PERCENT, MIN_WIDTH_PERCENT)
     assert [*owner_views({**running, "state": "queued", "turns": [], "started_at": None}, [], now=at(60))] == []

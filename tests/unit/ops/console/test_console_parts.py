@@ -1,4 +1,4 @@
-"""Pure parts of the console: addresses, forms, charts, the runbook, and the words of its actions."""
+"""Pure parts of the console: query parameters, forms, charts, the runbook, and texts of actions."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -66,7 +66,7 @@ def test_only_a_page_of_the_same_host_may_send_a_form(origin: str, is_ours: bool
     if is_ours:
         check_origin(request)
     else:
-        with pytest.raises(ProblemError, match="came from another page"):
+        with pytest.raises(ProblemError, match="not sent from the console"):
             check_origin(request)
 
 
@@ -122,7 +122,7 @@ def test_the_address_of_a_page_leads_to_it_again() -> None:
 
 
 async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their shares are not told, and which of two is the fuller one is not either."""
+    """One app sees neither shares nor, by the order, which of two shared budgets is fuller."""
     now = datetime.now(UTC)
     shared = {
         unit: BudgetStatus(
@@ -141,9 +141,9 @@ async def test_the_order_of_shared_budgets_reveals_no_amounts_to_one_app(monkeyp
         for app_id in (None, "acme")
     }
 
-    told = {app_id: [(row["app_id"], row["unit"], row["kind"]) for row in rows[app_id]] for app_id in rows}
-    assert told[None] == [(None, "usd", "warn"), ("acme", "tokens", "warn"), (None, "tokens", "good")]
-    assert told["acme"] == [("acme", "tokens", "warn"), (None, "tokens", "good"), (None, "usd", "good")]
+    shown = {app_id: [(row["app_id"], row["unit"], row["kind"]) for row in rows[app_id]] for app_id in rows}
+    assert shown[None] == [(None, "usd", "warn"), ("acme", "tokens", "warn"), (None, "tokens", "good")]
+    assert shown["acme"] == [("acme", "tokens", "warn"), (None, "tokens", "good"), (None, "usd", "good")]
 
 
 def test_times_are_asked_for_as_ages_or_dates() -> None:

@@ -1,4 +1,4 @@
-"""Where `up` lets its roles listen, and what it writes for a Prometheus beside it."""
+"""Addresses of the roles of `up`, and the files that it writes for Prometheus."""
 
 import json
 import socket
@@ -28,11 +28,11 @@ def test_each_role_is_given_a_port_of_its_own_and_takes_that_one(settings: Setti
     assert len(set(at.values())) == len(ROLES)
     assert (at["gateway"], at["exporter"]) == (settings.listen, settings.metrics_listen)
     for child in role_children(settings, at):
-        given = load_settings(child.env).metrics_listen
-        if child.name in ("scheduler", "watcher", "worker"):  # they take the first free port after it
-            assert Address(given.host, given.port + 1) == at[child.name]
+        address = load_settings(child.env).metrics_listen
+        if child.name in ("scheduler", "watcher", "worker"):  # roles take the first free port after this one
+            assert Address(address.host, address.port + 1) == at[child.name]
         else:
-            assert given == settings.metrics_listen
+            assert address == settings.metrics_listen
 
 
 def test_a_taken_port_and_the_gateways_are_left_out(settings: Settings) -> None:

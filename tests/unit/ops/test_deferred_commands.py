@@ -1,4 +1,4 @@
-"""Commands that are imported when they are used: known by the words of the real ones, without their weight."""
+"""Deferred commands: they have the help of the real ones, without their imports."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What commands say of an address of MongoDB that is none: one line, and the exit code for wrong use."""
+"""An invalid MongoDB URL: commands print one line, and exit with the code for usage errors."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.parametrize("url", ["mongodb://h:99999/", "mongodb://h:x/", "mongodb://", "http://h/"])
-def test_an_address_of_mongodb_that_is_none_is_said_in_one_line(url: str) -> None:
+def test_an_invalid_mongodb_address_is_reported_in_one_line(url: str) -> None:
     command = [sys.executable, "-c", "from ops.cli.main import run; run()", "runs", "list"]
     environment = {**os.environ, "UNATTENDED_MONGODB_URL": url}
 

@@ -1,4 +1,4 @@
-"""`unattended usage`: the order of its lines, its bars, and what fits a terminal."""
+"""`unattended usage`: the order of its rows, its bars, and its fit to a terminal."""
 
 import re
 
@@ -7,11 +7,18 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from accounting.usage import UsageTotals
-from ops.cli.output import Terminal, format_exact_usd
+from ops.cli.output import Terminal
 from ops.cli.usage.bill import Bill, Sort, make_bill, sum_totals
 from ops.cli.usage.usage_command import usage
 from ops.cli.usage.usage_table import usage_table_lines, usage_warnings
-from ops.presenters.amounts import draw_bar, format_percent, format_short_count, format_usd, usd_decimals
+from ops.presenters.amounts import (
+    draw_bar,
+    format_exact_usd,
+    format_percent,
+    format_short_count,
+    format_usd,
+    usd_decimals,
+)
 
 USD = 10**9
 WIDE = Terminal(width=200, has_colours=False, has_unicode=True)
@@ -150,18 +157,19 @@ def test_a_bar_is_true_to_the_eighth_and_shows_what_is_little(share: float, bloc
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [(0, "0 %"), (0.001, "<1 %"), (0.005, "<1 %"), (0.42, "42 %"), (0.999, ">99 %"), (1, "100 %")]
+    ("share", "expected"),
+    [(0, "0 %"), (0.001, "<1 %"), (0.005, "<1 %"), (0.42, "42 %"), (0.999, ">99 %"), (1, "100 %")],
 )
-def test_a_share_is_neither_nothing_nor_all_when_it_is_not(share: float, said: str) -> None:
-    assert format_percent(share) == said
+def test_a_share_is_neither_nothing_nor_all_when_it_is_not(share: float, expected: str) -> None:
+    assert format_percent(share) == expected
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "expected"),
     [(0, "0"), (9_999, "9,999"), (12_345, "12.3k"), (999_999, "1.00M"), (1_800_000, "1.80M"), (123_456_789, "123M")],
 )
-def test_short_numbers_have_three_digits_and_a_unit(number: int, said: str) -> None:
-    assert format_short_count(number) == said
+def test_short_numbers_have_three_digits_and_a_unit(number: int, expected: str) -> None:
+    assert format_short_count(number) == expected
 
 
 def test_usd_keep_their_cents_and_never_round_to_nothing() -> None:
@@ -187,34 +195,37 @@ def test_a_sum_is_of_every_field() -> None:
 
 
 def test_gaps_of_the_sums_are_reported_with_their_remedy() -> None:
-    said = [*usage_warnings(UsageTotals(calls=2_000, missing=1, estimated=3, unpriced=1_600))]
+    expected = [*usage_warnings(UsageTotals(calls=2_000, missing=1, estimated=3, unpriced=1_600))]
 
-    assert said[0].startswith(
-        "1,600 calls have no price, so no USD in the sums: `unattended usage --by provider,model`"
+    assert expected[0].startswith(
+        "1,600 calls have no price, so the sums lack their USD:"
+        " find the models with `unattended usage --by provider,model`"
     )
-    assert said[1].startswith("1 call has no usage, so no tokens in the sums")
-    assert said[2].startswith("3 calls have estimated usage")
+    assert expected[1].startswith(
+        "1 call has no usage (failed, stopped, or not reported), so the sums lack their tokens"
+    )
+    assert expected[2].startswith("3 calls have estimated usage")
     assert [*usage_warnings(UsageTotals(calls=5))] == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ("--by fortnight", "'fortnight' is none of app, workflow, model, agent, provider, trigger, day, hour"),
-        ("--by app,model,day,hour", "4 at once are too many"),
+        ("--by app,model,day,hour", "4 keys are too many"),
         ("--by ,", "'' is none of app"),
         ("--since yesterday", "write a date such as 2026-01-31"),
         ("--since 0001-01-01T00:00:00+14:00", "write a date such as 2026-01-31"),
-        ("--since 2d --until 3d", "--since is later than --until"),
+        ("--since 2d --until 3d", "--since must be before --until"),
         ("--limit 0", "Invalid value for '--limit'"),
         ("--sort size", "Invalid value for '--sort'"),
-        ("--json --csv", "say --json or --csv, not both"),
-        ("--verify --app acme", "stand alone"),
-        ("--verify --rebuild", "stand alone"),
-        ("--rebuild --by day", "stand alone"),
+        ("--json --csv", "use --json or --csv, not both"),
+        ("--verify --app acme", "may stand beside"),
+        ("--verify --rebuild", "may stand beside"),
+        ("--rebuild --by day", "may stand beside"),
     ],
 )
-def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, said: str) -> None:
+def test_a_mistake_is_reported_before_any_server_is_contacted(arguments: str, expected: str) -> None:
     done = CliRunner().invoke(usage, arguments.split())
 
-    assert (done.exit_code, said in done.output) == (2, True), done.output
+    assert (done.exit_code, expected in done.output) == (2, True), done.output

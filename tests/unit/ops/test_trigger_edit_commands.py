@@ -1,4 +1,4 @@
-"""Commands on triggers that are written wrongly: told before any server is asked."""
+"""Usage errors of trigger commands, reported without a server."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ OURS = ("--workflow", "Sales", "--app", "acme")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (("create", "{}"), "say --workflow, or write workflow beside spec"),
-        (("create", '{"workflow": "Sales", "spec": {}}'), "say --app, or write app_id beside spec"),
-        (("create", '{"workflow": "Other", "spec": {}}', *OURS), "--workflow says Sales, and FILE says Other"),
-        (("create", '{"type": "webhook"}', "--type", "cron", *OURS), "--type says cron, and FILE says webhook"),
+        (("create", "{}"), "--workflow is needed, or workflow beside spec"),
+        (("create", '{"workflow": "Sales", "spec": {}}'), "--app is needed, or app_id beside spec"),
+        (("create", '{"workflow": "Other", "spec": {}}', *OURS), "--workflow is Sales, but FILE has Other"),
+        (("create", '{"type": "webhook"}', "--type", "cron", *OURS), "--type is cron, but FILE has webhook"),
         (("create", "/no/such/file.yaml", *OURS), "cannot be read"),
         (("create", "{nope", *OURS), 'write a mapping such as {"name": "nightly"'),
         (("create", '{"a": NaN', *OURS), "write a mapping such as"),
@@ -29,10 +29,10 @@ OURS = ("--workflow", "Sales", "--app", "acme")
         (("list", "--type", "telepathy"), "Invalid value for '--type'"),
     ],
 )
-def test_a_mistake_is_reported_with_what_to_write(arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_reported_with_what_to_write(arguments: tuple[str, ...], message: str) -> None:
     done = CliRunner().invoke(triggers, list(arguments))
 
-    assert (done.exit_code, said in done.output) == (2, True), done.output
+    assert (done.exit_code, message in done.output) == (2, True), done.output
 
 
 @pytest.mark.parametrize("text", ["- name: a\n  every: 1h\n", "name: a\nevery: 1h\n", '{"name": "a", "every": "1h"}'])
