@@ -19,7 +19,6 @@ from triggers.register.trigger import Trigger, declared_triggers
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import MAX_PAUSED_APPS
 from triggers.role_context import RoleContext
-from triggers.schedule.tick_starter import last_resumed_at
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +89,7 @@ class BudgetPauser:
 
 
 def _was_resumed(record: TriggerRecord, app_id: str | None, since: datetime | None) -> bool:
-    resumed = last_resumed_at(record.document, app_id)
+    resumed = record.last_resumed_at(app_id)
     return resumed is not None and since is not None and resumed > since
 
 

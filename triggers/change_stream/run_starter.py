@@ -1,15 +1,15 @@
 """Starting: requests become durable runs, and what became of each event is told to metrics, log and tally."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from accounting.infra.aio import gather_all
 from triggers.acceptance import Acceptance
 from triggers.change_stream.stream_metrics import StreamMetrics
+from triggers.change_stream.watched_triggers import KnownPauses
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_stats import TriggerStats
 from workers.crash_points import crash_point
 from workers.store.run import Accepted, RunRequest
@@ -21,20 +21,6 @@ from workflows.package.trigger_specs.change_spec import ChangeSpec
 log = logging.getLogger(__name__)
 
 MAX_DEBOUNCE_FACTOR = 10
-
-
-class KnownPauses:
-    """Who is paused, as of the watcher's last look."""
-
-    def __init__(self) -> None:
-        self._records: Mapping[str, TriggerRecord] = {}
-
-    def update(self, records: Mapping[str, TriggerRecord]) -> None:
-        self._records = records
-
-    def find(self, trigger: Trigger, app_id: str) -> Pause | None:
-        record = self._records.get(trigger.id)
-        return None if record is None else record.pause_of(app_id)
 
 
 @dataclass(frozen=True, slots=True)

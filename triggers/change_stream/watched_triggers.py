@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from triggers.change_stream.run_starter import KnownPauses
 from triggers.register.precedence import shadowing_spec
 from triggers.register.trigger import Trigger, declared_triggers
-from triggers.register.trigger_record import TriggerRecord
+from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workers.store.own_collections import refusal
 from workflows.package.normal_form.package_model import Package
@@ -81,6 +80,20 @@ class TriggerSnapshot:
     missing_workflows: Mapping[
         str, str
     ]  # a chain's trigger to the workflow that no package here has; other machines may
+
+
+class KnownPauses:
+    """The pauses that the watcher last read from the store."""
+
+    def __init__(self) -> None:
+        self._records: Mapping[str, TriggerRecord] = {}
+
+    def update(self, records: Mapping[str, TriggerRecord]) -> None:
+        self._records = records
+
+    def find(self, trigger: Trigger, app_id: str) -> Pause | None:
+        record = self._records.get(trigger.id)
+        return None if record is None else record.pause_of(app_id)
 
 
 class WatchedTriggers:

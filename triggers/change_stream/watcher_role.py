@@ -12,12 +12,12 @@ from prometheus_client import CollectorRegistry
 from ulid import ULID
 
 from triggers.change_stream.resume_token_store import StreamStore
-from triggers.change_stream.run_starter import KnownPauses, RunStarter
+from triggers.change_stream.run_starter import RunStarter
 from triggers.change_stream.stream_metrics import StreamMetrics
 from triggers.change_stream.stream_reader import StreamReader, Subscription
 from triggers.change_stream.stream_source import StreamSource
 from triggers.change_stream.stream_status import oplog_window_s
-from triggers.change_stream.watched_triggers import WatchedTriggers
+from triggers.change_stream.watched_triggers import KnownPauses, WatchedTriggers
 from triggers.change_stream.watcher import StreamReaderFactory, SubscriptionBuilder, Watcher
 from triggers.role_context import RoleContext, open_role_context
 from triggers.service_loop import repeat, stop_on_signals

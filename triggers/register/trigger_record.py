@@ -50,6 +50,13 @@ class TriggerRecord:
         """Why it starts nothing for that app."""
         return self.paused or (None if app_id is None else self.paused_apps.get(app_id))
 
+    def last_resumed_at(self, app_id: str | None = None) -> datetime | None:
+        """When the trigger, or the trigger for this app, was last resumed."""
+        apps = self.document.get("resumed_apps")
+        own = apps.get(app_field_name(app_id)) if isinstance(apps, Mapping) and app_id is not None else None
+        times = [time for time in (self.document.get("resumed_at"), own) if isinstance(time, datetime)]
+        return max(times, default=None)
+
 
 def read_record(document: Document) -> TriggerRecord:
     return TriggerRecord(

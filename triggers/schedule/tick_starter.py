@@ -11,7 +11,7 @@ from accounting.infra.aio import gather_all
 from accounting.infra.store_errors import is_unavailable
 from triggers.acceptance import Acceptance
 from triggers.event_expressions import ExpressionError
-from triggers.register.trigger_record import Pause, app_field_name
+from triggers.register.trigger_record import Pause
 from triggers.register.trigger_store import MAX_PAUSED_APPS, TriggerStore
 from triggers.schedule.overlap import cancel_previous, find_overlaps
 from triggers.schedule.schedule_store import DueSchedule
@@ -43,7 +43,7 @@ async def _has_failed_too_often(runs: RunStore, tick: Tick) -> bool:
         tick.trigger.spec.name,
         tick.app_id,
         up_to=limit,
-        since=last_resumed_at(tick.record.document, tick.app_id),
+        since=tick.due.record.last_resumed_at(tick.app_id),
     )
     return failures >= limit
 
@@ -51,7 +51,7 @@ async def _has_failed_too_often(runs: RunStore, tick: Tick) -> bool:
 async def _pause_trigger(triggers: TriggerStore, tick: Tick, now: datetime) -> None:
     limit = spec_of(tick.trigger).pause_after_failures
     pause = Pause(now, PAUSED_BY, f"its last {limit} runs failed", "failures")
-    paused = tick.record.paused_apps
+    paused = tick.due.record.paused_apps
     # A document holds only so many pauses of single apps. Where so many fail, it is the trigger that fails.
     whole = tick.trigger.app_id is not None or len(paused) >= MAX_PAUSED_APPS
     await triggers.pause(tick.trigger, pause, app_id=None if whole else tick.app_id)
@@ -59,14 +59,6 @@ async def _pause_trigger(triggers: TriggerStore, tick: Tick, now: datetime) -> N
         "trigger_paused_after_failures",
         extra={"trigger": tick.trigger.id, "app_id": tick.app_id, "failures": limit},
     )
-
-
-def last_resumed_at(document: Mapping[str, object], app_id: str | None = None) -> datetime | None:
-    """When the trigger, or the trigger for this app, was last resumed."""
-    apps = document.get("resumed_apps")
-    own = apps.get(app_field_name(app_id)) if isinstance(apps, Mapping) and app_id is not None else None
-    times = [time for time in (document.get("resumed_at"), own) if isinstance(time, datetime)]
-    return max(times, default=None)
 
 
 @dataclass(slots=True)
@@ -147,7 +139,7 @@ class TickStarter:
 
 def _is_paused(due: DueSchedule, nominal: datetime, app_id: str) -> bool:
     """Also a time before it was resumed: that passed during the pause, and nobody was there to see it."""
-    resumed = last_resumed_at(due.record.document, app_id)
+    resumed = due.record.last_resumed_at(app_id)
     return due.record.pause_of(app_id) is not None or (resumed is not None and nominal <= resumed)
 
 

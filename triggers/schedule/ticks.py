@@ -10,7 +10,6 @@ from ulid import ULID
 
 from triggers.occurrence import Occurrence, build_run_request
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_record import TriggerRecord
 from triggers.schedule.schedule_store import DueSchedule
 from triggers.schedule.schedule_triggers import spec_of
 from triggers.schedule.tick_plan import MILLISECOND, next_nominal
@@ -33,10 +32,6 @@ class Tick:
     @property
     def trigger(self) -> Trigger:
         return self.due.trigger
-
-    @property
-    def record(self) -> TriggerRecord:
-        return self.due.record
 
     @property
     def app_id(self) -> str:
