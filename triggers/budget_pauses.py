@@ -14,8 +14,7 @@ from accounting.budgets.alerts import describe_until
 from accounting.budgets.budget_status import BudgetStatus, read_statuses
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.window_calendar import EPOCH
-from triggers.register.precedence import is_for_app
-from triggers.register.trigger import Trigger, declared_triggers
+from triggers.register.trigger import Trigger, declared_triggers, is_for_app
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import MAX_PAUSED_APPS
 from triggers.role_context import RoleContext

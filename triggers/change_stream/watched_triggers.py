@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from triggers.register.precedence import shadowing_spec
-from triggers.register.trigger import Trigger, declared_triggers
+from triggers.register.trigger import Trigger, declared_triggers, shadowing_spec
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workers.store.own_collections import refusal

@@ -15,8 +15,7 @@ from triggers.change_stream.run_starter import RunStarter
 from triggers.change_stream.stream_plan import group_by_stream, plan_stream
 from triggers.change_stream.stream_reader import StreamReader, Subscription
 from triggers.change_stream.watched_triggers import TriggerSnapshot, WatchedTriggers
-from triggers.run_finished.ended_runs_intake import EndedRunsIntake
-from triggers.run_finished.ended_runs_plan import RUNS_COLLECTION, plan_ended_runs_stream
+from triggers.run_finished.ended_runs_intake import RUNS_COLLECTION, EndedRunsIntake, plan_ended_runs_stream
 from triggers.service_loop import repeat
 
 log = logging.getLogger(__name__)

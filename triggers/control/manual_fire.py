@@ -13,8 +13,7 @@ from triggers.control.trigger_pauses import normalize_app, require_readable
 from triggers.event_expressions import ExpressionError, ExpressionEvaluator, resolve_text
 from triggers.kind_registry import KINDS
 from triggers.occurrence import Occurrence, build_run_request, select_app
-from triggers.register.precedence import deferred_apps_source
-from triggers.register.trigger import Trigger
+from triggers.register.trigger import Trigger, deferred_apps_source
 from triggers.role_context import RoleContext
 from triggers.schedule.schedule_apps import AppsUnreadableError, iter_app_batches, iter_batches
 from workers.control.errors import RefusedError

@@ -23,8 +23,7 @@ from triggers.control.trigger_errors import (
 )
 from triggers.kind_registry import KINDS
 from triggers.occurrence import MAX_APP_ID_LENGTH
-from triggers.register.precedence import shadowing_spec
-from triggers.register.trigger import Trigger
+from triggers.register.trigger import Trigger, shadowing_spec
 from triggers.register.trigger_store import TriggerExistsError
 from workers.control.errors import RefusedError
 from workers.store.storable import NotStorableError, check_storable

@@ -8,8 +8,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.api_keys import HOW_TO_APPROVE
 from triggers.control.trigger_errors import NotForThisKeyError, UnknownWorkflowError
-from triggers.register.precedence import is_for_app
-from triggers.register.trigger import Origin, Trigger, declared_triggers, trigger_id
+from triggers.register.trigger import Origin, Trigger, declared_triggers, is_for_app, trigger_id
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workers.control.changed import of_app

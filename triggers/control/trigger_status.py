@@ -6,7 +6,7 @@ from typing import Literal
 
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.kind_registry import KINDS
-from triggers.register.precedence import shadowing_spec
+from triggers.register.trigger import shadowing_spec
 from triggers.webhook.webhook_secrets import secret_problems, unverified_problem
 from workers.settings import Settings
 from workflows.package.normal_form.package_model import Package

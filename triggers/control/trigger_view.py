@@ -8,8 +8,7 @@ from typing import Any
 from triggers.control.trigger_entry import ControlContext, TriggerEntry, approval_status
 from triggers.control.trigger_status import TriggerStatus, trigger_status
 from triggers.kind_registry import KINDS
-from triggers.register.precedence import deferred_apps_source
-from triggers.register.trigger import Trigger
+from triggers.register.trigger import Trigger, deferred_apps_source
 from triggers.register.trigger_record import Pause
 
 OPERATOR = "operator"

@@ -27,8 +27,8 @@ from triggers.gateway.trigger_intake import (
     normalize_event_id,
     problem_result,
 )
+from triggers.gateway.trigger_lookup import TriggerTarget
 from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app
-from triggers.register.trigger_lookup import TriggerTarget
 from workers.store.run import Accepted
 from workflows.package.trigger_specs.form_spec import DELIVERY_FIELD, FormSpec
 

@@ -12,7 +12,7 @@ from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import EXCEPTION_HANDLERS
 from triggers.gateway.middleware import CallerTraceMiddleware, DrainMiddleware
 from triggers.gateway.trigger_intake import TriggerIntake, count_requests
-from triggers.register.trigger_lookup import TriggerLookup
+from triggers.gateway.trigger_lookup import TriggerLookup
 from triggers.role_context import RoleContext
 from triggers.webhook.webhook_endpoint import webhook_endpoint
 

@@ -19,10 +19,10 @@ from triggers.acceptance import Acceptance
 from triggers.event_expressions import ExpressionError, ExpressionEvaluator
 from triggers.gateway.gateway_metrics import RESULT_BY_STATUS, Endpoint, GatewayMetrics, RequestResult
 from triggers.gateway.http_problems import ProblemError, unavailable_problem
+from triggers.gateway.trigger_lookup import SpecT, TriggerLookup, TriggerTarget
 from triggers.gateway.trigger_request import TriggerAddress, trigger_not_found
 from triggers.occurrence import MAX_APP_ID_LENGTH, Occurrence, build_run_request
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_lookup import SpecT, TriggerLookup, TriggerTarget
 from triggers.register.trigger_stats import TriggerStats
 from workers.settings import Settings
 from workers.store.run import Accepted

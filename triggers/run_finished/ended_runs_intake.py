@@ -11,12 +11,14 @@ from accounting.infra.aio import gather_all
 from triggers.change_stream.change_intake import Event, read_event_time
 from triggers.change_stream.plain_event import to_plain
 from triggers.change_stream.run_starter import RunIntent, RunStarter
+from triggers.change_stream.stream_plan import MATCH_INVALIDATE, Stage, StreamPlan, ended_runs_stream_id
 from triggers.change_stream.watched_triggers import ChainTrigger
 from triggers.event_expressions import ExpressionError, is_condition_met
 from triggers.occurrence import Occurrence, build_run_request
 from workers.store.run import RunRequest, RunState
 from workers.store.run_document import as_json
-from workflows.package.trigger_specs.run_finished_spec import ANY_OUTCOME
+from workflows.package.trigger_specs.change_spec import PROTECTED_FIELDS
+from workflows.package.trigger_specs.run_finished_spec import ANY_OUTCOME, STATES
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +26,9 @@ MAX_CHAIN_LENGTH = 10
 
 RunDocument = Mapping[str, Any]
 StopReason = Literal["cycle", "too_deep"]
+
+RUNS_COLLECTION = "runs"
+NEW_STATE_FIELD = "updateDescription.updatedFields.state"
 
 
 class EndedRunsIntake:
@@ -140,3 +145,26 @@ def build_chained_request(
 
 def _is_for_app(chain: ChainTrigger, app_id: str) -> bool:
     return not chain.trigger.apps or app_id in chain.trigger.apps
+
+
+def plan_ended_runs_stream(chains: Sequence[ChainTrigger], *, own_database: str) -> StreamPlan:
+    workflows = sorted({chain.spec.workflow for chain in chains})
+    return StreamPlan(
+        id=ended_runs_stream_id(own_database),
+        database=own_database,
+        triggers=tuple(chain.trigger for chain in chains),
+        stages=_ended_runs_stages(workflows),
+        full_document="updateLookup",
+        since={chain.trigger.id: chain.since for chain in chains if chain.since is not None},
+    )
+
+
+def _ended_runs_stages(workflows: Sequence[str]) -> tuple[Stage, ...]:
+    ends = {"operationType": "update", "ns.coll": RUNS_COLLECTION, NEW_STATE_FIELD: {"$in": list(STATES)}}
+    # A run that is gone already has no workflow any more: the intake says so.
+    wanted = [{"fullDocument.workflow": {"$in": list(workflows)}}, {"fullDocument": None}]
+    return (
+        {"$match": {"$or": [ends, MATCH_INVALIDATE]}},  # by itself, so that nothing else is looked up
+        {"$match": {"$or": [*wanted, MATCH_INVALIDATE]}},
+        {"$project": {**dict.fromkeys(PROTECTED_FIELDS, 1), "fullDocument": 1, NEW_STATE_FIELD: 1}},
+    )

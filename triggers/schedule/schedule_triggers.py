@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from triggers.register.precedence import shadowing_spec
-from triggers.register.trigger import Trigger, declared_triggers
+from triggers.register.trigger import Trigger, declared_triggers, shadowing_spec
 from triggers.schedule.tick_plan import MILLISECOND, next_nominal
 from workflows.package.normal_form.package_model import Package
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection, ScheduleSpec

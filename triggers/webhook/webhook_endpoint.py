@@ -20,9 +20,9 @@ from triggers.gateway.trigger_intake import (
     json_response,
     normalize_event_id,
 )
+from triggers.gateway.trigger_lookup import TriggerTarget
 from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app, decode_headers, trigger_not_found
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_lookup import TriggerTarget
 from triggers.token_bucket import TokenBuckets
 from triggers.webhook import cloud_events, request_content
 from triggers.webhook.schemes import slack

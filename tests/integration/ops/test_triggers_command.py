@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from ops.cli.groups import triggers as commands
 from tests.integration.ops.command import CommandResult, unattended
 from tests.integration.stage import Stage, relay
-from tests.integration.triggers.control.ground import TRIGGERS
+from tests.integration.triggers.control.trigger_bench import TRIGGERS
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration

@@ -314,7 +314,7 @@ async def test_while_the_store_is_away_a_browser_keeps_and_resends_its_answers(
     assert [sent.status_code, looked.status_code] == [503, 503]
     assert [sent.headers["retry-after"], looked.headers["retry-after"]] == ["5", "5"]
     assert parse_html(looked.text).one("h1").text == "We cannot answer just now"
-    monkeypatch.setattr("triggers.register.trigger_lookup.CACHE_TTL_S", 0.0)
+    monkeypatch.setattr("triggers.gateway.trigger_lookup.CACHE_TTL_S", 0.0)
     sent = await client.post(LEAD, data=filled_in)  # whether it is paused is not known by now
     assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")
     shown = parse_html(sent.text)

@@ -98,7 +98,7 @@ async def test_a_frozen_mongodb_is_503_in_time_and_a_repeated_delivery_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triggers.gateway.trigger_intake.STORE_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("triggers.register.trigger_lookup.STORE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("triggers.gateway.trigger_lookup.STORE_TIMEOUT_S", 0.5)
     async with embedded_servers(tmp_path / "servers") as services:
         settings = Settings(mongodb_url=services.mongodb_url, redis_url=services.redis_url)
         async with gateway_on(settings, tmp_path) as gateway:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.triggers.control.ground import control_context
+from tests.integration.triggers.control.trigger_bench import control_context
 from triggers.role_context import RoleContext
 from workers.settings import Settings
 

@@ -19,7 +19,7 @@ from triggers.acceptance import Acceptance
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import EXCEPTION_HANDLERS
 from triggers.gateway.trigger_intake import TriggerIntake, count_requests
-from triggers.register.trigger_lookup import TriggerLookup
+from triggers.gateway.trigger_lookup import TriggerLookup
 from triggers.register.trigger_record import TriggerRecord
 from triggers.register.trigger_stats import TriggerStats
 from triggers.register.trigger_store import TriggerStore

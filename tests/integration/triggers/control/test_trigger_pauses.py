@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.triggers.control.ground import create_test_trigger
+from tests.integration.triggers.control.trigger_bench import create_test_trigger
 from triggers.control.trigger_errors import UnfitTriggerError, UnknownTriggerError
 from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import end_pause, pause

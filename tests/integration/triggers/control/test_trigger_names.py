@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.triggers.control.ground import FORM, create_test_trigger
+from tests.integration.triggers.control.trigger_bench import FORM, create_test_trigger
 from triggers.control.trigger_errors import UnknownTriggerError
 from triggers.control.trigger_names import find_trigger
 from triggers.role_context import RoleContext

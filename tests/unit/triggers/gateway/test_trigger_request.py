@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from triggers.gateway.http_problems import ProblemError
-from triggers.gateway.trigger_request import TriggerAddress, check_app
-from triggers.register.precedence import is_for_app
+from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app
+from triggers.register.trigger import is_for_app
 from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
 
@@ -43,3 +44,38 @@ def test_an_event_that_names_the_app_in_the_address_passes() -> None:
 
 def test_a_path_is_quoted() -> None:
     assert TriggerAddress("a/b", "Ü", "x y").path == "a%2Fb/%C3%9C/x%20y"
+
+
+def request(**headers: str) -> Request:
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "method": "POST", "headers": named, "query_string": b"a=1"})
+
+
+def test_headers_and_query_stand_beside_the_body() -> None:
+    event = build_event({"n": 1, "_request": "mine"}, request(user_agent="hook/1", x_event="opened"))
+
+    assert event == {
+        "n": 1,
+        "_request": {"headers": {"user-agent": "hook/1", "x-event": "opened"}, "query": {"a": "1"}},
+    }
+
+
+def test_what_is_no_object_stays_as_it_is() -> None:
+    assert build_event([1], request()) == [1]
+
+
+CREDENTIALS = (
+    *("authorization", "proxy_authorization", "x_forwarded_authorization", "cookie", "x_api_key", "apikey"),
+    *("x_hub_signature_256", "webhook_signature", "x_gitlab_token", "x_client_secret", "x_password", "x_credentials"),
+)
+
+
+@pytest.mark.parametrize("header", CREDENTIALS)
+def test_a_header_that_may_hold_a_credential_is_left_out(header: str) -> None:
+    assert build_event({}, request(**{header: "s3cret"}))["_request"]["headers"] == {}
+
+
+def test_the_secrets_header_is_left_out_of_the_event_whatever_its_name() -> None:
+    event = build_event({}, request(x_shop_says="s3cret", x_event="paid"), secret_header="x-shop-says")
+
+    assert event["_request"]["headers"] == {"x-event": "paid"}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.triggers.control.ground import EVERY_HOUR, FORM, create_test_trigger, ids
+from tests.integration.triggers.control.trigger_bench import EVERY_HOUR, FORM, create_test_trigger, ids
 from triggers.control import runtime_triggers
 from triggers.control.manual_fire import fire
 from triggers.control.runtime_triggers import create_trigger, edit, remove

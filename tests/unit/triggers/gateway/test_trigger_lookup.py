@@ -8,8 +8,8 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from tests.trigger_packages import package_with_triggers
-from triggers.register import trigger_lookup as lookups
-from triggers.register.trigger_lookup import TriggerLookup
+from triggers.gateway import trigger_lookup as lookups
+from triggers.gateway.trigger_lookup import TriggerLookup
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workflows.package.trigger_specs.form_spec import FormSpec

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.control.ground import create_test_trigger
+from tests.integration.triggers.control.trigger_bench import create_test_trigger
 from triggers.control.trigger_errors import NotForThisKeyError, UnfitTriggerError
 from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import pause, resume

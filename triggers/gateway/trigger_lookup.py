@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from triggers.register.precedence import shadowing_spec
-from triggers.register.trigger import Trigger, trigger_id
+from triggers.register.trigger import Trigger, shadowing_spec, trigger_id
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workflows.package.normal_form.package_model import Package

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.triggers.control.ground import EVERY_HOUR, create_test_trigger, runs
+from tests.integration.triggers.control.trigger_bench import EVERY_HOUR, create_test_trigger, runs
 from triggers.control.manual_fire import fire
 from triggers.control.trigger_errors import UnfitTriggerError, UnknownTriggerError
 from triggers.control.trigger_names import find_trigger
