@@ -5,22 +5,18 @@ message comes after and may be lost, since the reconciler re-publishes what stay
 """
 
 import logging
-from typing import Protocol
 
 from workers.crash_points import crash_point
 from workers.store.run import Accepted, RunRequest
+from workers.store.run_store import RunStore
 from workers.tracing.tracing import NO_TRACING, TracedRequest, Tracing
 from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 
 
-class RunInserter(Protocol):
-    async def insert(self, request: RunRequest) -> Accepted: ...
-
-
 class Acceptance:
-    def __init__(self, store: RunInserter, wakeups: WakeupSender, tracing: Tracing = NO_TRACING) -> None:
+    def __init__(self, store: RunStore, wakeups: WakeupSender, tracing: Tracing = NO_TRACING) -> None:
         self._store = store
         self._wakeups = wakeups
         self._tracing = tracing

@@ -7,15 +7,14 @@ from it: one caller with a wrong word would otherwise keep everybody out whose k
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
 
 from pymongo.errors import PyMongoError
 
 from triggers.api.access import unauthorized_problem
-from triggers.api_keys import ApiKey, has_key_format, hash_key
+from triggers.api_keys import ApiKey, ApiKeys, has_key_format, hash_key
+from triggers.bounded_cache import BoundedCache
 from triggers.gateway.http_problems import ProblemError
 from triggers.token_bucket import TokenBuckets
 
@@ -28,22 +27,15 @@ UNKNOWN_KEYS_PER_S = 200  # the store hardly feels them, and keys that are good 
 UNKNOWN_KEYS_BURST = 1_000
 LAST_USED_INTERVAL = timedelta(minutes=1)
 
-T = TypeVar("T")
-
-
-class KeyStore(Protocol):
-    async def find(self, hash_: str) -> ApiKey | None: ...
-    async def note_use(self, key_id: str, at: datetime) -> None: ...
-
 
 class Keyring:
-    def __init__(self, keys: KeyStore, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, keys: ApiKeys, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = keys
         self._clock = clock
         self._unknown_keys = TokenBuckets(clock=clock)
-        self._cache: OrderedDict[str, tuple[float, ApiKey | None]] = OrderedDict()
-        self._valid_at: OrderedDict[str, float] = OrderedDict()
-        self._noted_at: dict[str, datetime] = {}
+        self._cache: BoundedCache[tuple[float, ApiKey | None]] = BoundedCache(MAX_CACHED)
+        self._valid_at: BoundedCache[float] = BoundedCache(MAX_CACHED)
+        self._noted_at: BoundedCache[datetime] = BoundedCache(MAX_CACHED)
 
     async def authenticate(self, plaintext: str) -> ApiKey:
         """Raises 401, or 429 where too many strangers have tried."""
@@ -61,39 +53,31 @@ class Keyring:
 
     async def _look_up(self, hash_: str) -> ApiKey | None:
         now = self._clock()
-        asked_at, key = self._cache.get(hash_, (float("-inf"), None))
-        if now - asked_at < CACHE_TTL_S:
+        read_at, key = self._cache.get(hash_) or (float("-inf"), None)
+        if now - read_at < CACHE_TTL_S:
             return key
-        if now - self._valid_at.get(hash_, float("-inf")) >= RECENTLY_VALID_S:
-            taken = self._unknown_keys.try_acquire("all", per_s=UNKNOWN_KEYS_PER_S, burst=UNKNOWN_KEYS_BURST)
-            if not taken.is_allowed:
-                raise _too_many_unknown_keys(taken.wait_s)
+        valid_at = self._valid_at.get(hash_)
+        if valid_at is None or now - valid_at >= RECENTLY_VALID_S:
+            decision = self._unknown_keys.try_acquire("all", per_s=UNKNOWN_KEYS_PER_S, burst=UNKNOWN_KEYS_BURST)
+            if not decision.is_allowed:
+                raise _too_many_unknown_keys(decision.wait_s)
         key = await self._keys.find(hash_)
-        _remember(self._cache, hash_, (now, key))
+        self._cache.put(hash_, (now, key))
         if key is None:
-            self._valid_at.pop(hash_, None)
+            self._valid_at.remove(hash_)
         else:
-            _remember(self._valid_at, hash_, now)
+            self._valid_at.put(hash_, now)
         return key
 
     async def _note_use(self, key: ApiKey, now: datetime) -> None:
         noted_at = max(filter(None, (self._noted_at.get(key.id), key.last_used_at)), default=None)
         if noted_at is not None and now - noted_at < LAST_USED_INTERVAL:
             return
-        self._noted_at[key.id] = now
-        while len(self._noted_at) > MAX_CACHED:
-            del self._noted_at[next(iter(self._noted_at))]
+        self._noted_at.put(key.id, now)
         try:
             await self._keys.note_use(key.id, now)
         except PyMongoError as error:  # the call itself may still be answered
             log.warning("key_use_not_noted", extra={"key": key.id, "error": type(error).__name__})
-
-
-def _remember(cache: OrderedDict[str, T], name: str, value: T) -> None:
-    cache[name] = value
-    cache.move_to_end(name)
-    while len(cache) > MAX_CACHED:
-        cache.popitem(last=False)
 
 
 def _too_many_unknown_keys(wait_s: float) -> ProblemError:

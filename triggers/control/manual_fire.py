@@ -10,7 +10,7 @@ from accounting.infra.aio import gather_all
 from triggers.control.trigger_entry import TriggerEntry, check_answers_approved, check_workflow_started
 from triggers.control.trigger_errors import UnfitTriggerError, UnknownTriggerError
 from triggers.control.trigger_pauses import normalize_app, require_readable
-from triggers.event_expressions import ExpressionError, ExpressionEvaluator, resolve_text
+from triggers.event_expressions import EvaluatorBusyError, ExpressionError, ExpressionEvaluator, resolve_text
 from triggers.kind_registry import KINDS
 from triggers.occurrence import Occurrence, build_run_request, select_app
 from triggers.register.trigger import Trigger, deferred_apps_source
@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 
 MAX_RUNS = 10_000
 MAX_CONCURRENT = 200
-_BUSY = "too many large events are computed at once; try again"
 APP_OF_ENDED_RUN = "=app_id"  # as `runs show --json` has it
 
 
@@ -90,8 +89,8 @@ async def _app_of_event(trigger: Trigger, app_id: str | None, event: Mapping[str
             named = await computation.evaluate(lambda effort: select_app(mapped, data, effort))
     except ExpressionError as error:
         raise UnfitTriggerError({"event": str(error)}) from None
-    except TimeoutError:
-        raise RefusedError(_BUSY) from None
+    except EvaluatorBusyError as error:
+        raise RefusedError(str(error)) from None
     if not (named or app_id):
         raise UnfitTriggerError({"app_id": f"is needed, as {mapped} selects no app from the event"})
     if named and app_id not in (None, named):
@@ -124,8 +123,8 @@ async def _build_request(trigger: Trigger, app_id: str, event: Mapping[str, Any]
         check_storable(request.input)
     except (ExpressionError, NotStorableError) as error:
         raise UnfitTriggerError({"event": str(error)}) from None
-    except TimeoutError:
-        raise RefusedError(_BUSY) from None
+    except EvaluatorBusyError as error:
+        raise RefusedError(str(error)) from None
     return request
 
 

@@ -22,7 +22,7 @@ from triggers.control.trigger_errors import (
     UnknownTriggerError,
 )
 from triggers.kind_registry import KINDS
-from triggers.occurrence import MAX_APP_ID_LENGTH
+from triggers.occurrence import MAX_APP_ID_LENGTH, parse_app_id
 from triggers.register.trigger import Trigger, shadowing_spec
 from triggers.register.trigger_store import TriggerExistsError
 from workers.control.errors import RefusedError
@@ -135,7 +135,7 @@ def _check_app(spec: TriggerSpec, app_id: str) -> None:
 
 
 def _check_app_id(app_id: str) -> str:
-    if not app_id or len(app_id) > MAX_APP_ID_LENGTH or not app_id.isprintable():
+    if parse_app_id(app_id) is None:
         raise UnfitTriggerError({"app_id": f"must be printable text of at most {MAX_APP_ID_LENGTH} characters"})
     return app_id
 

@@ -11,10 +11,11 @@ from starlette.routing import Route
 from triggers.form.accept_header import is_page_requested
 from triggers.form.form_page import accepted_page, closed_page, empty_page, problem_page
 from triggers.form.form_submission import new_delivery, receive_from_client, receive_from_page
+from triggers.gateway.endpoint_response import EndpointResponse, count_requests
 from triggers.gateway.gateway_metrics import GatewayMetrics
-from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
+from triggers.gateway.http_problems import PausedError, ProblemError, on_store_error, unavailable_problem
 from triggers.gateway.request_body import check_declared_size
-from triggers.gateway.trigger_intake import EndpointResponse, PausedError, TriggerIntake, count_requests
+from triggers.gateway.trigger_intake import TriggerIntake
 from triggers.gateway.trigger_request import TriggerAddress
 from workflows.package.trigger_specs.form_spec import FormSpec
 
@@ -48,7 +49,7 @@ def form_submit_endpoint(intake: TriggerIntake) -> Callable[[Request], Awaitable
 
 def form_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
-        found = await intake.find(FormSpec, TriggerAddress.from_request(request))
+        found = await intake.lookup.find(FormSpec, TriggerAddress.from_request(request))
         if found.pause is not None:
             raise PausedError
         return empty_page(found.spec, delivery=new_delivery())
@@ -60,7 +61,7 @@ def thanks_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
         """The number is shown as it stands in the address: nothing is looked up, so nothing is told."""
         place = TriggerAddress.from_request(request)
-        found = await intake.find(FormSpec, place)
+        found = await intake.lookup.find(FormSpec, place)
         run_id = request.query_params.get("run", "")
         if not _RUN_ID.fullmatch(run_id):
             raise ProblemError(404, "there is no such page")

@@ -11,8 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from triggers.form.form_controls import FormField, humanize_name, render_control
 from triggers.form.form_style import STYLE
 from triggers.form.markup import NOTHING, Markup, element, join_markup
-from triggers.gateway.http_problems import ProblemError
-from triggers.gateway.trigger_intake import PausedError
+from triggers.gateway.http_problems import PausedError, ProblemError
 from workflows.package.trigger_specs.form_spec import DELIVERY_FIELD, FormSpec
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

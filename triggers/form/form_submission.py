@@ -12,21 +12,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from ulid import ULID
 
-from triggers.event_expressions import ExpressionError, ExpressionEvaluator
+from triggers.event_expressions import ExpressionEvaluator
 from triggers.form.form_body import SubmittedFields, is_form_type, read_fields
 from triggers.form.form_page import SubmittedForm, refused_page, unsent_page
 from triggers.form.form_validation import FormRefusedError, validate_form
+from triggers.gateway.endpoint_response import EndpointResponse, accepted_response, problem_result
 from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
 from triggers.gateway.request_body import media_type, read_body
-from triggers.gateway.trigger_intake import (
-    EXPRESSIONS_FAILED,
-    MAX_EVENT_ID_LENGTH,
-    EndpointResponse,
-    TriggerIntake,
-    accepted_response,
-    normalize_event_id,
-    problem_result,
-)
+from triggers.gateway.trigger_intake import MAX_EVENT_ID_LENGTH, TriggerIntake, normalize_event_id
 from triggers.gateway.trigger_lookup import TriggerTarget
 from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app
 from workers.store.run import Accepted
@@ -56,24 +49,18 @@ class _Submission:
 
     async def accept(self, values: dict[str, Any], trigger_id: str) -> Accepted:
         event = build_event(values, self.request)
-        computation = ExpressionEvaluator(event)
-        try:
-            await self.intake.evaluate(
-                computation, lambda effort: check_app(self.target.spec, self.address, event, effort)
-            )
-        except ExpressionError:
-            raise self.intake.body_refusal(
-                self.target.trigger, self.address, "not_mapped", EXPRESSIONS_FAILED
-            ) from None
+        evaluator = ExpressionEvaluator(event)
+        with self.intake.refusing_expressions(self.target.trigger, self.address, "not_mapped"):
+            await evaluator.evaluate(lambda budget: check_app(self.target.spec, self.address, event, budget))
         run_input = None if self.target.spec.input else values
         return await self.intake.accept(
-            self.target, self.address, event, event_id=trigger_id, run_input=run_input, evaluator=computation
+            self.target, self.address, event, event_id=trigger_id, run_input=run_input, evaluator=evaluator
         )
 
 
 async def receive_from_client(intake: TriggerIntake, request: Request) -> EndpointResponse:
     place = TriggerAddress.from_request(request)
-    call = _Submission(intake, await intake.find(FormSpec, place), place, request)
+    call = _Submission(intake, await intake.lookup.find(FormSpec, place), place, request)
     call.check_open()
     idempotency_key, given = await _read_submission(intake, request)
     try:
@@ -87,7 +74,7 @@ async def receive_from_page(intake: TriggerIntake, request: Request) -> Endpoint
     """Whatever may refuse it has its say after it was read: it comes back as it was written."""
     place = TriggerAddress.from_request(request)
     found = await _find_target(intake, place, request)
-    spec = intake.find_last_known(FormSpec, place) if found is None else found.spec
+    spec = intake.lookup.find_last_known(FormSpec, place) if found is None else found.spec
     if spec is None:
         raise unavailable_problem()
     idempotency_key, given = await _read_submission(intake, request)
@@ -115,7 +102,7 @@ async def _find_target(
 ) -> TriggerTarget[FormSpec] | None:
     """None while the store does not answer."""
     try:
-        return await intake.find(FormSpec, address)
+        return await intake.lookup.find(FormSpec, address)
     except PyMongoError as error:
         await on_store_error(request, error)
     except ProblemError as problem:

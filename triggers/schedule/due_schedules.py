@@ -1,12 +1,12 @@
 """Firing one schedule: what is due of it now, what a pause or the misfire policy passes over, and what came of it."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from triggers.bounded_cache import BoundedCache
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_record import read_record
 from triggers.schedule.schedule_store import DueSchedule, ScheduleMove, read_state
@@ -46,7 +46,7 @@ Document = Mapping[str, Any]
 class DueReader:
     def __init__(self) -> None:
         self._logged: dict[str, None] = {}
-        self._cache: OrderedDict[str, tuple[Any, Trigger]] = OrderedDict()  # those made at run time, by what was read
+        self._cache: BoundedCache[tuple[Any, Trigger]] = BoundedCache(MAX_CACHED)  # with the version that was read
 
     def read_due(self, document: Document, declared_triggers: Mapping[str, Trigger]) -> DueSchedule | None:
         """None: another scheduler's, which has other packages or a newer version; or nobody can read it."""
@@ -62,15 +62,13 @@ class DueReader:
     def _read_runtime_trigger(self, document: Document) -> Trigger:
         """To check a spec costs more than the rest of its tick, so that it is done once."""
         id_, version = document["_id"], (document["revision"], document["spec"]["json"])
-        read_from, trigger = self._cache.pop(id_, (None, None))
-        if trigger is None or read_from != version:
+        cached_version, trigger = self._cache.get(id_) or (None, None)
+        if trigger is None or cached_version != version:
             trigger = read_record(document).trigger
             if trigger is None or not isinstance(trigger.spec, ScheduleSpec):
                 raise ValueError("its spec was written by another version, or names a zone that is not known here")
         if len(version[1]) <= MAX_CACHED_SPEC_LENGTH:
-            self._cache[id_] = version, trigger
-            if len(self._cache) > MAX_CACHED:
-                self._cache.popitem(last=False)
+            self._cache.put(id_, (version, trigger))
         return trigger
 
     def _log_unreadable(self, id_: str, reason: str) -> None:

@@ -13,7 +13,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ExecutionTimeout, InvalidName, OperationFailure
 
 from accounting.infra.store_errors import is_unavailable
-from triggers.occurrence import MAX_APP_ID_LENGTH
+from triggers.occurrence import parse_app_id
 from triggers.register.trigger import Trigger
 from triggers.schedule.schedule_triggers import app_source
 from workers.store.own_collections import refusal
@@ -61,13 +61,11 @@ def source_refusal(source: AppsOfCollection, *, own_database: str) -> str | None
     return None if why is None else f"apps cannot be taken from there: {why}; name a collection of yours"
 
 
-def parse_app_id(value: Any) -> str | None:
-    """As a name: text, a whole number, or the hexadecimal form of an ObjectId."""
+def _read_app_id(value: Any) -> str | None:
+    """Reads text, a whole number, or an ObjectId in its hexadecimal form."""
     if isinstance(value, ObjectId) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
-    if not isinstance(value, str):
-        return None
-    return value if value and len(value) <= MAX_APP_ID_LENGTH and value.isprintable() else None
+    return parse_app_id(value) if isinstance(value, str) else None
 
 
 def iter_batches(
@@ -88,7 +86,7 @@ async def _iter_collection_batches(
     names: dict[str, None] = {}
     unusable = 0
     async for value in _iter_field_values(source, database, size):
-        name = parse_app_id(value)
+        name = _read_app_id(value)
         if name is None:
             unusable += 1
         elif name not in seen:

@@ -12,14 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any, Protocol
-
-from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.infra.aio import gather_all
-from triggers.acceptance import Acceptance
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_store import TriggerStore
+from triggers.role_context import RoleContext
 from triggers.schedule.due_schedules import DueReader, ScheduleFire, is_for_another_scheduler, log_fire, plan_fire
 from triggers.schedule.fan_out import FanOut
 from triggers.schedule.schedule_apps import iter_batches
@@ -27,7 +23,6 @@ from triggers.schedule.schedule_metrics import ScheduleMetrics
 from triggers.schedule.schedule_store import DueSchedule, ScheduleStore, read_state
 from triggers.schedule.schedule_triggers import declared_schedules, has_apps
 from triggers.schedule.tick_starter import TickStarter
-from workers.store.run_store import RunStore
 from workflows.package.normal_form.package_model import Package
 
 log = logging.getLogger(__name__)
@@ -41,29 +36,10 @@ CONCURRENT_BATCH_SIZE = 250  # while the store works on some, others are prepare
 MAX_INLINE_RUNS = 100  # of one schedule's tick: they go on beside the others
 
 
-class PackageSource(Protocol):
-    def packages(self) -> Mapping[str, Package]: ...
-
-
-class SchedulerContext(Protocol):
-    """What a scheduler stands on: a trigger role's ground has it, and more."""
-
-    @property
-    def database(self) -> AsyncDatabase[dict[str, Any]]: ...
-    @property
-    def store(self) -> RunStore: ...
-    @property
-    def acceptance(self) -> Acceptance: ...
-    @property
-    def triggers(self) -> TriggerStore: ...
-    @property
-    def catalog(self) -> PackageSource: ...
-
-
 class Scheduler:
     def __init__(
         self,
-        context: SchedulerContext,
+        context: RoleContext,
         *,
         metrics: ScheduleMetrics,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),

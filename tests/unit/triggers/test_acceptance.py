@@ -7,17 +7,18 @@ import pytest
 
 from triggers.acceptance import Acceptance
 from workers.store.run import Accepted, RunRequest, TriggerEvent
+from workers.store.run_store import RunStore
 
 
 @dataclass
-class AcceptanceRecorder:
+class AcceptanceRecorder(RunStore):
     """A store and a wake-up that write into one list what happens, in order."""
 
     created: bool = True
     broken: bool = False
     happened: list[str] = field(default_factory=list)
 
-    async def insert(self, _request: RunRequest) -> Accepted:
+    async def insert(self, request: RunRequest) -> Accepted:  # noqa: ARG002 -- the store's signature
         if self.broken:
             raise ConnectionError("the store is away")
         self.happened.append("inserted")

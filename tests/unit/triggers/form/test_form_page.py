@@ -22,8 +22,7 @@ from triggers.form.form_page import (
     unsent_page,
 )
 from triggers.form.form_style import DARK, LIGHT, STYLE
-from triggers.gateway.http_problems import ProblemError, unavailable_problem
-from triggers.gateway.trigger_intake import PausedError
+from triggers.gateway.http_problems import PausedError, ProblemError, unavailable_problem
 from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 DELIVERY = "01KACVXM8E5Y5Q0T3Y4F6H7J8K"

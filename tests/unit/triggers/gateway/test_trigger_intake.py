@@ -22,12 +22,13 @@ from triggers.register.trigger_store import TriggerStore
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_document import run_document
+from workers.store.run_store import RunStore
 from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 PLACE = TriggerAddress("acme", "Sales", "lead")
 
 
-class MemoryRunStore:
+class MemoryRunStore(RunStore):
     """A store in memory: one run per dedupe key."""
 
     def __init__(self) -> None:

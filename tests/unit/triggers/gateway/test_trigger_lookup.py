@@ -8,8 +8,9 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from tests.trigger_packages import package_with_triggers
-from triggers.gateway import trigger_lookup as lookups
+from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.trigger_lookup import TriggerLookup
+from triggers.gateway.trigger_request import TriggerAddress
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workflows.package.trigger_specs.form_spec import FormSpec
@@ -58,8 +59,13 @@ def state(id_: str, *, paused: Pause | None = None, **paused_apps: Pause) -> Tri
 
 
 async def find_trigger(lookup: TriggerLookup, app_id: str, name: str = "paid") -> tuple[str, Pause | None] | None:
-    answer = await lookup.find(WebhookSpec, app_id=app_id, workflow="Digest", name=name)
-    return None if answer is None else (answer.trigger.id, answer.pause)
+    try:
+        target = await lookup.find(WebhookSpec, TriggerAddress(app_id, "Digest", name))
+    except ProblemError as problem:
+        if problem.status != 404:
+            raise
+        return None
+    return target.trigger.id, target.pause
 
 
 async def test_a_packages_trigger_is_found_for_its_apps_alone() -> None:
@@ -184,19 +190,18 @@ async def test_while_the_store_is_away_packages_and_last_known_states_serve() ->
     store.failure = AutoReconnect("away")
 
     def known(app_id: str, name: str) -> WebhookSpec | None:
-        return lookup.find_last_known(WebhookSpec, app_id=app_id, workflow="Digest", name=name)
+        return lookup.find_last_known(WebhookSpec, TriggerAddress(app_id, "Digest", name))
 
     with pytest.raises(AutoReconnect):
         await find_trigger(lookup, "acme")
     assert known("acme", "opened") == hook("opened", "acme")
     assert known("acme", "paid") == hook()
     assert known("globex", "paid") is known("globex", "opened") is known("acme", "never") is None
-    assert lookup.find_last_known(FormSpec, app_id="acme", workflow="Digest", name="paid") is None
+    assert lookup.find_last_known(FormSpec, TriggerAddress("acme", "Digest", "paid")) is None
 
 
-async def test_guesses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "MAX_CACHED", 100)
-    lookup = TriggerLookup(package_with_triggers, FakeTriggerStore())
+async def test_guesses_do_not_fill_the_memory() -> None:
+    lookup = TriggerLookup(package_with_triggers, FakeTriggerStore(), max_cached=100)
 
     for number in range(150):
         await find_trigger(lookup, f"app{number}")
@@ -225,4 +230,4 @@ async def test_an_impossible_trigger_name_is_neither_looked_up_nor_cached() -> N
         assert await find_trigger(lookup, "acme", name) is None
 
     assert kept.queries == []
-    assert not lookup._cache
+    assert len(lookup._cache) == 0

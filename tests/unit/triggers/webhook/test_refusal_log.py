@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from triggers.register.trigger import Trigger
+from triggers.register.trigger_stats import TriggerStats
 from triggers.webhook.webhook_endpoint import LOG_INTERVAL_S, RefusalLog
 from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
@@ -12,7 +13,7 @@ SPEC = WebhookSpec(name="paid", apps=("acme",), verify=Verification(scheme="gith
 TRIGGER = Trigger("Orders", SPEC)
 
 
-class RecordedRefusals:
+class RecordedRefusals(TriggerStats):
     def __init__(self) -> None:
         self.notes: list[tuple[str, bool]] = []
 

@@ -16,9 +16,10 @@ from tests.unit.triggers.property_settings import without_deadline
 from tests.webhook_senders import BY_NAME, ENVIRON, SENDERS, TRIGGERS, WORKFLOW, Sender
 from triggers import event_expressions
 from triggers.acceptance import Acceptance
+from triggers.gateway.endpoint_response import count_requests
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import EXCEPTION_HANDLERS
-from triggers.gateway.trigger_intake import TriggerIntake, count_requests
+from triggers.gateway.trigger_intake import TriggerIntake
 from triggers.gateway.trigger_lookup import TriggerLookup
 from triggers.register.trigger_record import TriggerRecord
 from triggers.register.trigger_stats import TriggerStats
@@ -26,6 +27,7 @@ from triggers.register.trigger_store import TriggerStore
 from triggers.webhook.webhook_endpoint import webhook_endpoint
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
+from workers.store.run_store import RunStore
 from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 SPECS = [WebhookSpec.model_validate(each) for each in TRIGGERS["triggers"]]
@@ -39,15 +41,15 @@ class EmptyTriggerStore(TriggerStore):
         return None
 
 
-class MemoryRunStore:
+class MemoryRunStore(RunStore):
     """Runs in memory."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, str] = {}
+        self.run_ids: dict[str, str] = {}
 
     async def insert(self, request: RunRequest) -> Accepted:
-        created = request.dedupe_key not in self.runs
-        run_id = self.runs.setdefault(request.dedupe_key, f"run_{len(self.runs)}")
+        created = request.dedupe_key not in self.run_ids
+        run_id = self.run_ids.setdefault(request.dedupe_key, f"run_{len(self.run_ids)}")
         return Accepted(run_id, created=created)
 
 
@@ -118,7 +120,7 @@ def test_another_senders_proof_is_none(sender: Sender) -> None:
         taken = {"svix": {"svix", "standard"}}.get(sender.name, {sender.verify["scheme"]})
         if other.verify["scheme"] not in taken:
             assert endpoint.post(sender.path, **other.call())[0] == 401
-    assert endpoint.shelf.runs == {}
+    assert endpoint.shelf.run_ids == {}
 
 
 @pytest.mark.parametrize("sender", [each for each in SENDERS if each.timed], ids=lambda sender: sender.name)
@@ -126,7 +128,7 @@ def test_another_senders_proof_is_none(sender: Sender) -> None:
 def test_a_replay_outside_the_tolerance_is_refused(sender: Sender, age_s: int) -> None:
     endpoint = Endpoint()
     assert endpoint.post(sender.path, **sender.call(age_s=age_s))[0] == 401
-    assert endpoint.shelf.runs == {}
+    assert endpoint.shelf.run_ids == {}
 
 
 ENDPOINT = Endpoint()  # for those that call it hundreds of times
