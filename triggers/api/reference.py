@@ -4,8 +4,6 @@ Its style is in the page, and allowed by its hash.
 """
 
 import asyncio
-import base64
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
@@ -19,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from triggers.api.openapi import ApiDescription
 from triggers.api.reference_operation import Operation, inline_html, operation_html
 from triggers.api.schema_text import Schemas
+from triggers.gateway.page_headers import page_headers
 
 _STYLE = Path(__file__).with_suffix(".css")
 
@@ -59,14 +58,7 @@ that the answer is 429, with <code>Retry-After</code>.</p>
 
 def reference_page(description: ApiDescription) -> Callable[[Request], Awaitable[Response]]:
     style = _STYLE.read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    headers = {
-        "content-security-policy": f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'",
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "DENY",
-        "referrer-policy": "no-referrer",
-    }
+    headers = page_headers(style)
 
     @cache
     def page() -> str:

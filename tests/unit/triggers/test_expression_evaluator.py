@@ -105,7 +105,9 @@ async def test_a_thread_without_time_is_reported_within_the_time_to_wait(monkeyp
 
 
 @pytest.mark.parametrize(
-    "spend", [lambda effort: effort.spend(3_000_000), lambda effort: effort.spend_on_value(LARGE)], ids=["steps", "value"]
+    "spend",
+    [lambda effort: effort.spend(3_000_000), lambda effort: effort.spend_on_value(LARGE)],
+    ids=["steps", "value"],
 )
 def test_what_may_be_spent_has_an_end(spend: Callable[[StepBudget], None]) -> None:
     effort = StepBudget({"a": 1})

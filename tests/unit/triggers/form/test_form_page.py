@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from tests.unit.triggers.form.parsed_page import ParsedPage, parse_response
 from tests.unit.triggers.property_settings import without_deadline
 from triggers.form.form_page import (
-    SECURITY_HEADERS,
     SubmittedForm,
     accepted_page,
     closed_page,
     empty_page,
+    form_headers,
+    form_style,
     problem_page,
     refused_page,
     unsent_page,
 )
-from triggers.form.form_style import DARK, LIGHT, STYLE
 from triggers.gateway.http_problems import PausedError, ProblemError, unavailable_problem
 from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
@@ -197,8 +197,8 @@ def test_the_policy_allows_this_one_sheet_and_nothing_else() -> None:
     )
     assert told is not None
     assert base64.b64decode(told[1]) == hashlib.sha256(style.encode()).digest()
-    assert not re.search(r"url\(|@import|</", STYLE)
-    assert SECURITY_HEADERS["cache-control"] == "no-store"
+    assert not re.search(r"url\(|@import|</", style)
+    assert form_headers()["cache-control"] == "no-store"
 
 
 NASTY = st.text() | st.sampled_from(
@@ -277,6 +277,13 @@ def contrast(one: str, other: str) -> float:
 
     lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
+
+
+def colours_of(sheet: str) -> dict[str, str]:
+    return dict(re.findall(r"--([a-z-]+):(#[0-9a-f]{6});", sheet))
+
+
+LIGHT, DARK = map(colours_of, form_style().split("@media(prefers-color-scheme:dark)"))
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
