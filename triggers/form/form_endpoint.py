@@ -1,4 +1,4 @@
-"""The form endpoint: GET and POST /forms/{app}/{workflow}/{trigger}, and the thank-you page behind them."""
+"""The form endpoint: GET and POST /forms/{app}/{workflow}/{trigger}, and the thank-you page."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ _RUN_ID = re.compile(r"run_[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def form_routes(intake: TriggerIntake, metrics: GatewayMetrics) -> list[Route]:
-    """One route for looking and sending, so that another method is told of both. Looking is no call: not counted."""
+    """Serves GET and POST by one route, so that a 405 names both methods. Only POST is counted as a call."""
     page = render_problems_as_pages(form_page_endpoint(intake))
     receive = render_problems_as_pages(count_requests("form", metrics, form_submit_endpoint(intake)))
 
@@ -49,31 +49,31 @@ def form_submit_endpoint(intake: TriggerIntake) -> Callable[[Request], Awaitable
 
 def form_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
-        found = await intake.lookup.find(FormSpec, TriggerAddress.from_request(request))
-        if found.pause is not None:
+        target = await intake.lookup.find(FormSpec, TriggerAddress.from_request(request))
+        if target.pause is not None:
             raise PausedError
-        return empty_page(found.spec, delivery=new_delivery())
+        return empty_page(target.spec, delivery=new_delivery())
 
     return show
 
 
 def thanks_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
-        """The number is shown as it stands in the address: nothing is looked up, so nothing is told."""
-        place = TriggerAddress.from_request(request)
-        found = await intake.lookup.find(FormSpec, place)
+        """Shows the run id from the address. No run is looked up, so the page reveals nothing."""
+        address = TriggerAddress.from_request(request)
+        target = await intake.lookup.find(FormSpec, address)
         run_id = request.query_params.get("run", "")
         if not _RUN_ID.fullmatch(run_id):
             raise ProblemError(404, "there is no such page")
-        return accepted_page(found.spec, run_id=run_id, form_path=f"/forms/{place.path}")
+        return accepted_page(target.spec, run_id=run_id, form_path=f"/forms/{address.path}")
 
     return show
 
 
 def render_problems_as_pages(handler: PageHandler) -> PageHandler:
-    """A person gets a page where a program gets a problem."""
+    """Wraps a handler so that browsers get a page where programs get a problem."""
 
-    async def shown(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         try:
             return await handler(request)
         except ProblemError as problem:
@@ -86,4 +86,4 @@ def render_problems_as_pages(handler: PageHandler) -> PageHandler:
             await on_store_error(request, error)
             return problem_page(unavailable_problem())
 
-    return shown
+    return handle

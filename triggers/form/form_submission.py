@@ -1,4 +1,4 @@
-"""Receiving a form: from a page, which shows what was refused as it was written, or from a program."""
+"""Form submissions: from a page, which comes back with errors and the text as written, or from a program."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ _DELIVERY = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """A form that was found, and the request that fills it in."""
+    """A form that was found, and the request with its fields."""
 
     intake: TriggerIntake
     target: TriggerTarget[FormSpec]
@@ -59,48 +59,48 @@ class _Submission:
 
 
 async def receive_from_client(intake: TriggerIntake, request: Request) -> EndpointResponse:
-    place = TriggerAddress.from_request(request)
-    call = _Submission(intake, await intake.lookup.find(FormSpec, place), place, request)
-    call.check_open()
-    idempotency_key, given = await _read_submission(intake, request)
+    address = TriggerAddress.from_request(request)
+    submission = _Submission(intake, await intake.lookup.find(FormSpec, address), address, request)
+    submission.check_open()
+    idempotency_key, fields = await _read_submission(intake, request)
     try:
-        values = call.values(given)
+        values = submission.values(fields)
     except FormRefusedError as error:
         raise ProblemError(422, "some fields need another value", members={"errors": error.errors}) from None
-    return accepted_response(await call.accept(values, normalize_event_id(idempotency_key)))
+    return accepted_response(await submission.accept(values, normalize_event_id(idempotency_key)))
 
 
 async def receive_from_page(intake: TriggerIntake, request: Request) -> EndpointResponse:
-    """Whatever may refuse it has its say after it was read: it comes back as it was written."""
-    place = TriggerAddress.from_request(request)
-    found = await _find_target(intake, place, request)
-    spec = intake.lookup.find_last_known(FormSpec, place) if found is None else found.spec
+    """Reads the form before anything may refuse it, so that it comes back as it was written."""
+    address = TriggerAddress.from_request(request)
+    target = await _find_target(intake, address, request)
+    spec = intake.lookup.find_last_known(FormSpec, address) if target is None else target.spec
     if spec is None:
         raise unavailable_problem()
-    idempotency_key, given = await _read_submission(intake, request)
-    filled = SubmittedForm(find_delivery(given.values) or new_delivery(), given.values)
+    idempotency_key, fields = await _read_submission(intake, request)
+    submitted = SubmittedForm(find_delivery(fields.values) or new_delivery(), fields.values)
     try:
-        if found is None:
+        if target is None:
             raise unavailable_problem()
-        call = _Submission(intake, found, place, request)
-        call.check_open()
-        values = call.values(given, by_browser=given.from_text)
-        name = normalize_event_id(idempotency_key or delivery_id(filled.delivery, values))
-        return _thanks_redirect(place, await call.accept(values, name))
+        submission = _Submission(intake, target, address, request)
+        submission.check_open()
+        values = submission.values(fields, by_browser=fields.from_text)
+        event_id = normalize_event_id(idempotency_key or delivery_id(submitted.delivery, values))
+        return _thanks_redirect(address, await submission.accept(values, event_id))
     except FormRefusedError as error:
-        return EndpointResponse("invalid", refused_page(spec, replace(filled, errors=error.errors)))
+        return EndpointResponse("invalid", refused_page(spec, replace(submitted, errors=error.errors)))
     except PyMongoError as error:
         await on_store_error(request, error)
         problem = unavailable_problem()
-    except ProblemError as error:  # of a store that is frozen there is no error of the store's
+    except ProblemError as error:  # also of a frozen store, which raises no error of its own
         problem = error
-    return EndpointResponse(problem_result(problem), unsent_page(spec, filled, problem))
+    return EndpointResponse(problem_result(problem), unsent_page(spec, submitted, problem))
 
 
 async def _find_target(
     intake: TriggerIntake, address: TriggerAddress, request: Request
 ) -> TriggerTarget[FormSpec] | None:
-    """None while the store does not answer."""
+    """Returns None while the store does not answer."""
     try:
         return await intake.lookup.find(FormSpec, address)
     except PyMongoError as error:
@@ -112,7 +112,7 @@ async def _find_target(
 
 
 async def _read_submission(intake: TriggerIntake, request: Request) -> tuple[str | None, SubmittedFields]:
-    """The Idempotency-Key, if there is one, and the fields."""
+    """Returns the Idempotency-Key, if there is one, and the fields."""
     kind = media_type(request)
     if not is_form_type(kind):
         raise ProblemError(415, "send application/json, application/x-www-form-urlencoded or multipart/form-data")
@@ -139,12 +139,12 @@ def new_delivery() -> str:
 
 
 def find_delivery(values: Mapping[str, Any]) -> str | None:
-    """None for one that no page of ours has held."""
+    """Returns the delivery that a page of this gateway was given, else None."""
     delivery = values.get(DELIVERY_FIELD)
     return delivery if isinstance(delivery, str) and _DELIVERY.fullmatch(delivery) else None
 
 
 def delivery_id(delivery: str, values: Mapping[str, Any]) -> str:
-    """With the answers in it: whoever goes back, corrects one and sends again means another run."""
+    """Includes the answers: a form that is corrected and sent again is another run."""
     answers = json.dumps(values, sort_keys=True, ensure_ascii=True).encode()
     return f"page:{delivery}:{hashlib.sha256(answers).hexdigest()[:16]}"
