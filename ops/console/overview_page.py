@@ -21,7 +21,7 @@ from ops.console.visitor import Visitor
 from ops.presenters.times import format_duration
 from triggers.api.paging import Paging
 from triggers.api.run_queries import find_newest_runs
-from triggers.control.trigger_listing import TriggerFilter, runtime_query
+from triggers.control.trigger_listing import TriggerFilter
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workers.store.run_store import RunStore
@@ -85,9 +85,7 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
             limit=MAX_PAUSED,
             max_scanned=MAX_TRIGGERS_SCANNED,
         ),
-        context.role.triggers.triggers.count_documents(
-            runtime_query(TriggerFilter(app_id), ""), limit=MAX_TRIGGERS_SCANNED + 1
-        ),
+        context.role.triggers.count_runtime_triggers(app_id, limit=MAX_TRIGGERS_SCANNED + 1),
         *(_count_runs(store, each.run_filter) for each in tiles),
     )
     return context.renderer.render(

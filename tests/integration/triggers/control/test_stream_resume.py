@@ -22,11 +22,11 @@ async def insert_stream(ground: RoleContext, **changes: Any) -> dict[str, Any]:
     return found
 
 
-async def test_a_suspended_stream_waits_for_a_word_from_where_it_goes_on(ground: RoleContext) -> None:
+async def test_a_suspended_stream_waits_until_its_position_is_chosen(ground: RoleContext) -> None:
     await insert_stream(ground)
     await pause(ground, await find_trigger(ground, "paid"), by="ann")
 
-    with pytest.raises(RefusedError, match="its stream shop is suspended; say from where"):
+    with pytest.raises(RefusedError, match="its stream shop is suspended; say where it resumes"):
         await resume(ground, await find_trigger(ground, "paid"), by="ann")
     told = await resume(ground, await find_trigger(ground, "paid"), by="ann", from_="now")
     kept = await ground.database["streams"].find_one({"_id": "shop"})

@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.integration.triggers.control.trigger_bench import FORM, create_test_trigger, ids
-from triggers.control.trigger_listing import TriggerFilter, iter_triggers, runtime_query
+from triggers.control.trigger_listing import TriggerFilter, iter_triggers
 from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import pause
 from triggers.control.trigger_view import show
+from triggers.register.trigger_store import runtime_query
 from triggers.role_context import RoleContext
 
 pytestmark = pytest.mark.integration
@@ -101,7 +102,8 @@ async def test_a_page_of_many_reads_no_more_than_it_shows(ground: RoleContext, w
     many = [{**kept, "_id": f"Sales/{name}@{app}", "name": name, "app_id": app} for name, app in names]
     await ground.triggers.triggers.insert_many(many)
 
-    find = {"find": "triggers", "filter": runtime_query(wanted, "Sales/ask00500@a"), "sort": {"_id": 1}, "limit": 20}
+    query = runtime_query(kind=wanted.type, app_id=wanted.app_id, workflow=wanted.workflow, after="Sales/ask00500@a")
+    find = {"find": "triggers", "filter": query, "sort": {"_id": 1}, "limit": 20}
     explained = await ground.database.command("explain", find, verbosity="executionStats")
 
     stats = explained["executionStats"]
