@@ -1,4 +1,4 @@
-"""Starting: ticks become runs, or skips with a reason. Whatever is asked of the store is asked for many at once."""
+"""The tick starter: turns ticks into runs, or skips with a reason, with few queries for many ticks."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -23,15 +23,14 @@ from workers.store.storable import NotStorableError
 
 log = logging.getLogger(__name__)
 
-
 PAUSED_BY = "the scheduler"
 
 
 async def pause_failing(runs: RunStore, triggers: TriggerStore, ticks: Sequence[Tick], now: datetime) -> set[Tick]:
-    """Those whose apps have just been paused for their failures."""
-    asked = [tick for tick in ticks if spec_of(tick.trigger).pause_after_failures is not None]
-    failed = await gather_all(_has_failed_too_often(runs, tick) for tick in asked)
-    failing = {tick for tick, too_often in zip(asked, failed, strict=True) if too_often}
+    """Pauses the triggers of ticks that failed too often, and returns these ticks."""
+    limited = [tick for tick in ticks if spec_of(tick.trigger).pause_after_failures is not None]
+    failed = await gather_all(_has_failed_too_often(runs, tick) for tick in limited)
+    failing = {tick for tick, too_often in zip(limited, failed, strict=True) if too_often}
     await gather_all(_pause_trigger(triggers, tick, now) for tick in failing)
     return failing
 
@@ -52,9 +51,9 @@ async def _pause_trigger(triggers: TriggerStore, tick: Tick, now: datetime) -> N
     limit = spec_of(tick.trigger).pause_after_failures
     pause = Pause(now, PAUSED_BY, f"its last {limit} runs failed", "failures")
     paused = tick.due.record.paused_apps
-    # A document holds only so many pauses of single apps. Where so many fail, it is the trigger that fails.
-    whole = tick.trigger.app_id is not None or len(paused) >= MAX_PAUSED_APPS
-    await triggers.pause(tick.trigger, pause, app_id=None if whole else tick.app_id)
+    # A document holds a bounded number of pauses by app. With so many failing apps the whole trigger is paused.
+    is_whole = tick.trigger.app_id is not None or len(paused) >= MAX_PAUSED_APPS
+    await triggers.pause(tick.trigger, pause, app_id=None if is_whole else tick.app_id)
     log.warning(
         "trigger_paused_after_failures",
         extra={"trigger": tick.trigger.id, "app_id": tick.app_id, "failures": limit},
@@ -63,8 +62,11 @@ async def _pause_trigger(triggers: TriggerStore, tick: Tick, now: datetime) -> N
 
 @dataclass(slots=True)
 class StartResult:
-    """What became of some ticks of one schedule. `accepted` are also those that another scheduler has started: whoever
-    moves the schedule on counts them all. `failed`: the store refused a run, and the tick is not over."""
+    """The result of a batch of ticks of one schedule.
+
+    `accepted` includes runs that another scheduler started: the one that advances the schedule counts all of them.
+    `has_failed`: the store refused a run, and the tick stays due.
+    """
 
     accepted: int = 0
     skips: list[Skip] = field(default_factory=list)
@@ -81,30 +83,32 @@ class TickStarter:
         self._clock = clock
 
     async def start(self, requested: Sequence[tuple[DueSchedule, datetime, str]]) -> Mapping[str, StartResult]:
-        """By trigger: a schedule that is due, a nominal time of it, and an app."""
-        started = {due.id: StartResult() for due, _, _ in requested}
-        made = self._make_ticks(requested, started)
-        there = await self._find_existing(made)
-        ticks = [tick for tick in made if tick not in there]
+        """Starts the requested schedules, times and apps. Returns the results by trigger id."""
+        results = {due.id: StartResult() for due, _, _ in requested}
+        all_ticks = self._make_ticks(requested, results)
+        existing = await self._find_existing(all_ticks)
+        ticks = [tick for tick in all_ticks if tick not in existing]
         paused = await pause_failing(self._runs, self._triggers, ticks, self._clock())
         refused = dict.fromkeys(paused, PAUSED)
         refused |= await find_overlaps(self._runs, [tick for tick in ticks if tick not in paused])
         for tick, reason in refused.items():
-            started[tick.trigger_id].skips.append(Skip(reason, tick.nominal, tick.app_id))
-        for tick in there:
-            started[tick.trigger_id].accepted += 1
-        await gather_all(self._accept(tick, started[tick.trigger_id]) for tick in ticks if tick not in refused)
-        return started
+            results[tick.trigger_id].skips.append(Skip(reason, tick.nominal, tick.app_id))
+        for tick in existing:
+            results[tick.trigger_id].accepted += 1
+        await gather_all(self._accept(tick, results[tick.trigger_id]) for tick in ticks if tick not in refused)
+        return results
 
     async def _find_existing(self, ticks: Sequence[Tick]) -> set[Tick]:
-        """Of a tick that is repeated, by a second scheduler or after a crash, only what is missing is made: one
-        question, which an index answers alone."""
+        """Returns the ticks whose runs exist, by a second scheduler or from before a crash.
+
+        One query finds them, which an index alone answers.
+        """
         if not ticks:
             return set()
         keys = {"$in": [tick.request.dedupe_key for tick in ticks]}
         found = self._runs.runs.find({"dedupe_key": keys}, {"_id": 0, "dedupe_key": 1})
-        there = {run["dedupe_key"] async for run in found}
-        return {tick for tick in ticks if tick.request.dedupe_key in there}
+        existing_keys = {run["dedupe_key"] async for run in found}
+        return {tick for tick in ticks if tick.request.dedupe_key in existing_keys}
 
     def _make_ticks(
         self, requested: Sequence[tuple[DueSchedule, datetime, str]], results: Mapping[str, StartResult]
@@ -130,7 +134,7 @@ class TickStarter:
         except OperationFailure as error:
             if is_unavailable(error):
                 raise
-            # The server is there and refuses this one: the others must not wait for it.
+            # The server refuses this run only: the other ticks must not wait for it.
             log.error("schedule_failed", extra={"trigger": tick.trigger_id, "app_id": tick.app_id, "code": error.code})
             result.has_failed = True
         else:
@@ -138,7 +142,7 @@ class TickStarter:
 
 
 def _is_paused(due: DueSchedule, nominal: datetime, app_id: str) -> bool:
-    """Also a time before it was resumed: that passed during the pause, and nobody was there to see it."""
+    """Returns True also for a time before the resumption: it passed during the pause."""
     resumed = due.record.last_resumed_at(app_id)
     return due.record.pause_of(app_id) is not None or (resumed is not None and nominal <= resumed)
 

@@ -129,7 +129,7 @@ async def test_apps_of_a_collection_and_one_of_them(store: RunStore) -> None:
         ({"apps": {"collection": "runs"}}, {}, "cannot be read"),
         ({"apps": {"collection": "Apps"}}, {"app_id": "acme"}, "does not name it"),
         ({"apps": ("acme",), "cron": "* * * * * *"}, {"start": NOON - 3 * HOUR}, "more than 10000 runs"),
-        ({"apps": ("acme",), "input": {"bad": "=abs(app_id)"}}, {}, "no run can be made of 2026-06-01T12:00"),
+        ({"apps": ("acme",), "input": {"bad": "=abs(app_id)"}}, {}, "no run can be created for 2026-06-01T12:00"),
     ],
 )
 async def test_an_impossible_backfill_is_refused_before_any_run_is_made(
