@@ -14,9 +14,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 log = logging.getLogger(__name__)
 
-MAX_CLOCK_SKEW = timedelta(seconds=5)  # more than synced clocks differ; harmless, as dedupe keys have nominal times
-    seconds=5
-)  # above the skew of synced clocks, and harmless: the dedupe key has the nominal time
+# More than synced clocks differ, and harmless: dedupe keys have nominal times.
+MAX_CLOCK_SKEW = timedelta(seconds=5)
 SYNC_INTERVAL_S = 5.0
 MAX_ANSWER_DELAY_S = 2.0  # a slower answer is too inaccurate
 

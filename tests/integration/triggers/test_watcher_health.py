@@ -49,7 +49,7 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
         await wait_until(well, "the stream gets on")
         await bench.wait_for_runs(1)
 
-    assert words.startswith(f"the stream {bench.shop.name} has owed a saved position for ")
+    assert words.startswith(f"the stream {bench.shop.name} has saved no position for ")
     assert await well()  # one that is not read any more owes nothing
 
 
