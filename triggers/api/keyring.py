@@ -1,8 +1,8 @@
-"""The keyring: which key a caller has, asked of the store at most once a second, and not at all by those who guess.
+"""The keyring: authenticates API keys with at most one query per key and second.
 
-What the store said is remembered for a second, so that a revoked key is refused soon after. Looking up a key that was
-not good lately uses up an allowance that all such callers share; what cannot be a key costs nothing, and takes nothing
-from it: one caller with a wrong word would otherwise keep everybody out whose key this process has not seen yet.
+Results are cached for a second, so a revoked key is refused soon after. Lookups of keys that were not valid recently
+share one rate limit. Text that cannot be a key is refused without a lookup: otherwise one caller could use up the
+limit for all keys that this process has not seen yet.
 """
 
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 CACHE_TTL_S = 1.0
 RECENTLY_VALID_S = 3600.0
 MAX_CACHED = 10_000
-UNKNOWN_KEYS_PER_S = 200  # the store hardly feels them, and keys that are good may be among them
+UNKNOWN_KEYS_PER_S = 200  # a light load for the store; valid keys may be among them
 UNKNOWN_KEYS_BURST = 1_000
 LAST_USED_INTERVAL = timedelta(minutes=1)
 
@@ -38,18 +38,18 @@ class Keyring:
         self._noted_at: BoundedCache[datetime] = BoundedCache(MAX_CACHED)
 
     async def authenticate(self, plaintext: str) -> ApiKey:
-        """Raises 401, or 429 where too many strangers have tried."""
+        """Raises 401, or 429 after too many calls with unknown keys."""
         if not has_key_format(plaintext):
             raise unauthorized_problem()
         return await self.authenticate_hash(hash_key(plaintext))
 
     async def authenticate_hash(self, hash_: str) -> ApiKey:
-        """The same for who was let in with that key before, and keeps nothing but its hash."""
-        found, now = await self._look_up(hash_), datetime.now(UTC)
-        if found is None or not found.is_valid(now):
+        """Authenticates a session, which stores only the hash of its key."""
+        key, now = await self._look_up(hash_), datetime.now(UTC)
+        if key is None or not key.is_valid(now):
             raise unauthorized_problem()
-        await self._note_use(found, now)
-        return found
+        await self._note_use(key, now)
+        return key
 
     async def _look_up(self, hash_: str) -> ApiKey | None:
         now = self._clock()
@@ -76,10 +76,10 @@ class Keyring:
         self._noted_at.put(key.id, now)
         try:
             await self._keys.note_use(key.id, now)
-        except PyMongoError as error:  # the call itself may still be answered
+        except PyMongoError as error:  # the call itself may still succeed
             log.warning("key_use_not_noted", extra={"key": key.id, "error": type(error).__name__})
 
 
 def _too_many_unknown_keys(wait_s: float) -> ProblemError:
-    said = "too many calls without a valid key; try again"
-    return ProblemError(429, said, headers={"retry-after": str(max(round(wait_s), 1))})
+    detail = "too many calls without a valid key; try again"
+    return ProblemError(429, detail, headers={"retry-after": str(max(round(wait_s), 1))})

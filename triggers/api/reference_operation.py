@@ -1,4 +1,4 @@
-"""One operation on the reference page: its address, an example to copy, its parameters, fields and answers."""
+"""One operation on the reference page: address, example, parameters, fields and responses."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def operation_html(operation: Operation, schemas: Schemas) -> str:
 
 
 def inline_html(text: str) -> str:
-    """Escaped, with `code` as code."""
+    """Escapes a text, with `code` as code."""
     return _CODE.sub(r"<code>\1</code>", escape(" ".join(text.split())))
 
 
@@ -85,9 +85,11 @@ def curl_example(operation: Operation, schemas: Schemas) -> str:
 def _parameter_field(parameter: Mapping[str, Any], schemas: Schemas) -> SchemaField:
     schema = parameter["schema"]
     where = "header, " if parameter["in"] == "header" else ""
-    said = parameter.get("description") or schema.get("description") or ""
+    description = parameter.get("description") or schema.get("description") or ""
     needed = bool(parameter.get("required"))
-    return SchemaField(parameter["name"], where + schemas.describe_type(schema), needed, said, schema.get("default"))
+    return SchemaField(
+        parameter["name"], where + schemas.describe_type(schema), needed, description, schema.get("default")
+    )
 
 
 def _fields_table(title: str, fields: Sequence[SchemaField]) -> str:
@@ -111,7 +113,7 @@ def _default_html(field: SchemaField) -> str:
 
 def _responses_html(operation: Operation, schemas: Schemas) -> Iterator[str]:
     rows: list[str] = []
-    told: dict[str, SchemaField] = {}
+    fields: dict[str, SchemaField] = {}
     for status, answer in sorted(operation.spec["responses"].items()):
         content = answer.get("content", {})
         schema = next((each.get("schema", {}) for each in content.values()), None)
@@ -120,9 +122,9 @@ def _responses_html(operation: Operation, schemas: Schemas) -> Iterator[str]:
             f"<tr><td><code>{status}</code></td><td>{words}</td><td>{inline_html(answer['description'])}</td></tr>"
         )
         if status.startswith("2") and schema is not None:
-            told |= {field.name: replace(field, needed=False) for field in schemas.fields(schema)}
+            fields |= {field.name: replace(field, needed=False) for field in schemas.fields(schema)}
     head = '<tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">When</th></tr>'
     yield f'<h4>Answers</h4><div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
-    if told:
-        table = _fields_table("Answer", list(told.values()))
+    if fields:
+        table = _fields_table("Answer", list(fields.values()))
         yield f"<details><summary>Fields of the answer</summary>{table}</details>"

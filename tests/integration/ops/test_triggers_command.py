@@ -134,7 +134,7 @@ async def test_a_refusal_is_one_line_with_an_exit_code(stage: Stage) -> None:
     refused: list[tuple[tuple[str, ...], int, str]] = [
         (("show", "nothing"), 1, "unattended: there is no trigger nothing; `unattended triggers list` shows them\n"),
         (("fire", "paid"), 2, "unattended: --app: is needed, as =fullDocument.app_id selects no app from the event"),
-        (("resume", "nightly", "--from", "now"), 1, "only triggers on changes or ended runs go on"),
+        (("resume", "nightly", "--from", "now"), 1, "only triggers on changes or ended runs have a position"),
         (("remove", "nightly", "--yes"), 1, "edit its triggers.yaml instead"),
         (("remove", "hourly"), 2, "say --yes"),
         (("edit", "hourly", HOURLY, "--revision", "7"), 1, "was edited meanwhile and has revision 1 now"),
