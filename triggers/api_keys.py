@@ -94,7 +94,10 @@ class ApiKeys:
         return [_read_api_key(document) for document in documents]
 
     async def revoke(self, key_id: str) -> bool:
-        """Returns False for an unknown key or one already revoked. The record stays for later audits."""
+        """Returns False for an unknown key or one already revoked.
+
+        The record stays for later audits.
+        """
         change = {"$set": {"revoked_at": datetime.now(UTC)}}
         result = await self._keys.update_one({"_id": key_id, "revoked_at": None}, change)
         return result.modified_count == 1
@@ -132,7 +135,9 @@ def format_rate(rate: Rate) -> str:
 
 
 def hash_key(plaintext: str) -> str:
-    """Hashes with plain SHA-256. Salts and slow hashes protect passwords that people choose.
+    """Hashes with plain SHA-256.
+
+    Salts and slow hashes protect passwords that people choose.
 
     A key is 256 random bits, which cannot be enumerated. A slow hash would only delay each request, and a salt would
     prevent the lookup by hash.

@@ -115,7 +115,10 @@ class ExpressionEvaluator:
         self._loop_effort: _LoopEffort | None = _LoopEffort()
 
     async def evaluate(self, work: Callable[[StepBudget], Result]) -> Result:
-        """Runs `work`, which may be called twice and must change nothing. Raises EvaluatorBusyError."""
+        """Runs `work`, which may be called twice and must change nothing.
+
+        Raises EvaluatorBusyError.
+        """
         if self._loop_effort is not None:
             try:
                 return work(self._loop_effort)

@@ -54,7 +54,9 @@ def build_run_request(
     effort: StepBudget | None = None,
     **request_fields: Any,
 ) -> RunRequest:
-    """Maps an occurrence to a run request. Raises ExpressionError when the trigger's expressions do not fit it.
+    """Maps an occurrence to a run request.
+
+    Raises ExpressionError when the trigger's expressions do not fit it.
 
     `run_input` replaces the mapped input. `request_fields` are further fields, such as `not_before` and `order_key`.
     """

@@ -49,4 +49,7 @@ class TriggerKind(Protocol):
         """Returns what `triggers show` adds for this kind: next times, a stream's position, an address."""
 
     def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
-        """Builds the occurrence for `triggers fire`. `event` replaces the real event; it may be empty."""
+        """Builds the occurrence for `triggers fire`.
+
+        `event` replaces the real event; it may be empty.
+        """

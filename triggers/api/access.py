@@ -25,7 +25,10 @@ class Caller:
 
     @property
     def scope(self) -> str | None:
-        """The only app that this caller sees; None for all. Each query of the store uses it."""
+        """The only app that this caller sees; None for all.
+
+        Each query of the store uses it.
+        """
         return self.key.app_id
 
     @property
@@ -49,7 +52,10 @@ class Caller:
         raise ProblemError(403, f"this key is for the app {self.key.app_id} alone; leave app_id out")
 
     def resolve_app(self, app_id: str | None) -> str:
-        """Returns the app to act for. A key for all apps must name it, which no schema can express."""
+        """Returns the app to act for.
+
+        A key for all apps must name it, which no schema can express.
+        """
         found = self.resolve_optional_app(app_id)
         if found is None:
             raise invalid_fields({"app_id": "is needed; this key is for all apps, so name one"})

@@ -47,7 +47,10 @@ def _check_one_line(value: str) -> str:
 
 
 def with_error(message: str) -> WrapValidator:
-    """Replaces any error about a value by one sentence. It is the last annotation, around all others."""
+    """Replaces any error about a value by one sentence.
+
+    It is the last annotation, around all others.
+    """
 
     def read(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         try:

@@ -36,7 +36,10 @@ class IdempotencyKeys:
         self._has_index = False
 
     async def event_id(self, key: str, app_id: str, body: Mapping[str, Any]) -> str:
-        """Returns the run's event id. Raises 409 for a key that was used with another body."""
+        """Returns the run's event id.
+
+        Raises 409 for a key that was used with another body.
+        """
         await self._ensure_index()
         fingerprint = _digest(json.dumps(body, sort_keys=True, default=str))
         id_ = _digest(json.dumps([app_id, key]))

@@ -10,7 +10,10 @@ from fastapi import Response
 
 
 def api_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Sends documents unvalidated, so that runs of newer versions are shown. Route models only document."""
+    """Sends documents unvalidated, so that runs of newer versions are shown.
+
+    Route models only document.
+    """
     return Response(to_json_bytes(value), status, dict(headers or {}), "application/json")
 
 

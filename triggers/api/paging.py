@@ -34,7 +34,10 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """The parameters of a page. `after` is the sort position of the previous page's last entry."""
+    """The parameters of a page.
+
+    `after` is the sort position of the previous page's last entry.
+    """
 
     limit: int
     after: Position | None
@@ -75,7 +78,10 @@ PagingParams = Annotated[Paging, Depends(_paging_params)]
 async def page_response(
     paging: Paging, entries: AsyncIterator[Entry], position: Callable[[Entry], Position], render: Callable[[Entry], Any]
 ) -> Response:
-    """Builds a page. `entries` begin behind `paging.after`, and have one more than the limit if there are more."""
+    """Builds a page.
+
+    `entries` begin behind `paging.after`, and have one more than the limit if there are more.
+    """
     shown: list[bytes] = []
     size, last, more = 0, None, False
     async for entry in entries:
@@ -116,7 +122,10 @@ def _parse_cursor(cursor: str, paging: Paging) -> Position:
 
 
 def _digest(paging: Paging, text: bytes) -> bytes:
-    """Detects a cursor that was cut, changed, or used with other filters. It is no secret."""
+    """Detects a cursor that was cut, changed, or used with other filters.
+
+    It is no secret.
+    """
     return hashlib.sha256(paging.listing_key.encode() + b"\0" + text).digest()[:_DIGEST_BYTES]
 
 

@@ -1,4 +1,7 @@
-"""Run models: requests and responses. A response may have more fields than are declared here."""
+"""Run models: requests and responses.
+
+A response may have more fields than are declared here.
+"""
 
 from typing import Annotated, Any
 
@@ -160,7 +163,10 @@ class RunSummary(ResponseModel):
 
 
 class Question(ResponseModel):
-    """A question to a person. One of an older version has neither `id` nor `arguments`."""
+    """A question to a person.
+
+    One of an older version has neither `id` nor `arguments`.
+    """
 
     number: int = Field(description="Unique in the run: 1 is its first question.")
     kind: str = Field(description="`tool`: answer with `responses`. `message`: answer with `message`.")

@@ -104,7 +104,10 @@ async def run_details_response(store: RunStore, caller: Caller, run_id: str) -> 
 
 
 async def turns_page_response(store: RunStore, caller: Caller, run_id: str, paging: Paging) -> Response:
-    """Shows the turns that the run counts. A turn of an owner that lost the run is not shown."""
+    """Shows the turns that the run counts.
+
+    A turn of an owner that lost the run is not shown.
+    """
     run = await store.runs.find_one(of_app(run_id, caller.scope), {"turn": 1})
     if run is None:
         raise RunNotFoundError(run_id)

@@ -1,4 +1,7 @@
-"""Trigger models: requests and responses. A response may have more fields than are declared here."""
+"""Trigger models: requests and responses.
+
+A response may have more fields than are declared here.
+"""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

@@ -162,7 +162,10 @@ def format_etag(revision: int) -> str:
 
 
 def parse_revision(entry: TriggerEntry, if_match: str | None, body_revision: int | None = None) -> int | None:
-    """Returns None for any revision. Text that is no ETag matches none, like an old one."""
+    """Returns None for any revision.
+
+    Text that is no ETag matches none, like an old one.
+    """
     if if_match is None or if_match.strip() == ANY_REVISION:
         return body_revision
     tag = _TAG.fullmatch(if_match.strip())

@@ -152,7 +152,10 @@ class ChangeIntake:
 
 
 def change_apps(change_trigger: ChangeTrigger, change: ChangeEvent) -> Sequence[str]:
-    """Returns the apps of the trigger, or the one that the event names. Raises ExpressionError."""
+    """Returns the apps of the trigger, or the one that the event names.
+
+    Raises ExpressionError.
+    """
     return change_trigger.trigger.apps or (select_app(change_trigger.spec.app_id, change.data),)
 
 

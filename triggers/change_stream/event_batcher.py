@@ -40,7 +40,10 @@ class EventBatch:
 
 
 class EventBatcher:
-    """Holds the unfinished batches, oldest first. New events join the last one while others are in progress."""
+    """Holds the unfinished batches, oldest first.
+
+    New events join the last one while others are in progress.
+    """
 
     def __init__(self, intake: EventIntake) -> None:
         self._intake = intake

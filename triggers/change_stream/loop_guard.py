@@ -34,7 +34,10 @@ class _Window:
 
 
 class LoopGuards:
-    """Counts in memory, for the documents that changed last. A new process lets up to `max` more events pass."""
+    """Counts in memory, for the documents that changed last.
+
+    A new process lets up to `max` more events pass.
+    """
 
     def __init__(self, *, max_documents: int = MAX_DOCUMENTS, max_events: int = MAX_EVENTS) -> None:
         self._windows: OrderedDict[GuardKey, _Window] = OrderedDict()

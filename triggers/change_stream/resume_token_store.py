@@ -44,7 +44,10 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Changes between the two times may have started no run. `end` None: the gap is open."""
+    """Changes between the two times may have started no run.
+
+    `end` None: the gap is open.
+    """
 
     start: datetime | None
     end: datetime | None
@@ -117,7 +120,9 @@ class StreamStore:
     async def join(
         self, record: StreamRecord, triggers: Collection[str], *, position: StreamPosition, gaps: Sequence[Gap]
     ) -> bool:
-        """Makes this stream the only one of these triggers, read from `position`. Returns False without the lease.
+        """Makes this stream the only one of these triggers, read from `position`.
+
+        Returns False without the lease.
 
         A trigger that leaves may move to another stream, so its position is stored.
         """
@@ -150,7 +155,10 @@ class StreamStore:
         return written.upserted_id is not None
 
     async def save_position(self, stream: str, position: StreamPosition) -> bool:
-        """Saves the position and renews the lease. Returns False without writing if the lease is lost."""
+        """Saves the position and renews the lease.
+
+        Returns False without writing if the lease is lost.
+        """
         saved = {
             "resume_token": {"$literal": position.token},
             "token_time": position.time,
@@ -171,7 +179,10 @@ class StreamStore:
         return await self._write(stream, _push_gaps(gap))
 
     async def resume_from_now(self, stream: str, now: Timestamp) -> bool:
-        """Drops the position and closes the open gap. The next reader resumes from this moment, however late."""
+        """Drops the position and closes the open gap.
+
+        The next reader resumes from this moment, however late.
+        """
         ended_at = datetime.now(UTC)
         fresh = {"state": RUNNING, "resume_token": None, "token_time": now, "gaps.$[open].to": ended_at}
         return await self._write(stream, {"$set": fresh}, array_filters=[{"open.to": None}])

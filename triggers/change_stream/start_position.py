@@ -100,5 +100,8 @@ def _candidate_starts(plan: StreamPlan, positions: Positions) -> Iterator[Stream
 
 
 def _earliest_sort_key(position: StreamPosition) -> tuple[bool, Timestamp]:
-    """Sorts by time. A position with an unknown time comes first: it belongs to the stream's own triggers."""
+    """Sorts by time.
+
+    A position with an unknown time comes first: it belongs to the stream's own triggers.
+    """
     return position.reached_time is not None, position.reached_time or Timestamp(0, 0)

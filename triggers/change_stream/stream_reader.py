@@ -141,7 +141,10 @@ class StreamReader:
         return self._check_interval_s
 
     async def _read(self, subscription: Subscription, position: StreamPosition) -> None:
-        """Reads events. When a large one fails its batch, reads those before it one by one first."""
+        """Reads events.
+
+        When a large one fails its batch, reads those before it one by one first.
+        """
         self._position = position
         try:
             await self._follow(subscription, position)

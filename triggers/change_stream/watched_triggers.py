@@ -18,7 +18,10 @@ STREAM_TRIGGER_TYPES = ("database_condition", "run_finished")
 
 @dataclass(frozen=True, slots=True)
 class ChangeTrigger:
-    """A trigger on changes. It ignores events before `since`, its creation at run time."""
+    """A trigger on changes.
+
+    It ignores events before `since`, its creation at run time.
+    """
 
     trigger: Trigger
     spec: ChangeSpec
@@ -64,7 +67,10 @@ def inactive_reasons(triggers: Iterable[Trigger], *, own_database: str) -> Mappi
 
 @dataclass(frozen=True, slots=True)
 class ChainTrigger:
-    """A trigger on the end of other runs. It ignores runs that ended before `since`, its creation."""
+    """A trigger on the end of other runs.
+
+    It ignores runs that ended before `since`, its creation.
+    """
 
     trigger: Trigger
     spec: RunFinishedSpec

@@ -56,7 +56,10 @@ class Watcher:
         return [template.format(stream, late_s) for stream, late_s in overdue if late_s > STREAM_STALL_TIMEOUT_S]
 
     async def run(self, stop: asyncio.Event, *, watch_step: Callable[[Step], Step] = identity_step) -> None:
-        """Runs until `stop`. A reader that fails ends the watcher, which is then restarted as a whole."""
+        """Runs until `stop`.
+
+        A reader that fails ends the watcher, which is then restarted as a whole.
+        """
         async with asyncio.TaskGroup() as tasks:
             try:
                 await repeat(watch_step(partial(self._check_triggers, tasks)), step_name="watch", stop=stop)
@@ -95,7 +98,10 @@ class Watcher:
 
 
 class SubscriptionBuilder:
-    """Builds subscriptions. Its loop guards outlive the readers, and so an edit of a trigger."""
+    """Builds subscriptions.
+
+    Its loop guards outlive the readers, and so an edit of a trigger.
+    """
 
     def __init__(self, starter: RunStarter, database: AsyncDatabase[dict[str, Any]]) -> None:
         self._starter = starter

@@ -1,4 +1,7 @@
-"""The watcher role: reads change streams. Any number of copies may run; each stream is read by one of them."""
+"""The watcher role: reads change streams.
+
+Any number of copies may run; each stream is read by one of them.
+"""
 
 import asyncio
 import gc

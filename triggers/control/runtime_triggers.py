@@ -173,13 +173,19 @@ def _check_same(entry: TriggerEntry, spec: TriggerSpec) -> None:
 
 
 def _check_fires_again(initial: Mapping[str, Any]) -> None:
-    """Refuses a new schedule without a future time, which is a mistake. An edit may end one."""
+    """Refuses a new schedule without a future time, which is a mistake.
+
+    An edit may end one.
+    """
     if "ended_at" in initial.get("schedule", {}):
         raise UnfitTriggerError({"": "all its times have passed, so it would start nothing; choose a future time"})
 
 
 async def _check_trigger_count(context: ControlContext, viewer: str | None) -> None:
-    """Keeps one app's key from filling the shared store. Concurrent calls may exceed it a little."""
+    """Keeps one app's key from filling the shared store.
+
+    Concurrent calls may exceed it a little.
+    """
     if viewer is None:
         return
     if await context.triggers.count_runtime_triggers(viewer, limit=MAX_TRIGGERS_PER_APP) == MAX_TRIGGERS_PER_APP:

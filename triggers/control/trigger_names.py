@@ -14,7 +14,10 @@ _AFTER_AT = "A"  # the next letter: ids between W/n@ and W/nA are those of all a
 
 
 async def find_trigger(context: ControlContext, text: str, *, app_id: str | None = None) -> TriggerEntry:
-    """Finds a trigger by any form of its name. `app_id`: the only app that the caller means or sees."""
+    """Finds a trigger by any form of its name.
+
+    `app_id`: the only app that the caller means or sees.
+    """
     whole, _, app = text.partition("@")
     if app and app_id is not None and unquote(app) != app_id:
         raise UnknownTriggerError(text)

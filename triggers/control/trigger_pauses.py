@@ -37,7 +37,10 @@ class PauseResult:
 async def pause(
     context: ControlContext, entry: TriggerEntry, *, by: str, note: str = "", app_id: str | None = None
 ) -> PauseResult:
-    """Pauses a trigger, for all its apps without `app_id`. A second pause replaces the first."""
+    """Pauses a trigger, for all its apps without `app_id`.
+
+    A second pause replaces the first.
+    """
     if len(note) > MAX_NOTE_LENGTH:
         raise UnfitTriggerError({"note": f"is longer than {MAX_NOTE_LENGTH} characters"})
     trigger, app_id = require_readable(entry), normalize_app(entry, app_id)

@@ -15,7 +15,10 @@ OPERATOR = "operator"
 
 
 def trigger_summary(entry: TriggerEntry, status: TriggerStatus, *, viewer: str | None) -> dict[str, Any]:
-    """Returns a row of the listing. `viewer`: the app that sees only itself; None for an operator."""
+    """Returns a row of the listing.
+
+    `viewer`: the app that sees only itself; None for an operator.
+    """
     spec = None if entry.trigger is None else entry.trigger.spec
     record = entry.record
     whole = viewer is None or entry.is_only_for(viewer)
@@ -44,7 +47,10 @@ def trigger_summary(entry: TriggerEntry, status: TriggerStatus, *, viewer: str |
 
 
 def visible_spec(trigger: Trigger, *, viewer: str | None) -> dict[str, Any] | None:
-    """Returns the spec as its author wrote it. Hides other apps and the operator's secrets from an app."""
+    """Returns the spec as its author wrote it.
+
+    Hides other apps and the operator's secrets from an app.
+    """
     try:
         spec: dict[str, Any] = json.loads(trigger.spec.model_dump_json(by_alias=True, exclude_unset=True))
     except ValueError:  # a package's file may hold bytes, which JSON cannot
@@ -66,7 +72,10 @@ def restrict_to_viewer(trigger: Trigger, viewer: str | None) -> Trigger:
 
 
 def visible_notes(entry: TriggerEntry, viewer: str | None) -> list[dict[str, Any]]:
-    """Returns the newest notes first. Of notes without an app, an app sees only a schedule's."""
+    """Returns the newest notes first.
+
+    Of notes without an app, an app sees only a schedule's.
+    """
     if entry.record is None:
         return []
     newest_first = [dict(note) for note in reversed(entry.record.notes)]
@@ -108,7 +117,10 @@ def _pause_json(pause: Pause | None) -> dict[str, Any] | None:
 async def show(
     context: ControlContext, entry: TriggerEntry, *, app_id: str | None = None, viewer: str | None = None
 ) -> dict[str, Any]:
-    """Shows a trigger, for `app_id` or as a whole. `viewer`: the app that sees only itself."""
+    """Shows a trigger, for `app_id` or as a whole.
+
+    `viewer`: the app that sees only itself.
+    """
     status = trigger_status(entry, context.settings, context.catalog.packages(), app_id=app_id)
     trigger, record = entry.trigger, entry.record
     document = {} if record is None else record.document

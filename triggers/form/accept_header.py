@@ -10,7 +10,10 @@ def is_page_requested(request: Request) -> bool:
 
 
 def is_html_preferred(accept: str) -> bool:
-    """Browsers name text/html. A client that accepts anything, or both alike, gets JSON."""
+    """Browsers name text/html.
+
+    A client that accepts anything, or both alike, gets JSON.
+    """
     weights = dict(_parse_weight(part) for part in accept.lower().split(","))
     html = max(weights.get("text/html", 0), weights.get("application/xhtml+xml", 0))
     json = max(weights.get(kind, 0) for kind in ("application/json", "application/*", "*/*"))

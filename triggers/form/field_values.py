@@ -25,7 +25,10 @@ class FormFieldError(ValueError):
 
 
 def read_field(spec: FormInput, value: Any, *, from_text: bool) -> Any:
-    """Reads one value. `from_text`: a form's body holds only text, where JSON has types."""
+    """Reads one value.
+
+    `from_text`: a form's body holds only text, where JSON has types.
+    """
     read = _FROM_TEXT[spec.type] if from_text else _FROM_JSON[spec.type]
     result = read(value)
     if from_text and spec.multiline and isinstance(result, str):

@@ -36,7 +36,10 @@ _LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field as the templates show it. `id` is generated: a name may hold what a link cannot point at."""
+    """One field as the templates show it.
+
+    `id` is generated: a name may hold what a link cannot point at.
+    """
 
     id: str
     name: str

@@ -25,7 +25,10 @@ _RUN_ID = re.compile(r"run_[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def form_routes(intake: TriggerIntake, metrics: GatewayMetrics) -> list[Route]:
-    """Serves GET and POST by one route, so that a 405 names both methods. Only POST is counted as a call."""
+    """Serves GET and POST by one route, so that a 405 names both methods.
+
+    Only POST is counted as a call.
+    """
     page = render_problems_as_pages(form_page_endpoint(intake))
     receive = render_problems_as_pages(count_requests("form", metrics, form_submit_endpoint(intake)))
 
@@ -59,7 +62,10 @@ def form_page_endpoint(intake: TriggerIntake) -> PageHandler:
 
 def thanks_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
-        """Shows the run id from the address. No run is looked up, so the page reveals nothing."""
+        """Shows the run id from the address.
+
+        No run is looked up, so the page reveals nothing.
+        """
         address = TriggerAddress.from_request(request)
         target = await intake.lookup.find(FormSpec, address)
         run_id = request.query_params.get("run", "")

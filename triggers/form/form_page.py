@@ -41,7 +41,10 @@ class SubmittedForm:
 
 @dataclass(frozen=True, slots=True)
 class _ErrorLine:
-    """One line of the summary. It links to its field, unless the form has no such field."""
+    """One line of the summary.
+
+    It links to its field, unless the form has no such field.
+    """
 
     text: str
     field_id: str | None = None
@@ -185,7 +188,10 @@ def _environment() -> Environment:
 def _render(
     name: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
 ) -> HTMLResponse:
-    """Renders a page. `title` is the browser tab's; the page's own heading is in its content."""
+    """Renders a page.
+
+    `title` is the browser tab's; the page's own heading is in its content.
+    """
     html = _environment().get_template(f"{name}.html").render(style=form_style(), **values)
     # "replace": a label may hold half of a surrogate pair, from JSON, which UTF-8 cannot encode.
     return HTMLResponse(html.encode("utf-8", "replace"), status, {**form_headers(), **(headers or {})})

@@ -22,7 +22,9 @@ class FormRefusedError(ValueError):
 def validate_form(
     inputs: Mapping[str, FormInput], fields: SubmittedFields, *, by_browser: bool = False
 ) -> dict[str, Any]:
-    """Returns the values as declared, with defaults. Empty text and null count as missing.
+    """Returns the values as declared, with defaults.
+
+    Empty text and null count as missing.
 
     A browser sends nothing for an unticked box; `by_browser` reads that as false instead of the default.
     """

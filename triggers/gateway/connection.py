@@ -198,7 +198,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def close_early(self, reason: CloseReason) -> None:
-        """Closes this connection to make room. A caller that sent a head first gets 503 with Retry-After."""
+        """Closes this connection to make room.
+
+        A caller that sent a head first gets 503 with Retry-After.
+        """
         self._admission.metrics.count_closed(reason)
         if not self._is_fully_answered() and not self.cycle.response_started:
             self.transport.write(_OVERLOADED)
@@ -211,7 +214,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def _start_asgi_task(self, cycle: Cycle, app: App) -> None:
-        """Holds a request. The server calls this after a head, or when the previous response is complete."""
+        """Holds a request.
+
+        The server calls this after a head, or when the previous response is complete.
+        """
         self._current = cycle
         length = next((value for name, value in cycle.scope["headers"] if name == b"content-length"), b"")
         if cycle.more_body and is_declared_too_large(length.decode("latin-1"), self._body_limit_bytes):
@@ -283,7 +289,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._close("body_timeout")
 
     def _is_fully_answered(self) -> bool:
-        """Returns whether no response is pending. While one is, the delay is not the caller's."""
+        """Returns whether no response is pending.
+
+        While one is, the delay is not the caller's.
+        """
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None until a head
 
     def _clear_head(self) -> None:

@@ -45,7 +45,10 @@ def max_connections_for(descriptors: int) -> int:
 
 
 class Waiter(Protocol):
-    """A connection that may be closed to make room. `connection.py` implements it, and imports this module."""
+    """A connection that may be closed to make room.
+
+    `connection.py` implements it, and imports this module.
+    """
 
     def close_early(self, reason: CloseReason) -> None: ...
 
@@ -105,7 +108,10 @@ class RequestSlot:
 
 
 class SlotPool:
-    """The slots of one kind of route. A request whose body still arrives yields its slot to a complete one."""
+    """The slots of one kind of route.
+
+    A request whose body still arrives yields its slot to a complete one.
+    """
 
     def __init__(self, slots: int) -> None:
         self._max_slots = slots
@@ -178,7 +184,9 @@ class ConnectionAdmission:
         )
 
     def try_make_room(self, pending: int) -> bool:
-        """Returns whether one more connection may be accepted. Closes the oldest waiting one when room is short.
+        """Returns whether one more connection may be accepted.
+
+        Closes the oldest waiting one when room is short.
 
         `pending`: connections that are accepted and not set up yet.
         """

@@ -31,7 +31,10 @@ def _no_routes(_context: RoleContext) -> Sequence[BaseRoute]:
 
 
 async def serve(settings: Settings, extra_routes: ExtraRoutes = _no_routes) -> None:
-    """Returns after SIGTERM or SIGINT, when open requests are answered. `settings` has both server addresses."""
+    """Returns after SIGTERM or SIGINT, when open requests are answered.
+
+    `settings` has both server addresses.
+    """
     # The parser logs each form that it cannot read, and any caller could flood the log with them.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     descriptors = raise_descriptor_limit()

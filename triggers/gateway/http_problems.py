@@ -84,7 +84,10 @@ async def on_store_error(_request: Request, error: Exception) -> Response:
 
 
 async def on_error(_request: Request, _error: Exception) -> Response:
-    """Reveals nothing. Starlette raises the error again after the response, and the server logs it."""
+    """Reveals nothing.
+
+    Starlette raises the error again after the response, and the server logs it.
+    """
     return problem_response(ProblemError(500, "an error on our side; it is in our log"))
 
 

@@ -54,7 +54,10 @@ async def _drain(receive: Receive) -> None:
 
 
 class CallerTraceMiddleware:
-    """Binds the traceparent header while tracing is on. It is parsed only for a run that is accepted."""
+    """Binds the traceparent header while tracing is on.
+
+    It is parsed only for a run that is accepted.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -71,7 +71,10 @@ def parse_urlencoded(raw_body: bytes) -> list[tuple[str, str]]:
 
 
 def parse_json(raw_body: bytes) -> Any:
-    """Parses strict JSON in UTF-8. NaN, Infinity and numbers beyond a double are refused: JSON cannot carry them."""
+    """Parses strict JSON in UTF-8.
+
+    NaN, Infinity and numbers beyond a double are refused: JSON cannot carry them.
+    """
     try:
         return _DECODER.decode(raw_body.decode("utf-8"))
     except (ValueError, RecursionError):

@@ -48,7 +48,10 @@ class TriggerIntake:
         run_input: Mapping[str, Any] | None = None,
         evaluator: ExpressionEvaluator | None = None,
     ) -> Accepted:
-        """Returns when the run is durable. Raises 400 for an event that cannot be mapped or stored."""
+        """Returns when the run is durable.
+
+        Raises 400 for an event that cannot be mapped or stored.
+        """
         trigger = target.trigger
         occurrence = Occurrence(trigger, address.app, event_id, datetime.now(UTC), event)
         try:
@@ -89,13 +92,19 @@ class TriggerIntake:
             raise unavailable_problem(str(error)) from None
 
     def body_refusal(self, trigger: Trigger, address: TriggerAddress, reason: str, detail: str) -> ProblemError:
-        """Records a refusal and returns its 400. `reason` is from a closed set; only the sender reads `detail`."""
+        """Records a refusal and returns its 400.
+
+        `reason` is from a closed set; only the sender reads `detail`.
+        """
         self.stats.record_refusal(trigger, reason, app_id=address.app)
         return ProblemError(400, detail)
 
 
 def normalize_event_id(text: str | None) -> str:
-    """Returns the event's part of the dedupe key. An event without an id gets a new one."""
+    """Returns the event's part of the dedupe key.
+
+    An event without an id gets a new one.
+    """
     if not text:
         return str(ULID())
     if len(text) <= MAX_EVENT_ID_LENGTH and text.isascii() and text.isprintable():

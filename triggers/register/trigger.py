@@ -55,7 +55,10 @@ def trigger_id(workflow: str, name: str, *, app_id: str | None = None) -> str:
 
 
 def call_paths(trigger: Trigger, prefix: str) -> Mapping[str, str]:
-    """Maps each app to the path of its webhook or form. `{app}` stands for any app that the event names."""
+    """Maps each app to the path of its webhook or form.
+
+    `{app}` stands for any app that the event names.
+    """
     apps = {app_id: quote(app_id, safe="") for app_id in trigger.apps}
     if not apps and is_expression(trigger.spec.app_id):
         apps = {ANY_APP: ANY_APP}
@@ -70,14 +73,20 @@ def declared_triggers(packages: Mapping[str, Package]) -> Iterator[Trigger]:
 
 
 def shadowing_spec(packages: Mapping[str, Package], workflow: str, name: str, app_id: str) -> TriggerSpec | None:
-    """Returns the package's trigger of this name and app, of any kind. It goes before one created at run time."""
+    """Returns the package's trigger of this name and app, of any kind.
+
+    It goes before one created at run time.
+    """
     package = packages.get(workflow)
     specs = () if package is None else package.triggers
     return next((spec for spec in specs if spec.name == name and is_for_app(spec, app_id)), None)
 
 
 def is_for_app(spec: TriggerSpec, app_id: str) -> bool:
-    """A trigger without apps serves none. The app of an expression is known only with the event."""
+    """A trigger without apps serves none.
+
+    The app of an expression is known only with the event.
+    """
     return app_id in spec.listed_apps or deferred_apps_source(spec) is not None
 
 

@@ -1,4 +1,6 @@
-"""Trigger notes: why an event started no run. Equal notes in a row become one with a count.
+"""Trigger notes: why an event started no run.
+
+Equal notes in a row become one with a count.
 
 "In a row" is per app, since an app sees only its own notes. Notes are merged twice: in memory until they are written,
 and by the store with the notes that are there, which another process may have written.

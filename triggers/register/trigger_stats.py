@@ -58,7 +58,10 @@ class TriggerStats:
     def record_skip(
         self, trigger: Trigger, reason: str, *, app_id: str | None = None, event_id: str | None = None, detail: str = ""
     ) -> None:
-        """Records a skip. `reason` is from the kind's closed set; `detail` holds no payload."""
+        """Records a skip.
+
+        `reason` is from the kind's closed set; `detail` holds no payload.
+        """
         note = {"reason": reason, "app_id": app_id, "event_id": event_id and event_id[:200], "detail": detail[:300]}
         self._add_note(trigger, f"skipped.{reason}", note)
 
@@ -70,7 +73,10 @@ class TriggerStats:
     def record_refusal(
         self, trigger: Trigger, reason: str, *, app_id: str | None = None, keep_note: bool = True
     ) -> None:
-        """Counts a refusal. `keep_note=False` where any caller could displace the other notes."""
+        """Counts a refusal.
+
+        `keep_note=False` where any caller could displace the other notes.
+        """
         if keep_note:
             self._add_note(trigger, f"refused.{reason}", {"reason": reason, "app_id": app_id})
         elif (entry := self._entry(trigger)) is not None:

@@ -89,7 +89,10 @@ class TriggerStore:
         return (await self.triggers.update_one(query, {"$set": changed})).matched_count == 1
 
     async def remove(self, id_: str, *, expected_revision: int | None = None) -> bool:
-        """Removes a trigger created at run time, if it still has that revision. Its runs stay."""
+        """Removes a trigger created at run time, if it still has that revision.
+
+        Its runs stay.
+        """
         query: dict[str, Any] = {"_id": id_, "spec": {"$exists": True}}
         if expected_revision is not None:
             query["revision"] = expected_revision
@@ -113,7 +116,10 @@ class TriggerStore:
         after: str = "",
         limit: int = 0,
     ) -> AsyncGenerator[TriggerRecord]:
-        """Yields records in the order of their ids, after the id `after`. `limit` 0 is all."""
+        """Yields records in the order of their ids, after the id `after`.
+
+        `limit` 0 is all.
+        """
         query = runtime_query(kind=kind, app_id=app_id, workflow=workflow, only_paused=only_paused, after=after)
         found = self.triggers.find(query, batch_size=BATCH_SIZE).sort("_id", ASCENDING).limit(limit)
         async with found:
@@ -135,7 +141,10 @@ class TriggerStore:
         return [document["_id"] async for document in self.triggers.find(query, {"_id": 1}).limit(limit)]
 
     async def pause(self, trigger: Trigger, pause: Pause, *, app_id: str | None = None) -> None:
-        """Pauses a trigger, or a package's trigger for one app. A second pause replaces the first."""
+        """Pauses a trigger, or a package's trigger for one app.
+
+        A second pause replaces the first.
+        """
         if app_id is None:
             change = {"paused": asdict(pause)}
         else:
@@ -178,7 +187,9 @@ class TriggerStore:
         return found
 
     async def resume(self, trigger: Trigger, *, app_id: str | None = None) -> bool:
-        """Returns False when it was not paused. Without `app_id`, the pauses of single apps end too.
+        """Returns False when it was not paused.
+
+        Without `app_id`, the pauses of single apps end too.
 
         The time is stored: a schedule fires no time before it, and earlier failures no longer count.
         """
@@ -209,7 +220,10 @@ class TriggerStore:
     async def _upsert(
         self, trigger: Trigger, change: Mapping[str, Any], notes: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """Creates the document of a package's trigger if needed. A removed trigger stays removed."""
+        """Creates the document of a package's trigger if needed.
+
+        A removed trigger stays removed.
+        """
         is_of_package = trigger.app_id is None
         if is_of_package:
             first = {name: value for name, value in _identity_fields(trigger).items() if name != "_id"}
@@ -226,7 +240,10 @@ def runtime_query(
     only_paused: bool = False,
     after: str = "",
 ) -> dict[str, Any]:
-    """Selects triggers created at run time. Sorted by id, an index answers it: of app, kind or id."""
+    """Selects triggers created at run time.
+
+    Sorted by id, an index answers it: of app, kind or id.
+    """
     within = {"$gt": after}
     if workflow is not None:
         within = {"$gt": max(after, f"{workflow}/"), "$lt": f"{workflow}{_AFTER_SLASH}"}

@@ -40,7 +40,10 @@ class BackfillError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """Each of `times` for each of `apps`, in that order. `there_already` of these runs exist."""
+    """Each of `times` for each of `apps`, in that order.
+
+    `there_already` of these runs exist.
+    """
 
     trigger: Trigger
     times: Sequence[datetime]
@@ -71,7 +74,9 @@ async def plan_backfill(
     app_id: str | None = None,
     now: datetime | None = None,
 ) -> BackfillPlan:
-    """Plans the past nominal times from `start` to `end`, both included. Changes nothing.
+    """Plans the past nominal times from `start` to `end`, both included.
+
+    Changes nothing.
 
     Future times are left to their ticks. `app_id` limits the plan to one of the trigger's apps.
     """
@@ -93,7 +98,10 @@ async def make_backfill_runs(
     overlap: BackfillOverlap = "one_by_one",
     on_progress: Callable[[int], None] = lambda _done: None,
 ) -> BackfillResult:
-    """Creates the runs that are missing. Calls `on_progress` with the number done so far."""
+    """Creates the runs that are missing.
+
+    Calls `on_progress` with the number done so far.
+    """
     result = BackfillResult()
     correlation_id = f"{BACKFILL_PREFIX}{ULID()}"
     # In the order of their times: runs that are accepted concurrently keep the order in which that began.

@@ -79,7 +79,10 @@ class ScheduleStore:
         await self.triggers.create_indexes([INDEX])
 
     async def sync(self, schedules: Mapping[str, Trigger], now: datetime) -> None:
-        """Stores the schedules of the packages. A new or edited one fires first at its next time."""
+        """Stores the schedules of the packages.
+
+        A new or edited one fires first at its next time.
+        """
         found = self.triggers.find({"_id": {"$in": list(schedules)}}, {"schedule": 1})
         stored = {document["_id"]: document.get("schedule") async for document in found}
         writes = [_arm_write(trigger, stored.get(id_), now) for id_, trigger in schedules.items()]
@@ -128,7 +131,10 @@ class ScheduleStore:
         return read_record({**document, "workflow": due.trigger.workflow, "name": due.trigger.spec.name})
 
     async def advance(self, moves: Sequence[ScheduleMove], now: datetime) -> set[str]:
-        """Advances schedules. Returns the ids of those that this scheduler advanced, and no other."""
+        """Advances schedules.
+
+        Returns the ids of those that this scheduler advanced, and no other.
+        """
         mark = str(ULID())
         failed = await self._write([UpdateOne(move.due.version_query, _full_update(move, now, mark)) for move in moves])
         if failed:  # a damaged document, such as notes that are no list
@@ -205,7 +211,10 @@ def trigger_collection(database: AsyncDatabase[dict[str, Any]]) -> AsyncCollecti
 
 
 def read_state(document: Document) -> tuple[datetime | None, bool]:
-    """Returns the next time, and whether the schedule has ended. Neither: the state is damaged."""
+    """Returns the next time, and whether the schedule has ended.
+
+    Neither: the state is damaged.
+    """
     state = document.get("schedule")
     if not isinstance(state, Mapping):
         return None, False
@@ -214,7 +223,10 @@ def read_state(document: Document) -> tuple[datetime | None, bool]:
 
 
 def _version_fields(trigger: Trigger) -> dict[str, Any]:
-    """Returns what identifies the clock. Package schedules have no revision, so their spec key does."""
+    """Returns what identifies the clock.
+
+    Package schedules have no revision, so their spec key does.
+    """
     return (
         {"schedule.spec_key": spec_key(spec_of(trigger))} if trigger.app_id is None else {"revision": trigger.revision}
     )

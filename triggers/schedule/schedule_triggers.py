@@ -20,7 +20,10 @@ def spec_of(trigger: Trigger) -> ScheduleSpec:
 
 
 def app_source(trigger: Trigger) -> AppsOfCollection | None:
-    """Returns the collection with a package schedule's apps. A runtime schedule has one app instead."""
+    """Returns the collection with a package schedule's apps.
+
+    A runtime schedule has one app instead.
+    """
     apps = spec_of(trigger).apps
     return apps if trigger.app_id is None and isinstance(apps, AppsOfCollection) else None
 
@@ -30,7 +33,10 @@ def has_apps(trigger: Trigger) -> bool:
 
 
 def spec_key(spec: ScheduleSpec) -> str:
-    """Joins the fields that decide the nominal times. A change makes the stored next time invalid."""
+    """Joins the fields that decide the nominal times.
+
+    A change makes the stored next time invalid.
+    """
     parts = {
         "cron": spec.cron,
         "every": spec.every,

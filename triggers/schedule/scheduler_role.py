@@ -1,4 +1,7 @@
-"""The scheduler role: ticks, reconciles runs and posts billing batches. Any number of copies may run."""
+"""The scheduler role: ticks, reconciles runs and posts billing batches.
+
+Any number of copies may run.
+"""
 
 import asyncio
 import logging

@@ -39,7 +39,10 @@ SHADOWED = "shadowed"  # by a package's trigger of the same name
 
 @dataclass(frozen=True, slots=True)
 class MissedTimes:
-    """Late nominal times that do not fire. `exact` is false when there are more than were counted."""
+    """Late nominal times that do not fire.
+
+    `exact` is false when there are more than were counted.
+    """
 
     count: int
     reason: str
@@ -69,7 +72,10 @@ def next_nominal(spec: ScheduleSpec, *, after: datetime) -> datetime | None:
 
 
 def plan_tick(spec: ScheduleSpec, *, due: datetime, now: datetime) -> TickPlan:
-    """Plans from the stored next time `due`. Times older than the grace follow the misfire policy."""
+    """Plans from the stored next time `due`.
+
+    Times older than the grace follow the misfire policy.
+    """
     now = _to_store_precision(now)
     if due > now:
         return TickPlan((), 0, None, due)
@@ -220,7 +226,10 @@ def skips_of_plan(plan: TickPlan, reason: str, detail: str = "") -> list[Skip]:
 
 
 class Skips:
-    """The skips of one fire. All are counted; of ten thousand apps and a thousand ticks the newest are kept."""
+    """The skips of one fire.
+
+    All are counted; of ten thousand apps and a thousand ticks the newest are kept.
+    """
 
     def __init__(self, skips: Iterable[Skip] = ()) -> None:
         self.notes = Notes()

@@ -83,7 +83,10 @@ class TickStarter:
         self._clock = clock
 
     async def start(self, requested: Sequence[tuple[DueSchedule, datetime, str]]) -> Mapping[str, StartResult]:
-        """Starts the requested schedules, times and apps. Returns the results by trigger id."""
+        """Starts the requested schedules, times and apps.
+
+        Returns the results by trigger id.
+        """
         results = {due.id: StartResult() for due, _, _ in requested}
         all_ticks = self._make_ticks(requested, results)
         existing = await self._find_existing(all_ticks)

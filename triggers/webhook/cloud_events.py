@@ -49,7 +49,10 @@ def check_cloud_event(event: Any) -> None:
 
 
 def cloud_event_id(event: Mapping[str, Any]) -> str:
-    """Joins source and id, which identify an event. A source has no spaces, so the result is unique."""
+    """Joins source and id, which identify an event.
+
+    A source has no spaces, so the result is unique.
+    """
     return f"{event['source']} {event['id']}"
 
 

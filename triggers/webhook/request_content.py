@@ -20,7 +20,10 @@ class DeclaredContent:
 
 
 def declared_content(spec: WebhookSpec, headers: Mapping[str, str]) -> DeclaredContent:
-    """Reads the kind of content from the headers. Raises 415 for one that this trigger does not accept."""
+    """Reads the kind of content from the headers.
+
+    Raises 415 for one that this trigger does not accept.
+    """
     media = media_type_of(headers)
     if media.startswith(cloud_events.BATCHED):
         raise ProblemError(415, "batches of CloudEvents are not taken; send each event by itself")

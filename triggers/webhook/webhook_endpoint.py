@@ -113,7 +113,10 @@ class _WebhookCall:
         )
 
     async def dedupe_id(self, event: Any, declared: DeclaredContent, evaluator: ExpressionEvaluator) -> str | None:
-        """Returns the event's id where the scheme has no header for it. None: each call is a run of its own."""
+        """Returns the event's id where the scheme has no header for it.
+
+        None: each call is a run of its own.
+        """
         spec = self.target.spec
         key = SCHEMES[spec.verify.scheme].id_in_body
         id_in_body = event.get(key) if key is not None and isinstance(event, dict) else None

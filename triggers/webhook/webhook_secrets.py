@@ -17,7 +17,10 @@ _UNVERIFIED = (
 
 
 def secret_problems(verify: Verification, settings: Settings) -> Mapping[str, str | None]:
-    """Maps each reference to its problem, or to None when it resolves now. The secrets stay in this module."""
+    """Maps each reference to its problem, or to None when it resolves now.
+
+    The secrets stay in this module.
+    """
     return {reference: _resolve_secret(reference, settings)[1] for reference in verify.secret}
 
 
@@ -63,7 +66,10 @@ class WebhookSecrets:
 
 
 def _resolve_secret(reference: str, settings: Settings) -> tuple[str, str | None]:
-    """Returns the secret, or its problem. An empty secret is one: anyone could sign with it."""
+    """Returns the secret, or its problem.
+
+    An empty secret is one: anyone could sign with it.
+    """
     try:
         secret = settings.resolve_secret(reference)
     except SettingsError as error:

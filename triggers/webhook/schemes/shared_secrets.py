@@ -36,7 +36,10 @@ def verify_basic(
 
 
 def verify_nothing(_headers: Mapping[str, str], _raw_body: bytes, **_rest: object) -> None:
-    """Accepts each call. `webhook_secrets.py` decides whether the trigger may use this scheme."""
+    """Accepts each call.
+
+    `webhook_secrets.py` decides whether the trigger may use this scheme.
+    """
 
 
 def _check_secret(sent_secret: bytes, secrets: Sequence[bytes]) -> None:

@@ -39,7 +39,10 @@ class Verify(Protocol):
 
 
 def printable_header(headers: Mapping[str, str], name: str) -> str | None:
-    """Returns a header's text; None for an absent or empty one. Refuses all but printable ASCII."""
+    """Returns a header's text; None for an absent or empty one.
+
+    Refuses all but printable ASCII.
+    """
     text = headers.get(name)
     if not text:
         return None
@@ -76,7 +79,10 @@ def require_keys(keys: Iterable[bytes | None]) -> list[bytes]:
 
 
 def any_equal(expected: Iterable[bytes], actual: Sequence[bytes]) -> bool:
-    """Compares in constant time. Takes bytes: compare_digest raises TypeError on text that is not ASCII."""
+    """Compares in constant time.
+
+    Takes bytes: compare_digest raises TypeError on text that is not ASCII.
+    """
     return any([hmac.compare_digest(one, other) for one in expected for other in actual])  # noqa: C419 -- a list: no early exit
 
 

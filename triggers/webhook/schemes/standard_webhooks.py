@@ -30,7 +30,10 @@ def verify(
 def verify_svix(
     headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], options: Verification, now: datetime
 ) -> str:
-    """Reads the svix- headers, or the standard ones, which Svix also sends. The signed text is the same."""
+    """Reads the svix- headers, or the standard ones, which Svix also sends.
+
+    The signed text is the same.
+    """
     family: Literal["svix", "webhook"] = "svix" if "svix-id" in headers else "webhook"
     return _verify(family, headers, raw_body, secrets=secrets, options=options, now=now)
 

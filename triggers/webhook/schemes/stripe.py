@@ -1,4 +1,7 @@
-"""Scheme `stripe`: Stripe-Signature, a timestamp and one signature per secret. The event's `id` is the delivery id."""
+"""Scheme `stripe`: Stripe-Signature, a timestamp and one signature per secret.
+
+The event's `id` is the delivery id.
+"""
 
 import hashlib
 import hmac
@@ -27,5 +30,8 @@ def verify(
 
 
 def sign(key: bytes, timestamp: str, raw_body: bytes) -> str:
-    """Returns the hexadecimal part of a `v1=` signature. The key is the whole secret, with `whsec_`."""
+    """Returns the hexadecimal part of a `v1=` signature.
+
+    The key is the whole secret, with `whsec_`.
+    """
     return hmac.digest(key, f"{timestamp}.".encode() + raw_body, hashlib.sha256).hex()
