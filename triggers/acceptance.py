@@ -32,7 +32,7 @@ class Acceptance:
         return self.publish(span, accepted)
 
     def start_span(self, request: RunRequest) -> TracedRequest:
-        """Starts the span of a bulk insert's request: insert its `request`, then call `publish`."""
+        """Starts the span of one request of a bulk insert; `publish` ends it."""
         return self._tracing.start_trigger_span(request)
 
     def publish(self, span: TracedRequest, accepted: Accepted) -> Accepted:

@@ -1,4 +1,4 @@
-"""API keys: shown once, stored as a hash, scoped to one app or all, with the rights to read, write or approve."""
+"""API keys: shown once, stored as a hash, for one app or all."""
 
 import hashlib
 import re
@@ -47,7 +47,7 @@ class ApiKey:
 
     @property
     def may_approve(self) -> bool:
-        """Allows to answer and discard runs that wait for a person, and to create triggers with `ui_responses`."""
+        """Allows to answer and discard waiting runs, and to set `ui_responses`."""
         return self.access == "write" and "approve" in self.may
 
     @property

@@ -1,4 +1,4 @@
-"""Budget pauses: pauses the triggers of an app or workflow whose budget is exhausted, until the budget has room again.
+"""Budget pauses: pauses the triggers of an app or workflow without budget.
 
 Only budgets with `pause_triggers` do this. Each check compares the pauses that are due with the pauses of this reason
 in the store; an operator's pause is never touched. A trigger that an operator resumed stays active until its budget

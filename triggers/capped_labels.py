@@ -1,4 +1,4 @@
-"""Capped labels: bounds the label values of a metric, since triggers created at run time have no limit."""
+"""Capped labels: bounds the number of label values of a metric."""
 
 OTHER = "_other"
 

@@ -57,7 +57,7 @@ def is_condition_met(expression: str | None, event: Any, effort: StepBudget | No
 
 
 def resolve(template: Any, event: Any, effort: StepBudget | None = None) -> Any:
-    """Replaces each string that begins with `=` by what it selects from the event; literals stay."""
+    """Replaces each string that begins with `=` by its value in the event."""
     return _resolve_value(template, event, effort or StepBudget(event))
 
 
@@ -72,7 +72,7 @@ def _resolve_value(template: Any, event: Any, effort: StepBudget) -> Any:
 
 
 def _resolve_expression(expression: str, event: Any, effort: StepBudget) -> Any:
-    """Charges the value's size each time: a value selected many times is stored many times."""
+    """Charges the size of a value each time that it is selected and stored."""
     value = evaluate(expression, event, effort)
     try:
         effort.spend_on_value(value)
@@ -82,7 +82,7 @@ def _resolve_expression(expression: str, event: Any, effort: StepBudget) -> Any:
 
 
 def resolve_text(template: Any, event: Any, effort: StepBudget | None = None) -> str | None:
-    """Resolves a name (app, user, message): text stays, numbers become text, structures are refused."""
+    """Resolves text: numbers become text, and structures are refused."""
     value = resolve(template, event, effort)
     if value is None or isinstance(value, str):
         return value
@@ -108,7 +108,7 @@ class _LoopEffort(StepBudget):
 
 
 class ExpressionEvaluator:
-    """Evaluates the expressions of one trigger over one event, within one budget for all of them."""
+    """Evaluates a trigger's expressions over one event, within one budget."""
 
     def __init__(self, event: Any) -> None:
         self._event = event

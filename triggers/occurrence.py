@@ -1,4 +1,4 @@
-"""Occurrences: one event of any kind of trigger, shaped as a CloudEvent, and the run request that it becomes."""
+"""Occurrences: an event of any kind of trigger, and its run request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The role context: store, wake-ups and packages of a trigger role, opened and closed in order."""
+"""The role context: store, wake-ups and packages of a trigger role."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The service loop: repeats a step until the role stops, and survives outages of MongoDB."""
+"""The service loop: repeats a step, and survives outages of MongoDB."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Outage:
-    """Logs one line when an outage begins and one when it ends, regardless of the tries in between."""
+    """Logs one line when an outage begins and one when it ends."""
 
     def __init__(self, step_name: str) -> None:
         self._step_name = step_name

@@ -11,7 +11,10 @@ MAX_NAMES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RateDecision:
-    """`wait_s` until the next call is allowed, 0 for an allowed one; `full_in_s` until the bucket is full again."""
+    """The result of one call.
+
+    `wait_s`: until the next call is allowed; 0 for an allowed one. `full_in_s`: until the bucket is full again.
+    """
 
     is_allowed: bool
     remaining: int

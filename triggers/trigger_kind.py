@@ -29,15 +29,15 @@ class TriggerKind(Protocol):
         """The process that serves triggers of this kind."""
 
     def inactive_reason(self, trigger: Trigger, settings: Settings) -> str | None:
-        """Returns why the trigger can never start a run, as a sentence for its author; None for an active one."""
+        """Returns why the trigger can never start a run; None for an active one."""
 
     def app_key_refusal(self, spec: TriggerSpec) -> str | None:
-        """Returns why an API key of one app may not create such a trigger; None when it may."""
+        """Returns why a key of one app may not create such a trigger, or None."""
 
     def initial_fields(
         self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None
     ) -> Mapping[str, Any]:
-        """Returns the fields to store on creation; on edit, `before` is the previous document."""
+        """Returns the fields to store on creation, or on the edit of `before`."""
 
     async def describe(
         self,
@@ -46,7 +46,7 @@ class TriggerKind(Protocol):
         database: AsyncDatabase[dict[str, Any]],
         settings: Settings,
     ) -> Mapping[str, Any]:
-        """Returns what `triggers show` adds for this kind: next times, a stream's position, an address."""
+        """Returns what `triggers show` adds: next times, a position, an address."""
 
     def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
         """Builds the occurrence for `triggers fire`.

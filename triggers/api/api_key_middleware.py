@@ -1,4 +1,4 @@
-"""The API key middleware of /v1: checks key, rate and body size before anything else.
+"""API key middleware: checks key, rate and body size before anything else.
 
 FastAPI reads a body before it checks the caller. Here the body of an unknown caller is never read.
 """

@@ -1,4 +1,4 @@
-"""API problems: each error as application/problem+json (RFC 9457), with the invalid fields by name."""
+"""API problems: errors as application/problem+json, with the invalid fields."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ async def _on_invalid_request(_request: Request, error: Exception) -> Response:
 
 
 def _field_name(location: Sequence[str | int]) -> str:
-    """Names a field as its caller wrote it: `input.email`, `items[0]`, or `body` for the whole."""
+    """Names a field as its caller wrote it: `input.email`, `items[0]` or `body`."""
     parts = location[1:] if location and location[0] in _SOURCES else location
     if location and location[0] == "query":
         parts = parts[:1]  # a repeated parameter has no index

@@ -1,4 +1,4 @@
-"""API field types: each defines both the validation and the documentation of a value."""
+"""API field types: the validation and documentation of each kind of value."""
 
 import re
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Idempotency keys: the same key with the same body is the same run, with another body an error.
+"""Idempotency keys: one run per key and body; another body is an error.
 
 The key's record is written first, with the fingerprint of its body. The run's dedupe key contains both, so that the
 store keeps one run of concurrent calls, and of a retry after a crash in between. Two apps may use the same key.

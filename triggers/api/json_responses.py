@@ -22,7 +22,7 @@ def to_json_bytes(value: Any) -> bytes:
 
 
 def to_json_value(value: Any) -> Any:
-    """Writes dates in ISO 8601, and null for NaN and Infinity, which a tool may have stored."""
+    """Writes dates in ISO 8601, and null for NaN and Infinity of a tool."""
     if isinstance(value, Mapping):
         return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The API description: OpenAPI from the routes, with every problem that they return."""
+"""The API description: OpenAPI from the routes, with all their problems."""
 
 import asyncio
 import json
@@ -93,7 +93,7 @@ COMMON_PROBLEMS = problem_responses(400, 401, 408, 413, 415, 422, 429, 503)
 
 
 class ApiDescription:
-    """Builds the document on the first request, in a thread: that takes a quarter of a second."""
+    """Builds the document on the first request, in a thread: it takes 0.25 s."""
 
     def __init__(self, api: FastAPI) -> None:
         self._api = api

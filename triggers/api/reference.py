@@ -1,4 +1,4 @@
-"""The API reference at /docs: the OpenAPI description as one page, without scripts and other hosts."""
+"""The API reference at /docs: one page without scripts and other hosts."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""One operation on the reference page: address, example, parameters, fields and responses."""
+"""One operation on the reference page: example, parameters and responses."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Run queries: one run, a page of runs, and a page of turns, within the caller's app."""
+"""Run queries: one run, pages of runs and of turns, in the caller's app."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Run routes: start, list, show and change runs, as the commands of `unattended runs` do."""
+"""Run routes: start, list, show and change runs, as `unattended runs` does."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any

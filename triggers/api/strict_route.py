@@ -1,4 +1,4 @@
-"""Strict routes: refuse unknown query parameters, since a misspelt filter would widen the result."""
+"""Strict routes: unknown query parameters, such as misspelt filters, are errors."""
 
 import difflib
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Trigger paths: the address of a trigger in the API, and the responses to its errors."""
+"""Trigger paths: the address of a trigger in the API, and its errors."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -37,7 +37,7 @@ AppQuery = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class TriggerPath:
-    """The trigger in an address: workflow and name, or `name@app` for a runtime trigger."""
+    """The trigger in an address: workflow and name, or `name@app`."""
 
     workflow: str
     name: str

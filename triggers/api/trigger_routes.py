@@ -1,4 +1,4 @@
-"""Trigger routes: create, list, show and change triggers, as `unattended triggers` does."""
+"""Trigger routes: create, list, show and change triggers."""
 
 import re
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Usage models: a row for each group of model calls, with the group's keys and its sums."""
+"""Usage models: a row for each group of model calls."""
 
 from typing import Literal
 

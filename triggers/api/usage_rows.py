@@ -1,4 +1,4 @@
-"""Usage rows: yields sorted groups, and reads hours and days in chunks that fit a small memory."""
+"""Usage rows: sorted groups; hours and days are read in small chunks."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
@@ -61,7 +61,7 @@ async def _iter_chunks(
 
 
 async def _find_next_use(database: Database, usage_filter: UsageFilter, since: datetime | None) -> datetime | None:
-    """Searches both: ledger rows may be pruned while their hours remain, and hours lag behind new rows."""
+    """Searches ledger and hours: old rows may be pruned, and hours lag behind."""
     of_app: dict[str, Any] = {} if usage_filter.app_id is None else {"app_id": usage_filter.app_id}
     rows = of_app if since is None else {**of_app, "at": {"$gte": since}}
     hours = of_app if since is None else {**of_app, "hour": {"$gte": hour_of(since)}}

@@ -1,4 +1,4 @@
-"""The intake of changes: one event becomes durable runs, for each trigger that it concerns."""
+"""The change intake: turns one event into durable runs, for each trigger."""
 
 import hashlib
 import json
@@ -119,7 +119,7 @@ class ChangeIntake:
                 self._starter.count_skip(change_trigger.trigger, times=times)
 
     def _is_missing_image(self, change_trigger: ChangeTrigger, change: ChangeEvent) -> bool:
-        """Checks `required` images here: the server would end the whole stream at an event without one."""
+        """Checks `required` images: the server would end the stream without one."""
         event, spec = change.event, change_trigger.spec
         if event["operationType"] == "insert" or "required" not in (spec.pre_image, spec.full_document):
             return False
@@ -182,7 +182,7 @@ def debounce_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent
 
 
 def _document_key(event: Mapping[str, Any]) -> str:
-    """Identifies the changed document: an object id differs from the text that looks alike."""
+    """Identifies the document. An object id differs from text that looks alike."""
     key = event.get("documentKey")
     id_ = key["_id"] if isinstance(key, dict) and key.keys() == {"_id"} else key
     id_text = str(id_) if type(id_) is ObjectId else json.dumps(id_) if type(id_) is str else repr(id_)
@@ -190,13 +190,13 @@ def _document_key(event: Mapping[str, Any]) -> str:
 
 
 def _shorten_key(key: str) -> str:
-    """Shortens a key: document keys may be as long as an index entry, and ours share one with other fields."""
+    """Shortens a key, since a document key alone may fill an index entry."""
     if len(key) <= MAX_KEY_LENGTH:
         return key
     return f"{key[:100]}…{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def read_event_time(event: Event) -> datetime:
-    """Reads the time by the server's clock, in milliseconds where the server sends them."""
+    """Reads the server's time, in milliseconds where the server sends them."""
     at: datetime = event.get("wallTime") or event["clusterTime"].as_datetime()
     return at

@@ -1,4 +1,4 @@
-"""The event batcher: writes events to the store in batches, while the next ones are read.
+"""The event batcher: processes events in batches while others are read.
 
 A batch waits for earlier batches that share a lane (a document, or a strict trigger). Events of one lane are processed
 in the stream's order; others are concurrent. Within a batch the intake keeps the order.

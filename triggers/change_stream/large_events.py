@@ -1,4 +1,4 @@
-"""Large events: a message carries at most 16 MB, which a change and its two documents may exceed together.
+"""Large events: a change and its two documents may exceed a 16 MB message.
 
 Such an event is read again without its documents. Expressions then see no `fullDocument` and no
 `fullDocumentBeforeChange`, so triggers that need neither still start their runs. An event that is still too large, or
@@ -34,7 +34,7 @@ class LargeEvents:
         self._metrics = metrics
 
     async def read_next(self, plan: StreamPlan, intake: EventIntake, position: StreamPosition) -> PassedEvent | None:
-        """Reads the event after `position`, which may be the large one; None when there is none.
+        """Reads the event after `position`, which may be the large one.
 
         The driver reads two events at a time even with a batch size of one.
         """

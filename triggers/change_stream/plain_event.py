@@ -37,7 +37,7 @@ def to_plain(value: Any) -> Any:
 
 
 class PlainEvent(LazyEvent):
-    """Converts only what expressions read, so that an event that fails `when` costs almost nothing.
+    """Converts only the values that expressions read, so that a failed `when` is cheap.
 
     Values that may be large are converted once per field: an expression may read one a hundred times.
     """
@@ -100,7 +100,7 @@ def _number(value: float) -> float | str:
 
 
 def _time(value: datetime) -> str:
-    """Formats like MongoDB's relaxed JSON: no fraction when it is zero, else milliseconds."""
+    """Formats like MongoDB's relaxed JSON: milliseconds unless they are zero."""
     moment = value if value.tzinfo is None or value.tzinfo is utc else value.astimezone(UTC)
     text = moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
     return text.removesuffix("+00:00") + "Z"

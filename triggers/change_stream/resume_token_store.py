@@ -1,4 +1,4 @@
-"""The stream store: the lease, position and gaps of each stream, in one document per stream.
+"""The stream store: lease, resume token and gaps, one document per stream.
 
 Each write of a reader is conditional on its lease, so that a reader that lost it cannot move the position back.
 Leases use the database's clock ($$NOW).
@@ -35,7 +35,7 @@ class StreamPosition:
 
     @property
     def reached_time(self) -> Timestamp | None:
-        """The time in the token, since `time` may be that of a much earlier event; None if unknown."""
+        """The time in the token: `time` may be that of a much earlier event."""
         if self.token is None:
             return self.time
         found = _TOKEN_TIME.match(str(self.token.get("_data")))
@@ -64,7 +64,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class LeftTrigger:
-    """A trigger that left a stream recently, and the time up to which the stream was read for it."""
+    """A trigger that left a stream recently, and the time that it reached."""
 
     trigger: str
     reached: Timestamp
@@ -107,7 +107,7 @@ class StreamStore:
         return None if found is None else _read_record(found)
 
     async def find_leased(self, stream: str) -> StreamRecord | None:
-        """Reads a stream whose lease this watcher holds; an operator may have removed the lease."""
+        """Reads a stream if this watcher still holds its lease: an operator may remove it."""
         found = await self.streams.find_one({"_id": stream, "lease.owner": self._owner})
         return None if found is None else _read_record(found)
 
@@ -172,7 +172,7 @@ class StreamStore:
         return await self._write(stream, [{"$set": {"lease.until": self._lease_end}}])
 
     async def suspend(self, stream: str, gap: Gap) -> bool:
-        """Suspends the stream until an operator, or `on_history_lost: resume_now`, resumes it."""
+        """Suspends the stream until an operator or `resume_now` resumes it."""
         return await self._write(stream, {"$set": {"state": SUSPENDED}, **_push_gaps(gap)})
 
     async def record_gap(self, stream: str, gap: Gap) -> bool:

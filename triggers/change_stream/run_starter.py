@@ -1,4 +1,4 @@
-"""The run starter: makes run requests durable, and records the result of each in metrics, log and stats."""
+"""The run starter: makes run requests durable, and records the results."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class RunStarter:
         self._pauses = pauses
 
     async def start(self, intents: Sequence[RunIntent]) -> None:
-        """Makes the runs durable, in one command where possible, or records a skip with its reason."""
+        """Makes the runs durable, in one command if possible, or records skips."""
         immediate = [intent for intent in intents if not intent.debounce_key]
         debounced: dict[str, list[RunIntent]] = {}
         for intent in intents:

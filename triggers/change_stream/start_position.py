@@ -1,4 +1,4 @@
-"""Start positions: where a stream is read from, so that a new trigger misses nothing and repeats little.
+"""Start positions: where a stream is read from when its triggers change.
 
 A stream stores the triggers that it is read for, and its position is theirs. A trigger that moves here from another
 stream, after an edit, brings its position along. A trigger created at run time begins at its creation, although a
@@ -70,7 +70,7 @@ class StartPosition:
     async def _reachable_position(
         self, start: StreamPosition, record: StreamRecord | None, gaps: list[Gap]
     ) -> StreamPosition:
-        """Uses the time alone: another stream's token may belong to an event that is filtered out here."""
+        """Drops the token: another stream's event may be filtered out here."""
         if start.reached_time is None:
             return start if record is None else record.position
         try:

@@ -1,4 +1,4 @@
-"""Stream control: resumes a suspended stream, or moves a running one to another position.
+"""Stream control: resumes a suspended stream, or moves a running one.
 
 The new position is written together with the removal of the lease. The reader can then save nothing, reads the stream
 document again, and goes on from there: an old position can never win.
@@ -97,7 +97,7 @@ class StreamControl:
 
 
 def _close_gaps(gaps: list[Gap], *, until: datetime | None, is_suspended: bool) -> list[Gap]:
-    """Closes the open gap at `until`, or drops it when the stream resumes before its start."""
+    """Closes the open gap at `until`, or drops it if `until` is before it."""
     if not is_suspended:
         return gaps
     kept = []

@@ -151,7 +151,7 @@ def _guard_stage(name: str, body: Any) -> Stage:
 
 
 def _is_inclusive(projection: Mapping[str, Any]) -> bool:
-    """Applies the server's rule: a value that is neither 0 nor false keeps or adds a field."""
+    """Applies the server's rule: any value but 0 and false keeps a field."""
     return any(_is_inclusive_value(value) for value in projection.values())
 
 

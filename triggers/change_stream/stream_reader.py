@@ -1,4 +1,4 @@
-"""The stream reader: waits for the lease of one stream, reads it, and handles what stops it.
+"""The stream reader: leases one stream, reads it, and handles its errors.
 
 1. `acquire_lease`: one of all watchers reads a stream; the others check regularly.
 2. `_read`: events become durable runs, and only then the position behind them is saved. A crash repeats events, whose
@@ -86,7 +86,7 @@ class StreamReader:
         self._stop.set()
 
     def overdue_s(self) -> float:
-        """Returns for how long a save has been overdue: a reader saves regularly, even without events.
+        """Returns how long a save is overdue; saves are regular even without events.
 
         Safe to call from another thread.
         """
@@ -126,7 +126,7 @@ class StreamReader:
 
     @asynccontextmanager
     async def _hold_lease(self) -> AsyncIterator[None]:
-        """Renews the lease in the background: many events, or a slow MongoDB, may outlast it."""
+        """Renews the lease in the background: a slow MongoDB may outlast it."""
         self._has_lease = True
         done = asyncio.Event()
         renewal = asyncio.create_task(repeat(self._renew_lease, step_name=f"lease of {self._stream}", stop=done))

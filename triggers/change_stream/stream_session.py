@@ -1,4 +1,4 @@
-"""The stream session: reads one open stream, and saves the position behind events whose runs are durable.
+"""The stream session: reads one open stream, and saves its position.
 
 The next events are read while the last ones are made durable.
 """
@@ -43,7 +43,7 @@ class StreamSession:
     async def follow(
         self, next_event: NextEvent, *, should_continue: Callable[[], bool], until_idle: bool = False
     ) -> None:
-        """Reads until `should_continue` is false or the stream ends; the saved position is then behind the end.
+        """Reads until `should_continue` is false or the stream ends.
 
         Raises EventTooLargeError for a large event, with the position saved behind the event before it.
         """
@@ -69,7 +69,7 @@ class StreamSession:
             await self._batcher.close()
 
     async def _drain_under_load(self) -> None:
-        """Waits for the older half of the pending events while the newer half is in flight."""
+        """Waits for the older half of the pending events under load."""
         is_save_due = time.monotonic() - self._saved_at >= MAX_SAVE_INTERVAL_S
         if is_save_due or self._batcher.events >= MAX_PENDING_EVENTS or self._batcher.bytes >= MAX_PENDING_BYTES:
             self._newest_event = await self._batcher.finish(self._batcher.events // 2) or self._newest_event

@@ -1,4 +1,4 @@
-"""The stream source: opens a change stream at a position, and translates the server's errors."""
+"""The stream source: opens change streams, and translates their errors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ class PositionUnusableError(Exception):
 
 
 class EventTooLargeError(Exception):
-    """The next event exceeds the 16 MB of a message, and cannot be delivered with these options."""
+    """The next event exceeds the 16 MB of a message with these options."""
 
 
 class StreamRefusedError(Exception):
@@ -87,7 +87,7 @@ class StreamSource:
                 return await _read_first(stream)
 
     async def read_event(self, plan: StreamPlan, header: Event, *, with_documents: bool = True) -> Event | None:
-        """Reads this event alone, optionally without the documents that are looked up or stored beside it.
+        """Reads one event alone, with or without its documents.
 
         Returns None when it does not come. Raises EventTooLargeError.
         """

@@ -1,4 +1,4 @@
-"""Stream status: owner, position and gaps of a stream, and how far back the oplog reaches."""
+"""Stream status: owner, position and gaps of a stream, and the oplog window."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ async def describe_stream(stream: str, database: AsyncDatabase[Document]) -> Map
 
 
 async def missing_images_hint(spec: ChangeSpec, database: AsyncDatabase[Document]) -> str | None:
-    """Returns how to enable pre- and post-images, when a trigger needs them and the collection has none."""
+    """Returns how to enable images that a trigger needs and the collection lacks."""
     wants_image = spec.pre_image != "off" or spec.full_document in ("when_available", "required")
     if not wants_image or spec.collection is None:
         return None

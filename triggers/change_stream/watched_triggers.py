@@ -1,4 +1,4 @@
-"""Watched triggers: those that need a stream, and those that are inactive with the reason."""
+"""Watched triggers: those that need a stream, and why others are inactive."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,7 +147,7 @@ class WatchedTriggers:
 
 
 def _is_active(record: TriggerRecord, packages: Mapping[str, Package]) -> bool:
-    """Returns whether its workflow is started, and no trigger of the package shadows it."""
+    """Returns whether its workflow is started and no package shadows it."""
     if record.app_id is None or record.workflow not in packages:
         return False
     return shadowing_spec(packages, record.workflow, record.name, record.app_id) is None

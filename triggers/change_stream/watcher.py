@@ -1,4 +1,4 @@
-"""The watcher: runs a reader for each stream that a trigger needs, as packages and triggers change."""
+"""The watcher: runs a reader for each stream that a trigger needs."""
 
 import asyncio
 import logging

@@ -35,7 +35,7 @@ OPLOG_INTERVAL_S = 15.0
 
 
 def tune_gc() -> None:
-    """Makes collections rarer: events leave no cycles, and searching for some took a fifth of the CPU."""
+    """Collects rarely: events leave no cycles, and the search took 20 % CPU."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 

@@ -1,4 +1,4 @@
-"""Manual fire: starts a trigger as if its event had come, for one of its apps or for all."""
+"""Manual fire: starts a trigger as if its event had come."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Trigger entries: a trigger of a package or created at run time, together with its record."""
+"""Trigger entries: a package or runtime trigger together with its record."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ def check_answers_approved(entry: TriggerEntry, *, may_approve: bool) -> None:
 async def check_replay_approved(
     context: ControlContext, runs: RunStore, run_id: str, *, app_id: str | None, may_approve: bool
 ) -> None:
-    """Refuses to replay a run whose `ui_responses` its trigger no longer has, or that were never approved.
+    """Refuses to replay a run whose `ui_responses` are gone or never approved.
 
     The replay would get them again.
     """
@@ -120,7 +120,7 @@ async def check_replay_approved(
 
 
 def approval_status(entry: TriggerEntry) -> dict[str, Any]:
-    """Returns which key approved the `ui_responses` of a runtime trigger; None for an unapproved one."""
+    """Returns which key approved a runtime trigger's `ui_responses`, or None."""
     if entry.app_id is None or entry.trigger is None or not entry.trigger.spec.ui_responses:
         return {}
     return {"answers_approved_by": None if entry.record is None else entry.record.document.get("answers_approved_by")}

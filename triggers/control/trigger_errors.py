@@ -1,4 +1,4 @@
-"""Trigger errors: for a trigger that is missing, or that cannot be created or changed as requested.
+"""Trigger errors: the trigger is missing, or cannot be created or changed.
 
 A request that the trigger's state does not allow raises RefusedError, as with runs.
 """

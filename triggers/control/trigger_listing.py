@@ -1,4 +1,4 @@
-"""Trigger listing: the triggers of packages and those created at run time, in the order of their ids."""
+"""Trigger listing: package and runtime triggers, in the order of their ids."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -60,7 +60,7 @@ async def iter_triggers(
 def list_package_triggers(
     settings: Settings, packages: Mapping[str, Package], trigger_filter: TriggerFilter
 ) -> list[dict[str, Any]]:
-    """Lists the triggers of packages without a store: neither pauses nor runtime triggers."""
+    """Lists package triggers without a store, and so without pauses."""
     rows = (
         _listing_row(entry, trigger_filter, settings, packages, None)
         for entry in _package_entries(packages, trigger_filter, "")

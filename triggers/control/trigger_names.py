@@ -43,7 +43,7 @@ async def find_exact(context: ControlContext, workflow: str, name: str, *, app_i
 async def find_runtime_trigger(
     context: ControlContext, workflow: str, name: str, *, app_id: str | None
 ) -> TriggerEntry:
-    """Finds a trigger to edit or remove, even one that a package's trigger now shadows."""
+    """Finds a trigger to edit or remove, even one that a package shadows."""
     try:
         if app_id is not None:
             return await _find_for_app(context, workflow, name, app_id)

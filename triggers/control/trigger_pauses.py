@@ -1,4 +1,4 @@
-"""Trigger pauses: pauses and resumes a trigger, or a package's trigger for one of its apps."""
+"""Trigger pauses: pauses and resumes a trigger, as a whole or for one app."""
 
 import logging
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Form field values: reads a value as its declared type, or says in one sentence what to write instead."""
+"""Form field values: reads and checks a value as its declared type."""
 
 import math
 import re
@@ -85,7 +85,7 @@ def _number_from_text(value: Any) -> int | float:
 
 
 def _boolean_from_text(value: Any) -> bool:
-    """Accepts only the known words for true and false; any other text is an error, not false."""
+    """Reads the known words for true and false; any other text is an error."""
     word = _text(value).strip().lower()
     if word in TRUE_WORDS:
         return True
@@ -136,7 +136,7 @@ def _check_date(text: str) -> None:
 
 
 def _check_uri(text: str) -> None:
-    """Accepts web addresses only: a `javascript:` or `file:` address is a trap wherever the input is shown."""
+    """Accepts web addresses only: `javascript:` and `file:` are traps when shown."""
     try:
         parts = urlsplit(text)
         valid = _URI.fullmatch(text) is not None and parts.scheme in ("http", "https") and bool(parts.hostname)

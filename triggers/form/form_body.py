@@ -1,4 +1,4 @@
-"""Form bodies: reads JSON, urlencoded and multipart into one mapping of names to values."""
+"""Form bodies: JSON, urlencoded and multipart as one mapping of fields."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field

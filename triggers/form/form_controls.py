@@ -1,4 +1,4 @@
-"""Form controls: how each field of a form is shown, with its label, hint and error."""
+"""Form controls: how a form shows each field, with label, hint and error."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -126,7 +126,7 @@ def humanize_name(name: str) -> str:
 
 
 def _number_attributes(spec: FormInput, text: str) -> dict[str, str]:
-    """Uses a text control for what is no HTML number: a number control would show nothing for its writer to correct."""
+    """Shows text that is no HTML number in a text control, to be corrected."""
     if spec.type == "integer":
         native, fallback = {"type": "number", "step": "1"}, {"type": "text", "inputmode": "numeric"}
         return native if not text or _INTEGER.fullmatch(text) else fallback

@@ -1,4 +1,4 @@
-"""The form endpoint: GET and POST /forms/{app}/{workflow}/{trigger}, and the thank-you page."""
+"""The form endpoint: GET and POST /forms/{app}/{workflow}/{trigger}."""
 
 import re
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The pages of a form: to fill it in, to confirm that it was accepted, and to explain why it was not."""
+"""Form pages: the form itself, the confirmation, and the problems."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

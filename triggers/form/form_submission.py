@@ -1,4 +1,4 @@
-"""Form submissions: from a page, which comes back with errors and the text as written, or from a program."""
+"""Form submissions: from a page in a browser, or from a program."""
 
 import hashlib
 import json
@@ -71,7 +71,7 @@ async def receive_from_client(intake: TriggerIntake, request: Request) -> Endpoi
 
 
 async def receive_from_page(intake: TriggerIntake, request: Request) -> EndpointResponse:
-    """Reads the form before anything may refuse it, so that it comes back as it was written."""
+    """Reads the form before any refusal, so that it comes back as written."""
     address = TriggerAddress.from_request(request)
     target = await _find_target(intake, address, request)
     spec = intake.lookup.find_last_known(FormSpec, address) if target is None else target.spec

@@ -1,4 +1,4 @@
-"""Form validation: checks submitted fields against the declared inputs, and reports all errors at once."""
+"""Form validation: checks all fields, and reports all errors at once."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Connections: bounds what a caller sends besides a body and how long each step takes, and starts its requests.
+"""Connections: bounds the size and duration of each step of a request.
 
 The server's parser has no limits: an endless head or trailer would fill the memory, and a silent caller would hold a
 connection for ever. The server also starts a request once its head is complete. Here a request starts, and takes a
@@ -228,7 +228,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._start_held_request()
 
     def _start_held_request(self) -> None:
-        """Starts the held request, unless responses are unread: it would keep its slot until they are read."""
+        """Starts the held request, unless earlier responses are still unread."""
         if self._held_request is None or self.flow.write_paused:
             return
         (cycle, app), self._held_request = self._held_request, None
@@ -246,7 +246,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, _with_slot(app, slot))
 
     def _wait_for_rest(self) -> None:
-        """Updates the queue and timer of this connection, after each piece of data and each response."""
+        """Updates queue and timer after each piece of data and each response."""
         if self._held_request is not None:
             self._wait_for_body(self._held_request[0])
         elif self._is_fully_answered():
@@ -324,7 +324,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._queue.grow(self, size_bytes)
 
     def _wait_for_reader(self) -> None:
-        """Queues a closing connection whose response is not read yet, so that it can be closed to make room."""
+        """Queues a closing connection, so that it can be aborted to make room."""
         self._wait_in("idle" if self.transport.get_write_buffer_size() else None)
 
     def _await_head(self) -> None:
@@ -374,7 +374,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def is_health_path(path: str) -> bool:
-    """Health checks need no slot: a monitor must not take a busy gateway for a dead one."""
+    """Needs no slot: a monitor must not take a busy gateway for a dead one."""
     return path in ("/healthz", "/readyz", "/metrics")
 
 

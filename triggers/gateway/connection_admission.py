@@ -1,4 +1,4 @@
-"""Connection admission: how many connections and requests the gateway keeps, and which it closes when it is full.
+"""Connection admission: how many connections and requests a gateway keeps.
 
 A connection that waits (for a head, a body, or the next request) is in a queue. When room is needed, the oldest one
 of the longest queue is closed: silent callers displace each other, and never a request that has arrived. A request
@@ -54,7 +54,7 @@ class Waiter(Protocol):
 
 
 class WaitQueue:
-    """Connections that wait for the same thing, oldest first, with the bytes that each has sent."""
+    """Connections that wait for the same thing, oldest first, with their bytes."""
 
     def __init__(self) -> None:
         self._members: dict[Waiter, int] = {}

@@ -1,4 +1,4 @@
-"""Gateway metrics: calls, their durations, dropped duplicates and connections, in a registry of the app."""
+"""Gateway metrics: calls, durations, dropped duplicates and connections."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -118,5 +118,5 @@ class GatewayMetrics:
         self._duplicates.labels(self._trigger_label(trigger)).inc()
 
     def _trigger_label(self, trigger: Trigger) -> str:
-        """Caps the labels of triggers created at run time: an API key may create any number."""
+        """Caps the labels of runtime triggers: an API key may create any number."""
         return trigger.label if trigger.origin == "package" else self._runtime_trigger_labels.label_for(trigger.label)

@@ -1,4 +1,4 @@
-"""The gateway role: binds the port, opens the role context, and serves until SIGTERM or SIGINT."""
+"""The gateway role: binds the port, and serves until SIGTERM or SIGINT."""
 
 import asyncio
 import errno
@@ -65,7 +65,7 @@ async def _write_stats_periodically(stats: TriggerStats) -> AsyncIterator[None]:
 
 
 def run(settings: Settings, extra_routes: ExtraRoutes = _no_routes) -> None:
-    """Runs serve() as a process, on uvloop where it is installed, which halves the CPU of a call."""
+    """Runs serve(), on uvloop where it is installed: half the CPU of a call."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(settings, extra_routes))
 
@@ -80,7 +80,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextmanager
 def bind_socket(address: Address) -> Iterator[socket.socket]:
-    """Binds before anything else is opened, so that a taken port leaves nothing half-started."""
+    """Binds before anything else, so that a taken port leaves nothing open."""
     try:
         family, _, _, _, endpoint = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(endpoint[:2], family=family, backlog=BACKLOG)

@@ -1,7 +1,7 @@
-"""The gateway server: uvicorn with its own accept loop, which pauses before file descriptors run out.
+"""The gateway server: uvicorn with an accept loop that keeps descriptors free.
 
 The server of the event loop accepts all queued connections at once. With a low descriptor limit that fails, and the
-store's connections fail with it.
+store's connections fail with it. This loop pauses before that.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ ACCEPT_PAUSE_S = 0.02
 
 
 def raise_descriptor_limit() -> int:
-    """Raises the soft descriptor limit to the hard one, and returns the limit in force."""
+    """Raises the soft descriptor limit to the hard one, and returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -118,7 +118,7 @@ class GatewayServer(uvicorn.Server):
     @contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:
-        """Captures none: uvicorn would raise them again before the store and wake-ups are closed."""
+        """Captures none: uvicorn would raise them again before the store is closed."""
         yield
 
     @override

@@ -1,4 +1,4 @@
-"""Problems: each response that is not a success, as application/problem+json (RFC 9457)."""
+"""HTTP problems: errors as application/problem+json (RFC 9457)."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Gateway middleware: drains the body behind an early 413, and binds the caller's trace."""
+"""Gateway middleware: drains bodies after a 413, and binds the caller's trace."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ TRACE_HEADER = b"traceparent"
 
 
 class DrainMiddleware:
-    """Sends a 413 at once, then drops what the caller still sends for two seconds before the connection ends.
+    """Sends a 413 at once, then discards what the caller still sends for 2 s.
 
     A socket that is closed with unread bytes is reset, and the reset can overtake the response.
     """

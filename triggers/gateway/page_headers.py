@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def page_headers(style: str, *, form_action: str = "'none'") -> Mapping[str, str]:
-    """Builds headers that allow this one style, by its hash, and neither scripts nor other hosts."""
+    """Allows this one style, by its hash, and neither scripts nor other hosts."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return {
         "content-security-policy": (

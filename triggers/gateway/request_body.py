@@ -1,4 +1,4 @@
-"""Request bodies: read within a size and time limit, and parsed as JSON or form fields."""
+"""Request bodies: read within limits, and parsed as JSON or form fields."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ def media_type(request: Request) -> str:
 
 
 def media_type_of(headers: Mapping[str, str]) -> str:
-    """Returns the content type without parameters; empty for a compressed body, which no endpoint reads."""
+    """Returns the content type without parameters; empty for a compressed body."""
     if headers.get("content-encoding", "identity").lower() != "identity":
         return ""
     return headers.get("content-type", "").partition(";")[0].strip().lower()

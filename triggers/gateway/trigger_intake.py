@@ -83,7 +83,7 @@ class TriggerIntake:
     def refusing_expressions(
         self, trigger: Trigger, address: TriggerAddress, reason: str, detail: str = EXPRESSIONS_FAILED
     ) -> Iterator[None]:
-        """Answers 400 to an event that the trigger's expressions do not fit, 503 when no thread can evaluate them."""
+        """Answers 400 when expressions do not fit the event, 503 when busy."""
         try:
             yield
         except ExpressionError:

@@ -1,4 +1,4 @@
-"""Trigger lookup: finds the trigger that an address names, and whether it is paused.
+"""Trigger lookup: finds the trigger of an address, and its pause.
 
 Each call asks for a trigger, so records are cached for a second: a burst costs one query, and a pause takes effect
 within a second. Missing records are cached too, so that guessed addresses cannot load the store.
@@ -82,7 +82,7 @@ class TriggerLookup:
         return TriggerTarget(created, created.spec, record.paused)
 
     def find_last_known(self, spec_type: type[SpecT], address: TriggerAddress) -> SpecT | None:
-        """Returns the spec from the package or from the cache, while the store does not answer."""
+        """Returns the spec from package or cache while the store does not answer."""
         spec = shadowing_spec(self._packages(), address.workflow, address.trigger, address.app)
         if spec is None:
             _, record = self._cache.get(_runtime_id(address)) or (0.0, None)
@@ -115,7 +115,7 @@ class TriggerLookup:
 
 
 def _is_usable(address: TriggerAddress) -> bool:
-    """Rejects names of any length or script before they reach a query, a log or a note."""
+    """Rejects unusable names before they reach a query, a log or a note."""
     return parse_app_id(address.app) is not None and NAME_PATTERN.fullmatch(address.trigger) is not None
 
 

@@ -1,4 +1,4 @@
-"""Trigger requests: the address of a webhook or form call, and the event that expressions see."""
+"""Trigger requests: the address of a webhook or form call, and its event."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class TriggerAddress:
 
 
 def trigger_not_found() -> ProblemError:
-    """Uses one text for an unknown app, workflow or trigger, so that callers learn no names."""
+    """Uses one text for all unknown names, so that callers learn none."""
     return ProblemError(404, "there is no such trigger")
 
 

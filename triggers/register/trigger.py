@@ -49,7 +49,7 @@ class Trigger:
 
 
 def trigger_id(workflow: str, name: str, *, app_id: str | None = None) -> str:
-    """Builds a unique id: names of workflows and triggers have no `@` and `/`, and the app is quoted."""
+    """Builds a unique id: names have no `@` and `/`, and the app is quoted."""
     suffix = "" if app_id is None else f"@{quote(app_id, safe='')}"
     return f"{workflow}/{name}{suffix}"
 
@@ -91,7 +91,7 @@ def is_for_app(spec: TriggerSpec, app_id: str) -> bool:
 
 
 def deferred_apps_source(spec: TriggerSpec) -> str | None:
-    """Returns where a trigger finds its apps when it fires; None when they are known before."""
+    """Returns where a trigger finds its apps when it fires, if not in its spec."""
     if isinstance(spec.apps, AppsOfCollection):
         return "collection"
     if is_expression(spec.app_id):

@@ -39,7 +39,7 @@ class Notes:
 
 
 def pipeline_with_notes(change: Mapping[str, Mapping[str, Any]], notes: Sequence[Note]) -> Sequence[Mapping[str, Any]]:
-    """Turns an update into a pipeline, since only a pipeline can read the stored notes."""
+    """Turns an update into a pipeline, which alone can read stored notes."""
     changed: dict[str, Any] = {
         **{field: {"$literal": value} for field, value in change.get("$set", {}).items()},
         **{

@@ -93,7 +93,7 @@ def app_field_name(app_id: str) -> str:
 
 
 def _read_spec(document: Document) -> TriggerSpec | None:
-    """Returns None also for the spec of a newer version: it is shown as unreadable, and starts nothing."""
+    """Returns None also for the spec of a newer version, which starts nothing."""
     stored = document.get("spec")
     if stored is None:
         return None

@@ -1,4 +1,4 @@
-"""Trigger stats: counts and notes about the events of each trigger, for `triggers show`.
+"""Trigger stats: counts and notes about events, for `triggers show`.
 
 They are kept in memory and written to the trigger's document every two seconds. A process that dies loses the counts
 of its last seconds, and no run.
@@ -48,7 +48,7 @@ class TriggerStats:
             entry.fired_at = at
 
     def count_merged(self, trigger: Trigger) -> None:
-        """Counts an event that a debounced run absorbed: neither a new run nor a duplicate."""
+        """Counts an event that joined a debounced run: neither run nor duplicate."""
         if (entry := self._entry(trigger)) is not None:
             _count(entry, MERGED)
 

@@ -152,7 +152,7 @@ class TriggerStore:
         await self._upsert(trigger, {"$set": change})
 
     async def pause_by_budget(self, trigger: Trigger, pause: Pause, *, app_id: str | None = None) -> bool:
-        """Returns False for a trigger that is paused already: that pause outlasts the budget's."""
+        """Returns False for a paused trigger: its pause outlasts the budget's."""
         field = "paused" if app_id is None else f"paused_apps.{app_field_name(app_id)}"
         value = asdict(pause) if app_id is None else {"app_id": app_id, "pause": asdict(pause)}
         first = {name: value for name, value in _identity_fields(trigger).items() if name != "_id"}

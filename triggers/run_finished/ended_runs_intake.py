@@ -1,4 +1,4 @@
-"""The intake of ended runs: the end of one run starts those of the triggers that wait for it."""
+"""The intake of ended runs: starts the runs of triggers that wait for an end."""
 
 import logging
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -86,7 +86,7 @@ class EndedRunsIntake:
             return None
 
     def _record_gone_run(self, run_id: str, state: str) -> None:
-        """Records the skip for each trigger, since the workflow of a removed run is unknown.
+        """Records a skip for each trigger: the workflow of the run is unknown.
 
         Its app is unknown too, so a trigger that belongs to an app does not get the run's id.
         """
@@ -106,7 +106,7 @@ def is_awaited_end(chain: ChainTrigger, run: RunDocument, state: str, *, ended_a
 
 
 def has_outcome(chain: ChainTrigger, run: RunDocument, state: str) -> bool:
-    """Returns whether the run ended in a state or with an outcome that the trigger waits for.
+    """Returns whether the run ended in an awaited state or with an outcome.
 
     A parked run that is replayed or discarded becomes cancelled and keeps its outcome: two ends by state, and one by
     outcome.

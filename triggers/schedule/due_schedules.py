@@ -1,4 +1,4 @@
-"""Due schedules: reads them, and plans which of their nominal times fire and which are skipped."""
+"""Due schedules: reads them, and plans which nominal times fire."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class DueReader:
         self._cache: BoundedCache[tuple[Any, Trigger]] = BoundedCache(MAX_CACHED)  # with the version that was read
 
     def read_due(self, document: Document, declared_triggers: Mapping[str, Trigger]) -> DueSchedule | None:
-        """Returns None for a schedule of other packages or another version, or an unreadable one."""
+        """Returns None for a schedule of other packages or an unreadable one."""
         try:
             if document.get("app_id") is None:
                 return _read_declared(document, declared_triggers)
@@ -162,7 +162,7 @@ def _skip_reason(due: DueSchedule, packages: Mapping[str, Package]) -> str | Non
 
 
 def _paused_until(due: DueSchedule, now: datetime) -> datetime | None:
-    """Returns the end of the pause, also of one that was over before this scheduler read it."""
+    """Returns the end of the pause, also of one that is over."""
     if due.record.paused is not None:
         return now
     resumed = due.record.document.get("resumed_at")

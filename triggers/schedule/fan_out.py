@@ -1,4 +1,4 @@
-"""Fan-out: starts ticks with very many runs in batches, in the background, so that no other tick waits for them.
+"""Fan-out: starts ticks with very many runs in batches, in the background.
 
 Their schedules advance at the end. A scheduler that dies in the middle leaves the tick due; the next one finds the
 runs that exist.
@@ -77,7 +77,7 @@ class FanOut:
             log.warning("fan_out_interrupted", extra={"trigger": fire.id, "error": type(error).__name__})
 
     async def _fire_one(self, fire: ScheduleFire, nominal: datetime) -> bool:
-        """Returns False when the schedule was advanced or edited meanwhile, or the process stops."""
+        """Returns False when the schedule has changed, or the process stops."""
         has_no_apps = True
         try:
             async for batch in iter_app_batches(fire.due.trigger, self._database):

@@ -30,7 +30,7 @@ RunScope = tuple[str, str, str]
 
 
 async def find_overlaps(runs: RunStore, ticks: Sequence[Tick]) -> Mapping[Tick, str]:
-    """Returns the ticks that start nothing because of unfinished runs, each with its reason."""
+    """Returns the ticks that unfinished runs prevent, each with its reason."""
     limited = [tick for tick in ticks if spec_of(tick.trigger).overlap in _MAX_UNFINISHED]
     # Nearly always no run is unfinished, which an index alone answers.
     busy = await _count_unfinished(runs, limited, {})

@@ -1,4 +1,4 @@
-"""The apps of a schedule: those that it lists, or those in a collection, read in batches."""
+"""The apps of a schedule: listed ones, or those in a collection."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass

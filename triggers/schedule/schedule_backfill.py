@@ -1,4 +1,4 @@
-"""Backfill: creates the runs for the nominal times of a range, as if each had been a tick.
+"""Backfill: creates the runs of past nominal times, as if each had ticked.
 
 A run has the dedupe key of its tick, so a time that ran does not run again. The runs of an app go one after another,
 oldest first, unless overlap is requested. They run concurrently with ticks. By their correlation id `overlap` ignores

@@ -1,4 +1,4 @@
-"""Schedule metrics, counted only by the scheduler that advanced a schedule, so that sums are right."""
+"""Schedule metrics, counted by the scheduler that advanced a schedule."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -47,7 +47,7 @@ class ScheduleMetrics:
         return tuple(self._runtime_labels)
 
     def set_next_fires(self, times: Mapping[str, datetime]) -> None:
-        """Sets all next times, and removes the labels of removed schedules, which would look overdue."""
+        """Sets all next times, and removes labels of removed schedules."""
         self._runtime_labels = {id_: label for id_, label in self._runtime_labels.items() if id_ in times}
         earliest: dict[str, datetime] = {}
         for id_, at in times.items():

@@ -1,4 +1,4 @@
-"""The schedule store: when each schedule fires next, in the document of its trigger.
+"""The schedule store: when each schedule fires next, in its trigger document.
 
 `schedule.next_at` exists while a schedule waits for a time, and has its own index, so a check costs what is due. It
 advances by compare-and-set, so that one of all schedulers does it; the same write records the skips. In a rollout,
@@ -107,7 +107,7 @@ class ScheduleStore:
         return {id_: next_at for id_, next_at in times.items() if next_at is not None}
 
     async def iter_upcoming(self, until: datetime) -> AsyncGenerator[Document, None]:
-        """Yields the documents of schedules that are due by `until`, the longest due first."""
+        """Yields the documents of schedules due by `until`, the oldest first."""
         query = {"schedule.next_at": {"$lte": until}}
         found = self.triggers.find(query, _EXCLUDED_FIELDS, batch_size=READ_BATCH_SIZE).sort(
             "schedule.next_at", ASCENDING
@@ -117,7 +117,7 @@ class ScheduleStore:
                 yield document
 
     async def find_still_due(self, dues: Sequence[DueSchedule]) -> set[str]:
-        """Returns the ids of those that were not advanced, edited or removed since they were read."""
+        """Returns the ids of those that are unchanged since they were read."""
         queries = {due.id: due.version_query for due in dues}
         fields = {"schedule.next_at": 1, "schedule.spec_key": 1, "revision": 1}
         found = self.triggers.find({"_id": {"$in": list(queries)}}, fields)
@@ -204,7 +204,7 @@ class ScheduleRepair:
 
 
 def trigger_collection(database: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
-    """Reads dates beyond Python's years as no datetime: one damaged document must not stop all schedules."""
+    """Reads dates beyond Python's years too: one must not stop all schedules."""
     triggers = database["triggers"]
     lenient = triggers.codec_options.with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
     return triggers.with_options(codec_options=lenient)
@@ -260,7 +260,7 @@ def _full_update(move: ScheduleMove, now: datetime, mark: str) -> Mapping[str, A
 
 
 def _arm_write(trigger: Trigger, stored: Any, now: datetime) -> UpdateOne | None:
-    """Writes only if the state is as it was read, so that one of two schedulers does it."""
+    """Writes only if the state is unchanged: one of two schedulers does it."""
     as_found = {"_id": trigger.id, "schedule": stored}  # None matches a missing state
     state = _new_state(trigger, stored, now)
     if state is None:

@@ -49,7 +49,7 @@ def spec_key(spec: ScheduleSpec) -> str:
 
 
 def arm_schedule(spec: ScheduleSpec, now: datetime, *, due: datetime | None = None) -> dict[str, Any]:
-    """Returns the state of a new clock: it fires first at its next nominal time, or has ended.
+    """Returns the state of a new clock, which waits for its next nominal time.
 
     `due`: the time that the clock before an edit waited for. It stays due if it has passed and is also a time of the
     new clock.
@@ -65,6 +65,6 @@ def _is_nominal(spec: ScheduleSpec, time: datetime) -> bool:
 
 
 def is_shadowed(packages: Mapping[str, Package], trigger: Trigger) -> bool:
-    """Returns whether a package's trigger of the same name and app goes before this runtime trigger."""
+    """Returns whether a package's trigger goes before this runtime trigger."""
     app_id = trigger.app_id
     return app_id is not None and shadowing_spec(packages, trigger.workflow, trigger.spec.name, app_id) is not None

@@ -1,4 +1,4 @@
-"""The scheduler: turns due nominal times into runs, each once for any number of schedulers.
+"""The scheduler: turns due nominal times into runs, each exactly once.
 
 1. `_sync` stores the schedules that the packages declare. Those created at run time are read when due.
 2. `plan_fire`: pauses and the misfire policy decide which nominal times fire.
@@ -135,7 +135,7 @@ class Scheduler:
         return await self._advance(await self._start(inline))
 
     async def _start(self, fires: Sequence[ScheduleFire]) -> Sequence[ScheduleFire]:
-        """Starts the nominal times of each schedule in order, and of all schedules concurrently.
+        """Starts each schedule's times in order, and all schedules concurrently.
 
         Returns the schedules that are still current.
         """

@@ -1,4 +1,4 @@
-"""Tick plans: which nominal times fire now, which were missed and why, and which comes next.
+"""Tick plans: which nominal times fire now, and which were missed and why.
 
 These are pure functions of spec and clock. A year of downtime costs no more than an hour: intervals are computed, and
 cron times are found by bisection and read in bounded numbers.
@@ -60,7 +60,7 @@ class TickPlan:
 
 
 def nominal_times(spec: ScheduleSpec, *, after: datetime) -> Iterator[datetime]:
-    """Yields all nominal times later than `after`, in order, within the spec's start and end."""
+    """Yields all nominal times later than `after`, within the spec's range."""
     if spec.starts_at is not None:
         after = max(after, _to_store_precision(spec.starts_at) - MILLISECOND)
     times = _iter_times(spec, after)
@@ -157,7 +157,7 @@ def _newest_times(spec: ScheduleSpec, first: datetime, before: datetime, count: 
 
 
 def _oldest_start(spec: ScheduleSpec, first: datetime, end: datetime, count: int) -> datetime:
-    """Returns the latest whole second with `count` nominal times until `end`, or `first`."""
+    """Returns the latest second with `count` nominal times until `end`."""
     low, high = 0, int((end - first).total_seconds()) + 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -182,7 +182,7 @@ def _step(spec: ScheduleSpec) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Ticks from `nominal_at` to `until` that started no run, for one app or (None) for all."""
+    """Ticks from `nominal_at` to `until` that started no run for an app, or any."""
 
     reason: str
     nominal_at: datetime

@@ -1,4 +1,4 @@
-"""The tick starter: turns ticks into runs, or skips with a reason, with few queries for many ticks."""
+"""The tick starter: turns ticks into runs, or into skips with a reason."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -102,7 +102,7 @@ class TickStarter:
         return results
 
     async def _find_existing(self, ticks: Sequence[Tick]) -> set[Tick]:
-        """Returns the ticks whose runs exist, by a second scheduler or from before a crash.
+        """Returns the ticks whose runs exist, from another scheduler or before a crash.
 
         One query finds them, which an index alone answers.
         """

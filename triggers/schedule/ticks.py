@@ -53,7 +53,7 @@ def make_tick(due: DueSchedule, nominal: datetime, app_id: str, *, fired_at: dat
 
 
 def order_key_of(trigger: Trigger) -> str | None:
-    """Returns the key of runs that wait for each other: the store releases one of them at a time."""
+    """Returns the order key of runs of which the store releases one at a time."""
     return f"schedule/{trigger.label}" if spec_of(trigger).overlap in ("buffer_one", "cancel_previous") else None
 
 

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 over HTTP: reads the binary mode into the same shape as the structured mode."""
+"""CloudEvents 1.0 over HTTP, in binary and structured mode."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class NotACloudEventError(ValueError):
 
 
 def is_binary_mode(headers: Mapping[str, str]) -> bool:
-    """One required header is enough, so that a sender that forgot the others gets an error about them."""
+    """Needs one required header: a sender without the others gets an error."""
     return not _REQUIRED_HEADERS.isdisjoint(headers)
 
 

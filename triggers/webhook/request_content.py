@@ -1,4 +1,4 @@
-"""Request content: parses a webhook's body, of any kind that the trigger accepts, into its event."""
+"""Request content: parses a webhook's body into its event."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -44,7 +44,7 @@ def webhook_endpoint(intake: TriggerIntake) -> Callable[[Request], Awaitable[End
     limit_bytes = intake.settings.body_limit_bytes
 
     async def receive_webhook(request: Request) -> EndpointResponse:
-        """Checks in a fixed order: size, address, kind, signature, content, condition, rate; then makes the run."""
+        """Checks size, address, kind, signature, content, condition, rate, in order."""
         address = TriggerAddress.from_request(request)
         check_declared_size(request, limit_bytes)
         target = await intake.lookup.find(WebhookSpec, address)
@@ -165,7 +165,7 @@ class _WebhookCall:
 
 
 class RefusalLog:
-    """Counts each unverified call, and logs at most one line a minute per trigger and reason."""
+    """Counts unverified calls, and logs one line a minute per trigger and reason."""
 
     def __init__(self, stats: TriggerStats, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stats = stats

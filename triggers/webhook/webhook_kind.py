@@ -1,4 +1,4 @@
-"""The kind `webhook`: when it is inactive, which keys may create one, and what `triggers show` adds."""
+"""The kind `webhook`: a signed HTTP call."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -77,7 +77,7 @@ class WebhookKind:
 
 
 def dedupe_source(spec: WebhookSpec) -> str | None:
-    """Describes the sources of the dedupe id, in the order in which the endpoint reads them."""
+    """Describes the sources of the dedupe id, in the order of the endpoint."""
     from_scheme = _id_of_scheme(spec.verify)
     sources = [from_scheme] if from_scheme is not None else []
     if spec.dedupe is not None:

@@ -1,4 +1,4 @@
-"""Webhook secrets: resolves a trigger's secret references for each call, and warns once about a missing one."""
+"""Webhook secrets: resolves a trigger's secret references for each call."""
 
 import logging
 from collections.abc import Mapping

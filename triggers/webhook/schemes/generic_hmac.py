@@ -1,4 +1,4 @@
-"""Scheme `hmac`: a signature as the trigger describes it, for senders without a scheme of their own."""
+"""Scheme `hmac`: a signature as the trigger describes it."""
 
 import base64
 import binascii

@@ -1,4 +1,7 @@
-"""Scheme `github`: X-Hub-Signature-256 over the body, X-GitHub-Delivery as the delivery id."""
+"""Scheme `github`: X-Hub-Signature-256 over the body.
+
+X-GitHub-Delivery is the delivery id.
+"""
 
 import hashlib
 import hmac

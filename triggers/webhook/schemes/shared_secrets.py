@@ -1,4 +1,7 @@
-"""Schemes `bearer` and `basic`: the secret itself is in a header, so the connection must be private. And `none`."""
+"""Schemes `bearer`, `basic` and `none`.
+
+The secret itself is in a header and nothing is signed, so the connection must be private. `none` verifies nothing.
+"""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Signature checks: the interface of the verification schemes, and what they share."""
+"""Signature checks: the interface and shared parts of the schemes."""
 
 import hashlib
 import hmac
@@ -59,7 +59,7 @@ def required_header(headers: Mapping[str, str], name: str) -> str:
 
 
 def check_time(timestamp: str, now: datetime, tolerance: timedelta) -> None:
-    """Checks both directions: a timestamp from the future would extend the window for replays."""
+    """Refuses future timestamps too: they would extend the window for replays."""
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 15):
         raise SignatureError("malformed_header")
     if abs(now.timestamp() - int(timestamp)) > tolerance.total_seconds():
@@ -67,7 +67,7 @@ def check_time(timestamp: str, now: datetime, tolerance: timedelta) -> None:
 
 
 def text_keys(secrets: Sequence[str]) -> list[bytes]:
-    """Returns the keys of a scheme that uses the secret's text itself, without empty ones."""
+    """Returns the keys of a scheme that uses the secret's text itself."""
     return require_keys([secret.encode("utf-8", "surrogatepass") for secret in secrets])
 
 
@@ -87,5 +87,5 @@ def any_equal(expected: Iterable[bytes], actual: Sequence[bytes]) -> bool:
 
 
 def fingerprint(secret: bytes) -> bytes:
-    """Hashes a secret that is sent as it is: comparing the plain text would reveal its length."""
+    """Hashes a plain secret: comparing the text would reveal its length."""
     return hashlib.sha256(secret).digest()

@@ -35,7 +35,7 @@ def sign(key: bytes, timestamp: str, raw_body: bytes) -> str:
 
 
 def find_challenge(body: Any) -> str | None:
-    """Returns the text that Slack expects back when the address is registered there; None for an event."""
+    """Returns the text that Slack expects back at registration, or None."""
     if not isinstance(body, dict) or body.get("type") != "url_verification":
         return None
     challenge = body.get("challenge")

@@ -1,4 +1,7 @@
-"""Schemes `standard` and `svix`: Standard Webhooks 1.0, with a shared secret (v1) or a public key (v1a)."""
+"""Schemes `standard` and `svix`: Standard Webhooks 1.0.
+
+Senders sign with a shared secret (v1) or a private key (v1a).
+"""
 
 import base64
 import binascii
@@ -72,9 +75,9 @@ def sign(key: bytes, message: bytes) -> str:
 
 
 def decode_secret(secret: str) -> bytes | None:
-    """Returns None for an empty key, with which anyone could sign, and for text that is no base64.
+    """Returns None for text that is no base64, and for an empty key.
 
-    The prefix of another kind of key is no base64 either.
+    Anyone could sign with an empty key. The prefix of another kind of key is no base64 either.
     """
     return _decode_base64(secret.strip().removeprefix(SECRET_PREFIX)) or None
 
