@@ -43,7 +43,7 @@ class FakeClock:
 
 
 class ScheduleBench:
-    """One scheduler with what a test wants to turn and see."""
+    """One scheduler, with the controls and observations of a test."""
 
     def __init__(self, store: RunStore, acceptance: Acceptance, clock: Callable[[], datetime]) -> None:
         self.registry = CollectorRegistry()
@@ -51,9 +51,9 @@ class ScheduleBench:
         self.store = store
         self.triggers = TriggerStore(store.database)
         self.clock = clock
-        context = scheduler_context(store, acceptance)
+        self.context = scheduler_context(store, acceptance)
         self.scheduler = Scheduler(
-            context, metrics=ScheduleMetrics(self.registry), clock=clock, packages=lambda: self.packages
+            self.context, metrics=ScheduleMetrics(self.registry), clock=clock, packages=lambda: self.packages
         )
 
     async def ensure_indexes(self) -> None:

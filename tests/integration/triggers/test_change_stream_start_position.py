@@ -26,7 +26,7 @@ async def runs_by(bench: StreamBench, name: str) -> list[Any]:
 
 
 async def test_what_happens_right_after_a_trigger_was_made_starts_its_runs(bench: StreamBench) -> None:
-    """The watcher knows of it a moment later, and its stream is further by then."""
+    """The watcher reads it a moment later, when its stream is further."""
     bench.declare({})
     async with bench.watching():
         await bench.triggers.create(trigger_for(bench))

@@ -1,4 +1,4 @@
-"""Thousands of silent callers, some that trickle and some that send without end: the others do not notice."""
+"""Thousands of silent, slow and endless callers do not affect the others."""
 
 import asyncio
 import contextlib

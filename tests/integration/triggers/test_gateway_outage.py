@@ -1,4 +1,4 @@
-"""MongoDB or Redis goes away under load: what was accepted is there, and the rest is told to come again."""
+"""MongoDB or Redis fails under load: accepted calls are durable, and others get 503."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ async def gateway_on(settings: Settings, folder: Path) -> AsyncIterator[Gateway]
 
 
 class Deliveries:
-    """A sender as they are: it repeats a delivery until somebody has taken it."""
+    """A typical sender: it repeats a delivery until it is accepted."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -1,4 +1,4 @@
-"""Places: which requests have one, which wait without one, which are closed to make room, and their answers."""
+"""Request slots: which requests get one, wait for one, or are closed to make room."""
 
 import asyncio
 import json

@@ -51,7 +51,7 @@ def packages(settings: Settings, tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def running_role(role: str, settings: Settings, packages: Path) -> AsyncIterator[tuple[Process, str]]:
-    """The process and the address of its metrics, once it says that it is ready."""
+    """Returns the process and the address of its metrics, once it is ready."""
     variables = {
         **os.environ,
         **as_environment(settings),
@@ -101,10 +101,10 @@ async def test_the_scheduler_fires_measures_and_stops_on_sigterm(
 ) -> None:
     async with running_role("schedule", settings, packages) as (process, address):
 
-        async def fired() -> bool:
+        async def has_fired() -> bool:
             return len(await store.list(Matching(workflow="Tick"))) >= 2
 
-        await wait_until(fired, "two ticks")
+        await wait_until(has_fired, "two ticks")
         text = await scrape(address)
         probed = [await scrape(address, path) for path in ("/healthz", "/readyz")]
         loaded = await stop_process(process)
@@ -122,11 +122,11 @@ async def test_the_watcher_delivers_measures_and_stops_on_sigterm(
 ) -> None:
     async with running_role("change_stream", settings, packages) as (process, address):
 
-        async def delivered() -> bool:
+        async def is_delivered() -> bool:
             await store.database["orders"].insert_one({})
             return bool(await store.list(Matching(workflow="Tick")))
 
-        await wait_until(delivered, "a run for an inserted document")
+        await wait_until(is_delivered, "a run for an inserted document")
         text = await scrape(address)
         probed = [await scrape(address, path) for path in ("/healthz", "/readyz")]
         loaded = await stop_process(process)

@@ -1,4 +1,7 @@
-"""Acceptance: durable first, then one wake-up. The reconciler would hide it if the wake-up were missing."""
+"""Acceptance: durable first, then one wake-up.
+
+With a reconciler, a missing wake-up would not show.
+"""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +15,7 @@ from workers.store.run_store import RunStore
 
 @dataclass
 class AcceptanceRecorder(RunStore):
-    """A store and a wake-up that write into one list what happens, in order."""
+    """A store and wake-ups that record their calls in one list, in order."""
 
     created: bool = True
     broken: bool = False

@@ -1,4 +1,4 @@
-"""The ground that tests of people's orders stand on."""
+"""Fixtures of the trigger control tests."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pausing by budget: triggers of who has spent everything, and nobody else's pause."""
+"""Budget pauses: the triggers of an exhausted budget, and no operator's pause."""
 
 from dataclasses import replace
 from typing import Any

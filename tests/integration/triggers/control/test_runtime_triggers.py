@@ -1,4 +1,4 @@
-"""Triggers made at run time: of one app, under a name that nobody has, and edited by one at a time."""
+"""Runtime triggers: of one app, with a unique name, and without lost edits."""
 
 import asyncio
 from datetime import UTC, datetime

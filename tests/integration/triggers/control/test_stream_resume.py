@@ -1,4 +1,4 @@
-"""Resuming what a stream brings: the pause ends, and the stream goes on from where somebody says, or neither."""
+"""Resuming a stream: the pause ends and the stream moves, or neither."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pausing, for one app or for all of them."""
+"""Trigger pauses, for one app or for all."""
 
 import pytest
 

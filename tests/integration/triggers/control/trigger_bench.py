@@ -1,4 +1,4 @@
-"""A ground for tests of what people do with triggers: a package with one of each kind, and the real store."""
+"""The bench of trigger control tests: a package with one trigger of each kind, and a real store."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -12,7 +12,7 @@ Event = dict[str, Any]
 
 
 class RecordingIntake:
-    """Takes what it is given once it is told to go on."""
+    """Processes events once the test allows it."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Form fields: what each type takes from text and from JSON, and what it says otherwise."""
+"""Form field values: what each type accepts from text and JSON, and its errors."""
 
 from typing import Any
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from tests.unit.triggers.property_settings import without_deadline
-from triggers.form.form_body import MULTIPART, URLENCODED, read_fields
+from triggers.form.form_body import MULTIPART, read_fields
 from triggers.gateway.http_problems import ProblemError
+from triggers.gateway.request_body import URLENCODED
 
 PARTS = st.sampled_from(
     [

@@ -1,4 +1,4 @@
-"""The pages of a form: bound labels, errors beside the fields, and nothing that a stranger or an author can break."""
+"""Form pages: bound labels, errors beside their fields, and text that never becomes markup."""
 
 import base64
 import hashlib

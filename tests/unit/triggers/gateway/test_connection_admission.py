@@ -1,4 +1,4 @@
-"""Admission: the longest queue loses its oldest, and a body that arrives gives its place to one that has arrived."""
+"""Connection admission: which connections are closed, and which requests get a slot."""
 
 from collections.abc import Sequence
 
@@ -138,7 +138,7 @@ def test_an_arrived_body_takes_the_place_of_the_oldest_still_arriving() -> None:
 
     assert (slow.closed, slower.closed) == (["crowded"], [])
     assert admit(crowd, "hooks")[1] is None  # both hold whole requests
-    slow_place.release()  # its app hears of it later: the place is counted once
+    slow_place.release()  # its app ends later: the slot is counted once
     assert admit(crowd, "hooks")[1] is None
     slower_place.release()
     assert admit(crowd, "hooks")[1] is not None

@@ -22,13 +22,13 @@ def test_triggers_made_at_run_time_do_not_make_labels_without_end() -> None:
         metrics.count_duplicate(trigger("made-0", app_id="globex"))
         metrics.count_duplicate(trigger("paid"))
 
-    def dropped(label: str) -> float | None:
+    def dropped_count(label: str) -> float | None:
         return metrics.registry.get_sample_value(NAME, {"trigger": label})
 
-    assert dropped("Sales/made-0") == 3
-    assert dropped("Sales/paid") == 2
-    assert dropped(OTHER) == 50
-    assert dropped(f"Sales/made-{MAX_RUNTIME_TRIGGER_LABELS}") is None
+    assert dropped_count("Sales/made-0") == 3
+    assert dropped_count("Sales/paid") == 2
+    assert dropped_count(OTHER) == 50
+    assert dropped_count(f"Sales/made-{MAX_RUNTIME_TRIGGER_LABELS}") is None
 
 
 def test_calls_are_counted_by_endpoint_and_result() -> None:

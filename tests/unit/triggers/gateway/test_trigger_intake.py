@@ -1,4 +1,4 @@
-"""The reception: names of happenings, mapped requests, and what cannot be accepted."""
+"""Trigger intake: event ids, mapped requests, and events that are refused."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,7 +46,7 @@ class SilentWakeups:
 
 
 def reception(shelf: MemoryRunStore) -> TriggerIntake:
-    """None of these tests looks anything up or writes a tally: no database is asked."""
+    """Builds an intake without a database: these tests neither look up triggers nor write stats."""
     database: AsyncDatabase[dict[str, Any]] = AsyncMongoClient("mongodb://127.0.0.1:9", connect=False)["none"]
     store = TriggerStore(database)
     lookup, tally = TriggerLookup(dict, store), TriggerStats(store)

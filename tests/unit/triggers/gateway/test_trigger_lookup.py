@@ -1,4 +1,4 @@
-"""The lookup: which trigger an address names, asked of the store at most once a second."""
+"""Trigger lookup: the trigger of an address, with one query a second."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ PAUSE = Pause(datetime(2026, 3, 29, tzinfo=UTC), "ada")
 
 
 class FakeTriggerStore(TriggerStore):
-    """Records in memory; asking is counted."""
+    """Records in memory. Queries are counted."""
 
     def __init__(self, records: Sequence[TriggerRecord] = ()) -> None:
         self.records_by_id = {each.id: each for each in records}
@@ -138,7 +138,7 @@ async def test_a_burst_asks_once_and_a_second_later_again() -> None:
 
 
 class SlowTriggerStore(FakeTriggerStore):
-    """Answers when the test says so."""
+    """Answers when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__([created_record(hook(), app_id="acme")])
@@ -189,14 +189,14 @@ async def test_while_the_store_is_away_packages_and_last_known_states_serve() ->
     clock.now += 60
     store.failure = AutoReconnect("away")
 
-    def known(app_id: str, name: str) -> WebhookSpec | None:
+    def last_known(app_id: str, name: str) -> WebhookSpec | None:
         return lookup.find_last_known(WebhookSpec, TriggerAddress(app_id, "Digest", name))
 
     with pytest.raises(AutoReconnect):
         await find_trigger(lookup, "acme")
-    assert known("acme", "opened") == hook("opened", "acme")
-    assert known("acme", "paid") == hook()
-    assert known("globex", "paid") is known("globex", "opened") is known("acme", "never") is None
+    assert last_known("acme", "opened") == hook("opened", "acme")
+    assert last_known("acme", "paid") == hook()
+    assert last_known("globex", "paid") is last_known("globex", "opened") is last_known("acme", "never") is None
     assert lookup.find_last_known(FormSpec, TriggerAddress("acme", "Digest", "paid")) is None
 
 

@@ -1,4 +1,4 @@
-"""Who may call which trigger."""
+"""Trigger requests: the apps that may call a trigger, and the event of a call."""
 
 from typing import Any
 

@@ -31,11 +31,11 @@ def test_a_spec_is_checked_once_unless_it_is_large(size: int, checks: int, monke
     checked: list[str] = []
     read = SPEC_BY_TYPE["schedule"].model_validate_json
 
-    def noted(text: str) -> Any:
+    def read_and_note(text: str) -> Any:
         checked.append(text)
         return read(text)
 
-    monkeypatch.setattr(ScheduleSpec, "model_validate_json", noted)
+    monkeypatch.setattr(ScheduleSpec, "model_validate_json", read_and_note)
     reading = DueReader()
 
     for _ in range(3):

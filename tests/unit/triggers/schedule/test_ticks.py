@@ -1,4 +1,4 @@
-"""Jitter: spread, bounded, and the same whoever computes it."""
+"""Jitter: spread, bounded, and the same in each process."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

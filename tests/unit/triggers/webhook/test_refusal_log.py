@@ -1,4 +1,4 @@
-"""Refusals: strangers can neither fill the log nor push the operator's notes out."""
+"""The refusal log: unverified calls neither fill the log nor displace notes."""
 
 import logging
 

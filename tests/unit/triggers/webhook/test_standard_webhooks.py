@@ -104,7 +104,7 @@ def test_a_changed_signature_by_key_is_refused(signature: str) -> None:
 
 
 def test_a_public_key_is_no_shared_secret() -> None:
-    """Everybody knows it: a signature made with it as HMAC key proves nothing."""
+    """It is public: a signature with it as HMAC key proves nothing."""
     raw = SENDER.public_key().public_bytes_raw()
     forged = sign(raw, f"msg_1.{int(NOW.timestamp())}.{BODY}".encode())
     with pytest.raises(SignatureError) as refused:

@@ -1,4 +1,4 @@
-"""The whole endpoint without servers: whatever a stranger sends, it is refused, and never by an error of ours."""
+"""The whole endpoint without servers: any unverified call is refused, and never by a 500."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ FEWER = settings(without_deadline, max_examples=40)
 
 @pytest.fixture(scope="module", autouse=True)
 def runner() -> Iterator[None]:
-    """One for all: a new loop for each call takes longer than the call."""
+    """One loop for all calls: a new one takes longer than a call."""
     with asyncio.Runner() as runner:
         RUNNERS.append(runner)
         yield
@@ -85,7 +85,7 @@ class Endpoint:
         self._app.router.redirect_slashes = False
 
     def post(self, path: str, headers: Mapping[str, str], content: bytes) -> tuple[int, dict[str, Any]]:
-        """Raises what the app raises: an error of ours is answered with 500 and goes on to the server."""
+        """Raises the errors of the app, which also answers them with 500."""
         return RUNNERS[-1].run(self._post(path, headers, content))
 
     async def _post(self, path: str, headers: Mapping[str, str], content: bytes) -> tuple[int, dict[str, Any]]:
@@ -132,7 +132,7 @@ def test_a_replay_outside_the_tolerance_is_refused(sender: Sender, age_s: int) -
 
 
 ENDPOINT = Endpoint()  # for those that call it hundreds of times
-# A proof of another body: the most that a stranger who has seen one call can begin with.
+# A signature of another body: the most that an attacker has who has seen one call.
 SEEN = {sender.name: sender.call(delivery="seen")["headers"] for sender in SENDERS}
 HEADERS = sorted({name for headers in SEEN.values() for name in headers} | {"content-length", "content-encoding"})
 SCRAPS = sorted({value for headers in SEEN.values() for value in headers.values()})
@@ -204,7 +204,7 @@ def github_call(content: bytes, *, delivery: str = "d-1", **changes: str) -> dic
 
 
 def test_the_first_fault_is_the_one_that_is_reported() -> None:
-    """Size, address, kind, signature, content, condition, rate: what comes later is nobody's business before."""
+    """Checks size, address, kind, signature, content, condition and rate in this order."""
     endpoint = Endpoint(body_limit_bytes=1_000)
     limited, nowhere = f"/hooks/acme/{WORKFLOW}/limited", f"/hooks/acme/{WORKFLOW}/nowhere"
     wrong = {"content-type": "image/png", "x-hub-signature-256": "sha256=00"}

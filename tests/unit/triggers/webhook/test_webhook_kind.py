@@ -1,4 +1,4 @@
-"""The kind `webhook`: when it is inactive, who may make one, what is told of it."""
+"""The kind `webhook`: when it is inactive, which keys may create one, and its view."""
 
 from datetime import UTC, datetime
 from typing import Any
