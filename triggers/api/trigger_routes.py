@@ -13,12 +13,13 @@ from triggers.api.openapi import problem_responses
 from triggers.api.paging import Paging, PagingParams, page_response
 from triggers.api.strict_route import StrictRoute
 from triggers.api.trigger_command_routes import command_routes
-from triggers.api.trigger_models import EditedTrigger, NewTrigger, Trigger, TriggerPage, TriggerStateName, TriggerType
+from triggers.api.trigger_models import EditedTrigger, NewTrigger, Trigger, TriggerPage, TriggerType
 from triggers.api.trigger_paths import TriggerPathParam, trigger_url
 from triggers.control.runtime_triggers import create_trigger, edit, remove, require_runtime_trigger
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.control.trigger_errors import EditedMeanwhileError
 from triggers.control.trigger_listing import TriggerFilter, iter_triggers
+from triggers.control.trigger_status import TriggerStateName
 from triggers.control.trigger_view import show
 from triggers.gateway.http_problems import ProblemError
 from triggers.role_context import RoleContext
