@@ -106,7 +106,9 @@ class ApiDescription:
         for path in document["paths"].values():
             for operation in path.values():
                 _describe_responses(operation["responses"])
-                operation["parameters"] = [_drop_null_choice(each) for each in operation.get("parameters", ())]
+                operation["parameters"] = [
+                    _drop_null_choice(parameter) for parameter in operation.get("parameters", ())
+                ]
         return document
 
     async def serve_json(self, _request: Request) -> Response:
@@ -126,7 +128,7 @@ def _describe_values(schemas: dict[str, Any]) -> None:
     """Describes recursive values by hand: pydantic would validate each nested one."""
     schemas["Problem"] = _PROBLEM
     for name in _KEY_PATTERNS:
-        plain = [{"type": each} for each in ("null", "boolean", "number", "string")]
+        plain = [{"type": kind} for kind in ("null", "boolean", "number", "string")]
         whole = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
         several = {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
         schemas[name] = {"title": name, "anyOf": [*plain, whole, several, _object_schema(name)]}

@@ -83,14 +83,14 @@ async def page_response(
     `entries` begin behind `paging.after`, and have one more than the limit if there are more.
     """
     shown: list[bytes] = []
-    size, last, more = 0, None, False
+    size, last, has_more = 0, None, False
     async for entry in entries:
         if len(shown) == paging.limit or size > MAX_PAGE_BYTES:
-            more = True
+            has_more = True
             break
         shown.append(to_json_bytes(render(entry)))
         size, last = size + len(shown[-1]), entry
-    next_ = make_cursor(paging, position(last)) if more and last is not None else None
+    next_ = make_cursor(paging, position(last)) if has_more and last is not None else None
     body = b'{"items":[' + b",".join(shown) + b'],"next":' + to_json_bytes(next_) + b"}"
     return Response(body, 200, link_header(paging, next_), "application/json")
 

@@ -26,9 +26,9 @@ class Schemas:
 
     def fields(self, schema: Schema) -> Iterator[SchemaField]:
         """Yields the fields of an object, or of all alternatives."""
-        for each in self._object_choices(schema):
-            needed = each.get("required", ())
-            for name, field in each.get("properties", {}).items():
+        for choice in self._object_choices(schema):
+            needed = choice.get("required", ())
+            for name, field in choice.get("properties", {}).items():
                 yield SchemaField(
                     name,
                     self.describe_type(field),
@@ -44,9 +44,9 @@ class Schemas:
             return self._describe_reference(schema, depth)
         choices = self._alternatives(schema)
         if choices:
-            return " or ".join(dict.fromkeys(self.describe_type(each, depth + 1) for each in choices))
+            return " or ".join(dict.fromkeys(self.describe_type(choice, depth + 1) for choice in choices))
         if "enum" in schema or "const" in schema:
-            return " | ".join(str(each) for each in schema.get("enum", [schema.get("const")]))
+            return " | ".join(str(value) for value in schema.get("enum", [schema.get("const")]))
         if schema.get("type") == "array":
             return f"list of {self.describe_type(schema.get('items', {}), depth + 1)}"
         return _describe_plain_type(schema)
@@ -72,7 +72,8 @@ class Schemas:
         if "enum" in schema:
             return schema["enum"][0]
         needed = schema.get("required", ())
-        return {name: self.example(each, depth + 1) for name, each in schema["properties"].items() if name in needed}
+        properties = schema["properties"].items()
+        return {name: self.example(field, depth + 1) for name, field in properties if name in needed}
 
     def _object_choices(self, schema: Schema) -> Sequence[Schema]:
         found = self._resolve(schema)

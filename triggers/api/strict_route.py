@@ -42,5 +42,5 @@ def unknown_parameter_errors(unknown: Sequence[str], known_names: Collection[str
 
 def _query_parameter_names(dependant: Dependant) -> Iterator[str]:
     yield from (field.alias for field in dependant.query_params)
-    for each in dependant.dependencies:
-        yield from _query_parameter_names(each)
+    for dependency in dependant.dependencies:
+        yield from _query_parameter_names(dependency)

@@ -58,7 +58,7 @@ class _Summary:
 
 
 def empty_page(spec: FormSpec, *, delivery: str) -> Response:
-    defaults = {name: each.default for name, each in spec.inputs.items()}
+    defaults = {name: field_spec.default for name, field_spec in spec.inputs.items()}
     return _form_page(spec, SubmittedForm(delivery, defaults))
 
 
@@ -162,14 +162,18 @@ def _title(spec: FormSpec) -> str:
 
 def _form_fields(spec: FormSpec, submission: SubmittedForm) -> Sequence[FormField]:
     return [
-        FormField(f"field-{number}", name, each, submission.values.get(name), submission.errors.get(name))
-        for number, (name, each) in enumerate(spec.inputs.items(), start=1)
+        FormField(f"field-{number}", name, field_spec, submission.values.get(name), submission.errors.get(name))
+        for number, (name, field_spec) in enumerate(spec.inputs.items(), start=1)
     ]
 
 
 def _error_lines(fields: Sequence[FormField], errors: Mapping[str, str]) -> Sequence[_ErrorLine]:
-    linked = [_ErrorLine(f"{each.label} – this {each.error}", each.id) for each in fields if each.error is not None]
-    known = {each.name for each in fields}
+    linked = [
+        _ErrorLine(f"{form_field.label} – this {form_field.error}", form_field.id)
+        for form_field in fields
+        if form_field.error is not None
+    ]
+    known = {form_field.name for form_field in fields}
     return [*linked, *[_ErrorLine(f"{name} – this {error}") for name, error in errors.items() if name not in known]]
 
 
