@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 ROLE = """
 import asyncio, logging, sys
-from triggers.{role}.serve import serve
+from triggers.{role}_role import serve
 from workers.settings import load_settings
 handler = logging.StreamHandler(sys.stderr)
 handler.setFormatter(logging.Formatter("%(message)s %(metrics)s", defaults={{"metrics": ""}}))
@@ -64,7 +64,7 @@ async def running_role(role: str, settings: Settings, packages: Path) -> AsyncIt
     assert process.stderr is not None
     try:
         said = []
-        ready = {"schedule": "scheduler_ready", "change_stream": "watcher_ready"}[role]
+        ready = {"schedule.scheduler": "scheduler_ready", "change_stream.watcher": "watcher_ready"}[role]
         async with asyncio.timeout(30):
             while line := (await process.stderr.readline()).decode():
                 said.append(line)
@@ -99,7 +99,7 @@ async def scrape(address: str, path: str = "/metrics") -> str:
 async def test_the_scheduler_fires_measures_and_stops_on_sigterm(
     settings: Settings, packages: Path, store: RunStore
 ) -> None:
-    async with running_role("schedule", settings, packages) as (process, address):
+    async with running_role("schedule.scheduler", settings, packages) as (process, address):
 
         async def has_fired() -> bool:
             return len(await store.list(Matching(workflow="Tick"))) >= 2
@@ -120,7 +120,7 @@ async def test_the_scheduler_fires_measures_and_stops_on_sigterm(
 async def test_the_watcher_delivers_measures_and_stops_on_sigterm(
     settings: Settings, packages: Path, store: RunStore
 ) -> None:
-    async with running_role("change_stream", settings, packages) as (process, address):
+    async with running_role("change_stream.watcher", settings, packages) as (process, address):
 
         async def is_delivered() -> bool:
             await store.database["orders"].insert_one({})
